@@ -17,18 +17,21 @@ from tests.nodes.setup import (
     ADMIN,
     API_UNIT,
     CONFIG,
-    CONTAINERD_CONFIG,
-    DEPLOY,
     LIBRARY,
-    NETWORK,
     PROGRAM,
     STATE,
-    containerd_config,
     kubelet_config,
 )
 from tools.env.debian import unpacked
-from tools.env.images import busybox_image, pause_image, write_archive
+from tools.env.images import PAUSE, busybox_image, pause_image, write_archive
 from tools.env.kubectl import kubectl
+from tools.lab.containerd import (
+    CONTAINERD_CONFIG,
+    DEPLOY,
+    NETWORK,
+    NETWORK_CONFIG,
+    containerd_config,
+)
 from tools.lab.image import CHECKOUT
 from tools.lab.machine import Machine
 from tools.lab.recipe import SITE
@@ -111,7 +114,7 @@ class VirtualNode:
         # containerd reads the parser's version, before which it warns when this file is missing
         self.write("/etc/apparmor/parser.conf", "")
         self.write("/opt/kubeletpy/.venv/bin/kubeletpy", PROGRAM)
-        self.write("/etc/cni/net.d/10-pods.conflist", NETWORK)
+        self.write(NETWORK_CONFIG, NETWORK)
         self.write("/etc/systemd/system/lab-api.service", API_UNIT)
         unit = (DEPLOY / "kubeletpy.service").read_text()
         self.write("/etc/systemd/system/kubeletpy.service", unit)
@@ -150,7 +153,7 @@ class VirtualNode:
     def configure_containerd(self, driver: str) -> None:
         """Write containerd's configuration, which a restart of containerd loads."""
         generation = containerd_generation(self.versions["containerd"])
-        self.write(CONTAINERD_CONFIG, containerd_config(driver, generation))
+        self.write(CONTAINERD_CONFIG, containerd_config(driver, generation, PAUSE))
 
     def settings_unknown(self) -> None:
         """The next `configure` writes its settings in any case."""

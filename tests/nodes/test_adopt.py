@@ -16,6 +16,7 @@ from tests.nodes.node import VirtualNode, pod
 from tests.nodes.setup import ADMIN, CONFIG, kubelet_config
 from tools.control_plane.releases import NEWEST
 from tools.env.debian import cache_dir
+from tools.lab.uml import SHOW_CLOCK
 
 KUBELET = cache_dir() / "control-plane" / NEWEST / "kubelet"
 pytestmark = [
@@ -33,11 +34,6 @@ ExecStart=/usr/bin/kubelet $KUBECONFIG_ARGS --config={CONFIG} --cert-dir=/var/li
 KillMode=process
 Restart=always
 """
-CLOCK = (
-    "{ cat /proc/cpuinfo; echo 'cpu MHz : 2000.0'; } > /tmp/cpuinfo"
-    " && mount --bind /tmp/cpuinfo /proc/cpuinfo"
-)
-"""This kernel shows no clock speed, without which the kubelet does not start."""
 HEALTHY = "python3 -c 'import urllib.request as u; u.urlopen(\"http://127.0.0.1:10248/healthz\")'"
 MANIFEST = "/etc/kubernetes/manifests/fixed.json"
 DROP_INS = "ls -d /run/systemd/system/kubelet.service.d/* /etc/systemd/system/kubelet.service.d/*"
@@ -52,7 +48,7 @@ def kubelet_node(shared_node: VirtualNode) -> Iterator[VirtualNode]:
     """A node with a Go kubelet, pods, and a static pod whose manifest has no uid."""
     node = shared_node
     node.settings_unknown()
-    node.shell(f"systemctl disable --now kubeletpy; {CLOCK}")
+    node.shell(f"systemctl disable --now kubeletpy; {SHOW_CLOCK}")
     node.configure_containerd("systemd")
     node.write(CONFIG, kubelet_config("systemd", {"failSwapOn": False}))
     node.machine.copy_in(KUBELET, "/usr/bin/kubelet")

@@ -39,7 +39,7 @@ def test_nodes_and_the_host_reach_each_other(tmp_path: Path, suite: str) -> None
         for own, other in ((0, 1), (1, 0)):
             url = f"http://{address_of(other)}:8000/who"
             assert nodes[own].run("python3", "-c", _GET, url).output.strip() == f"node-{other}"
-            got = run(*network.inside, "python3", "-c", _GET, url)
-            assert got.strip() == f"node-{other}"
+            with network.entered():
+                assert run("python3", "-c", _GET, url).strip() == f"node-{other}"
         reached = nodes[0].run("bash", "-c", f"echo > /dev/tcp/{HOST}/1")
         assert "Connection refused" in reached.output

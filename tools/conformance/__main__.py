@@ -1,9 +1,11 @@
 """Run Kubernetes' end-to-end tests on a node of this agent or of the Go kubelet, as root.
 
     python -m tools.conformance run --kubernetes v1.37 --agent kubeletpy --agent kubelet
+    python -m tools.conformance run --virtual bookworm --focus "Pod Level Resources"
     python -m tools.conformance table
 
-The programs are built first, which takes minutes once for a release and wants Go.
+The programs are built first, which takes minutes once for a release and wants Go. The node is a
+process of this machine, or a virtual machine with systemd and cgroup v2 (:mod:`tools.lab`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from tools.conformance.suite import FOCUS, SKIP, Choice, Features, run_tests
 from tools.control_plane.releases import NEWEST, release
 from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
+from tools.lab.recipe import SUITES
+from tools.lab.requests import GuestError
 
 REPORTS = Path("build/conformance")
 _ISOLATED = "KUBELETPY_CONFORMANCE_ISOLATED"
@@ -39,6 +43,13 @@ def main() -> int:
     runs = commands.add_parser("run", help="run tests; their reports replace those of earlier runs")
     runs.add_argument("--kubernetes", type=release, action="append", help=f"default: {NEWEST}")
     runs.add_argument("--agent", choices=AGENTS, action="append", help="default: kubeletpy")
+    runs.add_argument(
+        "--virtual",
+        choices=SUITES,
+        default="",
+        metavar="SUITE",
+        help="the node is a virtual machine with systemd and cgroup v2, of this Debian",
+    )
     runs.add_argument("--focus", default=FOCUS, help="tests, by a regular expression")
     runs.add_argument("--skip", default=SKIP, help="not these, by a regular expression")
     runs.add_argument("--at-once", type=int, default=10, metavar="N", help="tests at a time")
@@ -71,15 +82,16 @@ def main() -> int:
         choice = Choice(arguments.focus, arguments.skip, arguments.at_once)
         for number in arguments.kubernetes or [NEWEST]:
             for agent in arguments.agent or ["kubeletpy"]:
-                output = (arguments.reports / number / agent).absolute()
+                column = f"{agent}-{arguments.virtual}" if arguments.virtual else agent
+                output = (arguments.reports / number / column).absolute()
                 shutil.rmtree(output, ignore_errors=True)
                 began = time.monotonic()
                 try:
-                    run_tests(number, agent, choice, output, features)
-                except (CommandError, NotReadyError) as error:
-                    print(f"{number}, {agent}: {error}", file=sys.stderr)
+                    run_tests(number, agent, choice, output, features, suite=arguments.virtual)
+                except (CommandError, GuestError, NotReadyError) as error:
+                    print(f"{number}, {column}: {error}", file=sys.stderr)
                     return 1
-                print(f"{number}, {agent}: {time.monotonic() - began:.0f} s", flush=True)
+                print(f"{number}, {column}: {time.monotonic() - began:.0f} s", flush=True)
     _show(arguments.reports)
     return 0
 
@@ -93,11 +105,11 @@ def _show(reports: Path) -> None:
     for (number, agent), found in sorted(runs.items()):
         failed = sorted(test for test, outcome in found.items() if outcome is Outcome.FAILED)
         print(f"\n{number}, {agent}: {len(failed)} failed", *failed, sep="\n  ")
-    for number in sorted({number for number, _ in runs}):
-        ours, theirs = runs.get((number, AGENTS[0])), runs.get((number, AGENTS[1]))
-        if ours is not None and theirs is not None:
-            lines = differing(ours, theirs)
-            print(f"\n{number}: {len(lines)} ended differently with {' and '.join(AGENTS)}")
+    for number, agent in sorted(runs):
+        other = AGENTS[1] + agent.removeprefix(AGENTS[0])
+        if agent.startswith(AGENTS[0]) and (number, other) in runs:
+            lines = differing(runs[number, agent], runs[number, other])
+            print(f"\n{number}: {len(lines)} ended differently with {agent} and {other}")
             print(*lines, sep="\n")
 
 

@@ -1,121 +1,105 @@
-"""The node under test: this agent or the Go kubelet, on a containerd of its own.
-
-It has a cgroup root and ports of its own, and its directory stands in for /var/lib/kubelet in the
-mount namespace of the run, so that several can run on a machine. Needs root.
-"""
+"""The node under test, whatever machine it is on, and what all of them have in common."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from kubeletpy.api.types import JSON
+from tools.conformance.images import REGISTRY
 from tools.control_plane.plane import ControlPlane
-from tools.env.containerd import Containerd
-from tools.env.go_kubelet import kubelet_command
+from tools.env.images import Image
 from tools.env.kubectl import kubectl
-from tools.env.ports import free_port
-from tools.env.process import CommandError, Daemon, run
-from tools.env.sweep import hierarchies, remove_cgroup, remove_log_links, unmount
+from tools.env.process import CommandError
 from tools.env.waiting import wait_until
 
 NAME = "conformance"
-READY_S = 120.0
-ROOT = Path("/var/lib/kubelet")
-"""The tests' manifests mount directories below it, and the Go kubelet has its device plugins there
-whatever its root directory is."""
-PORT = 10250
-"""Some tests reach the kubelet there, so they pass with the first of several nodes alone."""
-_CDI = Path("/var/run/cdi")
-_CHECKOUT = Path(__file__).resolve().parents[2]
-_KUBELETPY = (sys.executable, "-m", "kubeletpy.cli.main", "run")
 AGENTS = ("kubeletpy", "kubelet")
 
 
-class Node:
-    """A node of a control plane; ``directory`` must be short (sockets)."""
+class Node(Protocol):
+    """A node of a control plane, with a containerd of its own."""
 
-    def __init__(
-        self, directory: Path, plane: ControlPlane, runtime: Containerd, gates: dict[str, bool]
-    ) -> None:
-        directory.mkdir(parents=True)
-        self._directory, self._plane, self._runtime, self._gates = directory, plane, runtime, gates
-        self._logs = directory / "logs"
-        self._cgroup_root = f"/kpe-{os.urandom(4).hex()}"  # an underscore is not allowed
-        self._agent = Daemon("agent", directory)
-        self.log = self._agent.log
+    @property
+    def log(self) -> Path:
+        """The agent's log, complete once the node is removed."""
+        ...
 
-    def start(self, agent: str, programs: Path) -> None:
+    def start(self, agent: str) -> None:
         """Start the agent "kubeletpy" or "kubelet" and wait until the node is Ready.
 
-        ``programs``: the directory of the Go kubelet.
+        Raises CommandError, GuestError or NotReadyError.
         """
-        for hierarchy in hierarchies():
-            (hierarchy / self._cgroup_root.lstrip("/")).mkdir()  # the Go kubelet wants it
-        for source, target in {
-            self._directory / "kubelet": ROOT,
-            self._runtime.directory / "cdi": _CDI,
-        }.items():
-            source.mkdir(exist_ok=True)
-            target.mkdir(parents=True, exist_ok=True)
-            run("mount", "--bind", source, target)
-        run("mount", "--make-rshared", ROOT)
-        config = self._directory / "config.json"
-        config.write_text(json.dumps(self._config()))
-        program, *flags = kubelet_command(
-            programs / "kubelet",
-            ROOT,
-            kubeconfig=self._plane.node_kubeconfig(NAME),
-            config=config,
-            node_name=NAME,
-        )
-        environment = {"PYTHONPATH": str(_CHECKOUT), "PYTHONFAULTHANDLER": "1"}
-        self._agent.start(
-            [*(_KUBELETPY if agent == AGENTS[0] else [program]), *flags],
-            env={**os.environ, **environment},
-        )
-        wait_until(self._ready, f"node {NAME} Ready", timeout=READY_S, give_up=self._agent.died)
-
-    def _ready(self) -> bool:
-        wanted = "--for=condition=Ready", "--timeout=2s"
-        try:
-            kubectl("new").run(self._plane.admin, "wait", f"node/{NAME}", *wanted)
-        except CommandError:
-            return False
-        return True
+        ...
 
     def remove(self) -> None:
         """End the agent, its pods and what both left."""
-        self._agent.kill(signal.SIGTERM)
-        left = self._runtime.remove()
-        left += [str(each) for each in remove_cgroup(self._cgroup_root, kill=True)]
-        for mounted in (ROOT, _CDI, self._directory):
-            unmount(mounted)
-        remove_log_links(self._directory)
-        if left:
-            print("left behind:", *left, sep="\n  ", file=sys.stderr)
+        ...
 
-    def _config(self) -> JSON:
+
+@dataclass(frozen=True)
+class Setup:
+    """What a node is made of.
+
+    Attributes:
+        directory: for its files; short (sockets).
+        programs: the directory of the Go kubelet.
+        plane: its control plane.
+        images: its runtime has them from the beginning.
+        mirror: the URL of a registry that has them, too.
+        gates: feature gates.
+    """
+
+    directory: Path
+    programs: Path
+    plane: ControlPlane
+    images: Sequence[Image]
+    mirror: str
+    gates: Mapping[str, bool]
+
+    @property
+    def sandbox_image(self) -> str:
+        """The name of the image of sandboxes."""
+        return next(each.name for each in self.images if "/pause:" in each.name)
+
+    def kubelet_config(self, **more: object) -> JSON:
+        """The configuration of the agent; ``more``: further fields."""
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "containerRuntimeEndpoint": self._runtime.endpoint,
-            "cgroupDriver": "cgroupfs",
-            "cgroupRoot": self._cgroup_root,
-            "podLogsDir": str(self._logs),
-            "healthzPort": free_port(),
-            "port": free_port(PORT),
-            "authentication": {"x509": {"clientCAFile": str(self._plane.authority.ca)}},
+            "authentication": {"x509": {"clientCAFile": str(self.plane.authority.ca)}},
             "authorization": {"mode": "Webhook"},
             "failSwapOn": False,
-            "failCgroupV1": False,
-            "oomScoreAdj": 0,
             "evictionHard": {"memory.available": "100Mi"},
             "imageGCHighThresholdPercent": 100,
             "registryPullQPS": 0,
             "serializeImagePulls": False,
-            "featureGates": self._gates,
+            "featureGates": dict(self.gates),
+            **more,
         }
+
+    def write_mirror(self, certs: Path) -> None:
+        """Let a containerd whose ``config_path`` is ``certs`` pull the images from the mirror."""
+        folder = certs / REGISTRY
+        folder.mkdir(parents=True)
+        (folder / "hosts.toml").write_text(
+            f'server = "https://{REGISTRY}"\n\n'
+            f'[host."{self.mirror}"]\n  capabilities = ["pull", "resolve"]\n'
+        )
+
+    def wait_ready(self, timeout: float, give_up: Callable[[], str | None]) -> None:
+        """Wait until the node is Ready, for ``timeout`` seconds. Raises NotReadyError.
+
+        ``give_up`` returns a reason where its agent does not run.
+        """
+        wait_until(self._ready, f"node {NAME} Ready", timeout=timeout, give_up=give_up)
+
+    def _ready(self) -> bool:
+        wanted = "--for=condition=Ready", "--timeout=2s"
+        try:
+            kubectl("new").run(self.plane.admin, "wait", f"node/{NAME}", *wanted)
+        except CommandError:
+            return False
+        return True

@@ -8,27 +8,28 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.conformance.images import REGISTRY, needed, stand_ins
-from tools.conformance.node import Node
+from tools.conformance.node import Node, Setup
+from tools.conformance.process import ProcessNode
+from tools.conformance.virtual import VirtualNode
 from tools.control_plane.building import END_TO_END_TESTS, Edit, ProgramSet, programs
-from tools.control_plane.plane import ControlPlane
-from tools.env import containerd
-from tools.env.images import Image, write_archive
+from tools.control_plane.plane import LOOPBACK, ControlPlane
+from tools.env.debian import unpacked
+from tools.env.images import Image
 from tools.env.process import run
 from tools.env.registry import Registry
-from tools.env.runc import current_runc
+from tools.lab.image import build, default_recipe
+from tools.lab.network import HOST, Network
 
 FOCUS = r"\[sig-(node|storage)\].*\[NodeConformance\]|Pod InPlace Resize"
 SKIP = r"\[Alpha\]|\[Feature:OffByDefault|\[Disruptive\]|\[Environment:Windows"
 SERIAL = r"\[Serial\]"
 LONGEST = "should cap back-off at MaxContainerBackOff"
 """Takes 27 minutes by itself, so it runs beside all others from the beginning."""
-HANDLER = "test-handler"
-"""The tests of RuntimeClass expect a runtime handler of this name."""
 _NEGATIVE_SCORES = Edit(
     "test/e2e/common/node/framework/cgroups/cgroups.go",
     "if oomScoreAdj != expectedOomScoreAdj {",
@@ -69,47 +70,47 @@ class Features:
     apis: Sequence[str] = ()
 
 
-def run_tests(release: str, agent: str, choice: Choice, output: Path, features: Features) -> None:
+def run_tests(
+    release: str, agent: str, choice: Choice, output: Path, features: Features, *, suite: str = ""
+) -> None:
     """Run the tests of a Kubernetes release on a node of ``agent``; reports go to ``output``.
 
-    The process must have a mount namespace of its own.
-    Raises CommandError or NotReadyError where no node came to be. A failed test is in the report.
+    The process must have a mount namespace of its own. ``suite``: the Debian of a virtual node,
+    which takes this machine's place.
+    Raises CommandError, GuestError or NotReadyError where no node came to be. A failed test is in
+    the report.
     """
     programs(release)
     built = programs(release, tests_for_this_machine())
     output.mkdir(parents=True, exist_ok=True)
-    home = Path(tempfile.mkdtemp(prefix="kpe-", dir="/tmp"))
-    home.chmod(0o711)  # containers in user namespaces have their file systems below it
-    plane = ControlPlane(home / "plane", built)
-    try:
+    with ExitStack() as stack:
+        home = Path(tempfile.mkdtemp(prefix="kpe-", dir="/tmp"))
+        stack.callback(shutil.rmtree, home)
+        home.chmod(0o711)  # containers in user namespaces have their file systems below it
+        plane = ControlPlane(home / "plane", built, HOST if suite else LOOPBACK)
+        stack.callback(plane.stop)
         pair = plane.authority.issue("images", "localhost", names=("localhost",))
         images = stand_ins(needed(run(built / "e2e.test", "--list-images")), built, *pair)
-        with _mirror(home / "r", images) as mirror:
-            runtime = containerd.Containerd(
-                home / "c",
-                containerd.programs(2),
-                current_runc(),
-                prefix=23,
-                handlers=(HANDLER,),
-            )
-            _mirrored(runtime, mirror)
-            runtime.start(next(each.name for each in images if "/pause:" in each.name))
-            runtime.import_images(write_archive(home / "images.tar", *images))
-            (home / "images.tar").unlink()
-            plane.start(
-                flags=[f"--runtime-config={','.join(features.apis)}"] if features.apis else [],
-                gates=",".join(f"{name}={str(on).lower()}" for name, on in features.gates.items()),
-            )
-            node = Node(home / "n", plane, runtime, features.gates)
-            try:
-                node.start(agent, built)
-                _ginkgo(built, plane, choice, output)
-            finally:
-                node.remove()
+        if suite:
+            disk = build(default_recipe(suite))
+            for package in ("etcd-server", "kubectl"):  # its network has no way to an archive
+                unpacked(package, "testing")
+            network = stack.enter_context(Network())
+            stack.enter_context(network.entered())
+        mirror = stack.enter_context(_mirror(home / "r", images, HOST if suite else LOOPBACK))
+        setup = Setup(home, built, plane, images, mirror.url, features.gates)
+        node: Node = VirtualNode(setup, disk, network) if suite else ProcessNode(setup)
+        plane.start(
+            flags=[f"--runtime-config={','.join(features.apis)}"] if features.apis else [],
+            gates=",".join(f"{name}={str(on).lower()}" for name, on in features.gates.items()),
+        )
+        try:
+            node.start(agent)
+            _ginkgo(built, plane, choice, output)
+        finally:
+            node.remove()
+            if node.log.exists():  # its agent was started
                 shutil.copy(node.log, output / "agent.log")
-    finally:
-        plane.stop()
-        shutil.rmtree(home)
 
 
 def tests_for_this_machine() -> ProgramSet:
@@ -126,9 +127,9 @@ def tests_for_this_machine() -> ProgramSet:
 
 
 @contextmanager
-def _mirror(directory: Path, images: Sequence[Image]) -> Iterator[Registry]:
-    """A registry on loopback with the images, for the tests that pull always."""
-    registry = Registry(directory, authenticated=False)
+def _mirror(directory: Path, images: Sequence[Image], address: str) -> Iterator[Registry]:
+    """A registry of this machine with the images, for the tests that pull always."""
+    registry = Registry(directory, authenticated=False, address=address)
     registry.start()
     try:
         for image in images:
@@ -136,15 +137,6 @@ def _mirror(directory: Path, images: Sequence[Image]) -> Iterator[Registry]:
         yield registry
     finally:
         registry.remove()
-
-
-def _mirrored(runtime: containerd.Containerd, mirror: Registry) -> None:
-    folder = runtime.directory / "certs.d" / REGISTRY
-    folder.mkdir(parents=True)
-    (folder / "hosts.toml").write_text(
-        f'server = "https://{REGISTRY}"\n\n'
-        f'[host."{mirror.url}"]\n  capabilities = ["pull", "resolve"]\n'
-    )
 
 
 def _ginkgo(built: Path, plane: ControlPlane, choice: Choice, output: Path) -> None:

@@ -1,4 +1,6 @@
-"""etcd, kube-apiserver, kube-controller-manager and kube-scheduler as processes on loopback.
+"""etcd, kube-apiserver, kube-controller-manager and kube-scheduler as processes of this machine.
+
+All listen on loopback, but for the API server of a control plane that has another address.
 
 Authorization is Node and RBAC, with NodeRestriction, as kubeadm configures it. Nothing outside of
 the plane's directory is written.
@@ -21,6 +23,7 @@ from tools.env.ports import free_port
 from tools.env.process import Daemon
 from tools.env.waiting import wait_until
 
+LOOPBACK = "127.0.0.1"
 SERVICES = "10.96.0.0/16"
 ADMIN = "kubernetes-admin"
 """The name of kubeadm's administrator, which recorded answers contain."""
@@ -37,13 +40,14 @@ class ControlPlane:
         audit: the requests of nodes.
     """
 
-    def __init__(self, directory: Path, programs: Path) -> None:
-        """``programs``: the directory of the built programs."""
+    def __init__(self, directory: Path, programs: Path, address: str = LOOPBACK) -> None:
+        """``programs``: the directory of the built programs; ``address``: of the API server."""
         self.directory, self._programs = directory, programs.absolute()
         directory.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(directory / "pki")
         self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
-        self.url = f"https://127.0.0.1:{self.port}"
+        self._address = address
+        self.url = f"https://{address}:{self.port}"
         self.audit = AuditLog(directory)
         self.admin = self.authority.kubeconfig("admin", self.url, ADMIN, "system:masters")
         self.renew_server_certificate()
@@ -96,11 +100,11 @@ class ControlPlane:
 
     def renew_server_certificate(self) -> None:
         """Issue the API server's certificate, for new connections."""
-        self.authority.issue("server", "kube-apiserver", names=SERVER_NAMES)
+        self.authority.issue("server", "kube-apiserver", names=(*SERVER_NAMES, self._address))
 
     def server_certificate(self) -> bytes:
         """The certificate that the API server shows now (DER)."""
-        address = "127.0.0.1", self.port
+        address = self._address, self.port
         return ssl.PEM_cert_to_DER_cert(
             ssl.get_server_certificate(address, ca_certs=str(self.authority.ca))
         )
@@ -151,7 +155,7 @@ class ControlPlane:
             [
                 self._programs / "kube-apiserver",
                 f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
-                "--bind-address=127.0.0.1",
+                f"--bind-address={self._address}",
                 f"--secure-port={self.port}",
                 "--endpoint-reconciler-type=none",
                 f"--service-cluster-ip-range={SERVICES}",

@@ -1,4 +1,4 @@
-"""A real image registry (docker-registry) on loopback, open or behind a password.
+"""A real image registry (docker-registry) on this machine, open or behind a password.
 
 Needs the Debian packages docker-registry, skopeo and apache2-utils (htpasswd).
 """
@@ -21,13 +21,13 @@ PACKAGES = ("docker-registry", "skopeo", "apache2-utils")
 
 
 class Registry:
-    """A registry at `server` ("127.0.0.1:PORT"); with `user` and `password` when it wants them."""
+    """A registry at `server` ("ADDRESS:PORT"); with `user` and `password` when it wants them."""
 
-    def __init__(self, directory: Path, *, authenticated: bool) -> None:
+    def __init__(self, directory: Path, *, authenticated: bool, address: str = "127.0.0.1") -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.port = free_port()
-        self.server = f"127.0.0.1:{self.port}"
+        self.server = f"{address}:{self.port}"
         self.url = f"http://{self.server}"
         self.user = "puller" if authenticated else ""
         self.password = secrets.token_urlsafe(12) if authenticated else ""
@@ -84,7 +84,7 @@ class Registry:
         return [line for line in lines if "response completed" in line or "authoriz" in line]
 
     def _answers(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+        connection = http.client.HTTPConnection(self.server, timeout=2)
         try:
             connection.request("GET", "/v2/")
             return connection.getresponse().status in {200, 401}

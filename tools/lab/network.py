@@ -6,8 +6,12 @@ process in it; the one that holds it ends when its standard input is closed.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +22,7 @@ from tools.lab.requests import GuestError
 HOST = "10.99.0.1"
 """The bridge's address."""
 _PREFIX = 24
+_CLONE_NEWNET = 0x40000000
 _BRIDGE = "br0"
 _MAKE = (
     f"ip link set lo up && ip link add {_BRIDGE} type bridge"
@@ -78,6 +83,26 @@ class Network:
         """The start of a command that is to run in the namespace."""
         return ("nsenter", f"--net=/proc/{self._holder.pid}/ns/net", "--")
 
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Let this thread, and the processes that it starts, be in the namespace meanwhile.
+
+        What they listen on at HOST, the nodes reach; they have no other network. Raises OSError.
+        """
+        ours, theirs = (
+            Path(f"/proc/{process}/ns/net") for process in ("thread-self", self._holder.pid)
+        )
+        with ours.open("rb") as before, theirs.open("rb") as there:
+            _join(there.fileno())
+            try:
+                yield
+            finally:
+                _join(before.fileno())
+
+    def route(self, subnet: str, number: int) -> None:
+        """Let a node be the way to a subnet, such as that of its pods. Raises CommandError."""
+        run(*self.inside, "ip", "route", "add", subnet, "via", address_of(number))
+
     def add_tap(self, number: int) -> None:
         """Make the host's end of a node's device. Raises CommandError."""
         run(*self.inside, "ip", "tuntap", "add", "dev", f"tap{number}", "mode", "tap")
@@ -95,3 +120,11 @@ class Network:
         self._holder.stdin.close()
         self._holder.wait()
         self._holder.stdout.close()
+
+
+def _join(namespace: int) -> None:
+    """Enter a network namespace, by its descriptor; os.setns() comes with Python 3.12."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.setns(namespace, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -22,7 +22,11 @@ from tools.lab.requests import Done, GuestError
 _SLACK = 30.0
 """Seconds that an answer may take beyond the command's own bound, on a busy machine."""
 
-
+SHOW_CLOCK = (
+    "{ cat /proc/cpuinfo; echo 'cpu MHz : 2000.0'; } > /tmp/cpuinfo"
+    " && mount --bind /tmp/cpuinfo /proc/cpuinfo"
+)
+"""A script: this kernel shows no clock speed, without which a Go kubelet does not start."""
 _EXCHANGE = "/run/lab-exchange"
 
 

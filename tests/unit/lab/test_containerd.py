@@ -1,0 +1,31 @@
+"""The configuration of a virtual node's containerd."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from tools.lab.containerd import containerd_config
+
+IMAGE = "registry.k8s.io/pause:3.10.2"
+
+
+def _found(values: dict[str, Any], wanted: str) -> list[Any]:
+    """The values of a key, wherever it is."""
+    found = [values[wanted]] if wanted in values else []
+    for each in values.values():
+        if isinstance(each, dict):
+            found += _found(each, wanted)
+    return found
+
+
+@pytest.mark.parametrize(("generation", "key"), [(2, "sandbox_image"), (3, "sandbox")])
+@pytest.mark.parametrize(("driver", "systemd"), [("systemd", True), ("cgroupfs", False)])
+def test_sandbox_image_and_cgroup_driver_replace_those_of_deploy(
+    generation: int, key: str, driver: str, systemd: bool
+) -> None:
+    config = tomllib.loads(containerd_config(driver, generation, IMAGE))
+    assert _found(config, key) == [IMAGE]
+    assert _found(config, "SystemdCgroup") == [systemd]

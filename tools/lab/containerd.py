@@ -1,0 +1,41 @@
+"""Containerd of a virtual node, as an administrator configures it: that of ``deploy/`` (pure)."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+CONTAINERD_CONFIG = "/etc/containerd/config.toml"
+POD_SUBNET = "10.88.0.0/24"
+NETWORK = json.dumps(
+    {
+        "cniVersion": "0.4.0",
+        "name": "pods",
+        "plugins": [
+            {
+                "type": "bridge",
+                "bridge": "pods0",
+                "isGateway": True,
+                "ipam": {
+                    "type": "host-local",
+                    "ranges": [[{"subnet": POD_SUBNET}]],
+                    "routes": [{"dst": "0.0.0.0/0"}],
+                },
+            },
+            {"type": "portmap", "capabilities": {"portMappings": True}},
+        ],
+    }
+)
+"""The CNI configuration of the pods' network."""
+NETWORK_CONFIG = "/etc/cni/net.d/10-pods.conflist"
+
+
+def containerd_config(driver: str, generation: int, sandbox_image: str) -> str:
+    """deploy's configuration of containerd, with an image of sandboxes and a cgroup driver."""
+    text = (DEPLOY / f"containerd-config-v{generation}.toml").read_text()
+    text = re.sub(r'(sandbox(_image)?) = ".*"', rf'\1 = "{sandbox_image}"', text)
+    return re.sub(
+        r"SystemdCgroup = \w+", f"SystemdCgroup = {str(driver == 'systemd').lower()}", text
+    )
