@@ -2,7 +2,9 @@
 
 ``--programs DIR`` names built programs; without it those of ``--kubernetes`` are built, which takes
 minutes the first time. ``--upgrade-from RELEASE`` adds a test that upgrades a control plane of that
-release, whose programs are built, too. Must be run as root.
+release, whose programs are built, too. ``--agent-from COMMIT`` and ``--agent-pods NUMBER`` are for
+the test that upgrades the agent: by default from the last release, with few pods. Must be run as
+root.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--programs", default="", help="a directory with its programs")
     upgraded = "a release from which one is upgraded to --kubernetes"
     group.addoption("--upgrade-from", type=release, help=upgraded)
+    group.addoption("--agent-from", default="", help="the commit whose agent is upgraded")
+    group.addoption("--agent-pods", type=int, default=5, help="pods that run meanwhile")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

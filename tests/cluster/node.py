@@ -53,8 +53,8 @@ class ClusterNode:
         self._kubectl = kubectl("new")
         self._kubeconfig = self.new_credentials()
 
-    def start(self, command: Sequence[str] = agent.COMMAND) -> None:
-        """Start the agent, and wait until the node is Ready."""
+    def start(self, command: Sequence[str] = agent.COMMAND, path: Path = ROOT) -> None:
+        """Start the agent, and wait until the node is Ready; ``path``: where its package is."""
         if not self.root_dir.exists():
             self.link.open()
             # pods need it, and a controller makes it
@@ -72,7 +72,7 @@ class ClusterNode:
                 f"--device-plugins-dir={self.root_dir}/device-plugins",
                 "--keep-kernel-settings",
             ],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(path)},
         )
         self.kubectl("wait", "--for=create", f"node/{self.name}", WITHIN)
         self.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", WITHIN)

@@ -17,7 +17,9 @@ def volume(name: str, **source: Any) -> Any:
 
 def pod(*volumes: Any) -> Pod:
     metadata: Any = {"name": "p", "namespace": "n", "uid": "u"}
-    return Pod({"metadata": metadata, "spec": {"containers": [{"name": "c"}], "volumes": list(volumes)}})
+    return Pod(
+        {"metadata": metadata, "spec": {"containers": [{"name": "c"}], "volumes": list(volumes)}}
+    )
 
 
 @pytest.mark.parametrize(
