@@ -41,13 +41,13 @@ class Cgroups(Struct, frozen=True):
 def build_cgroups(
     context: BuildContext,
     *,
-    has_no_quota: Callable[[str], bool],
+    has_no_quota: Callable[[Pod], bool],
     active_pods: Callable[[], Sequence[Pod]],
     in_use: Callable[[str], bool],
     has_volumes: Callable[[str], bool],
 ) -> Cgroups:
     """Args:
-    has_no_quota: whether a pod (uid) has CPUs of its own.
+    has_no_quota: whether CPUs of its own leave a pod without a CFS quota.
     active_pods: with the resources allocated to them.
     in_use: whether containers of a pod (uid) may still run.
     has_volumes: whether volumes of a pod (uid) are still mounted.

@@ -331,7 +331,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     )
     cgroups = build_cgroups(
         context,
-        has_no_quota=placement.cpus.has_exclusive,
+        has_no_quota=placement.cpus.has_no_quota,
         active_pods=lambda: [allocations.allocated(pod) for pod in active()],
         in_use=remains.may_run,
         has_volumes=directories.has_volumes,

@@ -28,12 +28,15 @@ from kubeletpy.placement.cpu_reconcile import CpuReconciler, RunningContainer
 from kubeletpy.placement.hints import Policy
 from kubeletpy.placement.machine import MachineTopology
 from kubeletpy.placement.memory_manager import MemoryManager
+from kubeletpy.placement.memory_requests import HUGE, MEMORY
+from kubeletpy.placement.pod_pool import PodLevelPlacement
 from kubeletpy.placement.provider import ResourceProvider
 from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.reserved_cpus import reserve
 from kubeletpy.placement.reserved_memory import empty_nodes
-from kubeletpy.placement.static_cpus import STATIC, StaticCpus, reserve
-from kubeletpy.placement.static_memory import HUGE, MEMORY, StaticMemory
+from kubeletpy.placement.static_cpus import STATIC, StaticCpus
 from kubeletpy.placement.static_memory import STATIC as STATIC_MEMORY
+from kubeletpy.placement.static_memory import StaticMemory
 from kubeletpy.placement.topology import NumaNode
 from kubeletpy.placement.topology_manager import TopologyManager
 from kubeletpy.placement.topology_options import FIELD, read_topology_options
@@ -83,11 +86,16 @@ def build_placement(
     settings, outside, root = context.settings, context.outside, context.root
     machine, metrics = outside.machine.topology, outside.metrics.placement
     policy = Policy(settings.topology_manager_policy)
+    pod_level = PodLevelPlacement.of_settings(
+        settings.feature_gates.enabled("PodLevelResourceManagers"),
+        policy,
+        settings.topology_manager_scope,
+    )
     try:
         topology = read_topology_options(settings.topology_manager_policy_options)
-        static = _static_cpus(settings, machine, policy)
+        static = _static_cpus(settings, machine, policy, pod_level)
         nodes = _nodes(machine, topology.max_nodes) if policy is not Policy.NONE else ()
-        booked = _static_memory(settings, machine, outside.machine.facts)
+        booked = _static_memory(settings, machine, outside.machine.facts, pod_level)
     except OptionError as error:
         raise ConfigError([Problem(error.field, "", str(error))]) from error
     cpus = CpuManager(
@@ -109,6 +117,7 @@ def build_placement(
         policy,
         metrics,
         scope=settings.topology_manager_scope,
+        pod_level=pod_level,
         closest=machine.distances if machine is not None and topology.closest else None,
         users=users,
         decided=decided,
@@ -150,7 +159,10 @@ async def _settled(settle: Callable[[], Awaitable[None]]) -> Rejection | None:
 
 
 def _static_cpus(
-    settings: KubeletSettings, machine: MachineTopology | None, policy: Policy
+    settings: KubeletSettings,
+    machine: MachineTopology | None,
+    policy: Policy,
+    pod_level: PodLevelPlacement,
 ) -> StaticCpus | None:
     """Raises OptionError."""
     given = settings.cpu_manager_policy_options
@@ -166,11 +178,15 @@ def _static_cpus(
     reserved = (settings.kube_reserved, settings.system_reserved)
     milli = sum(milli_value(each.get("cpu", "0")) for each in reserved)
     count = len(listed) or ceil(milli / 1000)
-    return StaticCpus(machine.cpus, reserve(machine.cpus, listed, count, options), options)
+    kept = reserve(machine.cpus, listed, count, options)
+    return StaticCpus(machine.cpus, kept, options, pod_level)
 
 
 def _static_memory(
-    settings: KubeletSettings, machine: MachineTopology | None, facts: MachineFacts
+    settings: KubeletSettings,
+    machine: MachineTopology | None,
+    facts: MachineFacts,
+    pod_level: PodLevelPlacement,
 ) -> StaticMemory | None:
     """Raises OptionError."""
     if settings.memory_manager_policy != STATIC_MEMORY:
@@ -185,7 +201,7 @@ def _static_memory(
     kept = hard_threshold(settings.eviction_hard, "memory.available", facts.memory_bytes)
     total[MEMORY] = total.get(MEMORY, 0) + kept
     nodes = machine.nodes or {0: NumaNode(facts.memory_bytes, facts.huge_pages)}
-    return StaticMemory(empty_nodes(nodes, settings.reserved_memory, total))
+    return StaticMemory(empty_nodes(nodes, settings.reserved_memory, total), pod_level)
 
 
 def _nodes(machine: MachineTopology | None, at_most: int) -> tuple[int, ...]:

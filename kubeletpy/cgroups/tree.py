@@ -64,7 +64,7 @@ class CgroupTree:
         self.options = options
         self.names = options.names
         self._burstable_shares: int | None = None
-        self.has_no_quota: Callable[[str], bool] = lambda uid: False
+        self.has_no_quota: Callable[[Pod], bool] = lambda pod: False
         """Whether a pod has exclusive CPUs, so that its CPU time is not limited."""
 
     def prepare(self) -> None:
@@ -181,7 +181,7 @@ class CgroupTree:
             limits = pod_resources(pod, self.options.pods)
         except ValueError as error:
             raise CgroupError(f"resources of pod {pod.key}: {error}") from error
-        if limits.period_us is not None and self.has_no_quota(pod.uid):
+        if limits.period_us is not None and self.has_no_quota(pod):
             return replace(limits, quota_us=NO_LIMIT)
         return limits
 

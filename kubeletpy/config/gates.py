@@ -232,7 +232,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
             "histograms have classic buckets only: the Prometheus library has no native ones",
         ),
         "PLEGOnDemandRelist": (True, "what has changed is read once"),
-        "PodLevelResourceManagers": (False, "CPUs and memory are given to containers alone"),
         "PodLevelResourcesFixKubeletQOSClass": (
             True,
             "pod-level resources without an amount do not decide the QoS class",

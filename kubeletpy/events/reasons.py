@@ -21,6 +21,7 @@ class AdmissionReason(StrEnum):
     """
 
     APPARMOR = "AppArmor"
+    EMPTY_POD_SHARED_POOL_ERROR = "EmptyPodSharedPoolError"
     EVICTED = "Evicted"
     INVALID_NODE_INFO = "InvalidNodeInfo"
     NODE_AFFINITY = "NodeAffinity"
@@ -61,6 +62,7 @@ class AdmissionReason(StrEnum):
 
 _COUNTED_AS_OTHER = frozenset(
     (
+        AdmissionReason.EMPTY_POD_SHARED_POOL_ERROR,
         AdmissionReason.NODE_AFFINITY,
         AdmissionReason.NODE_NAME,
         AdmissionReason.NODE_PORTS,

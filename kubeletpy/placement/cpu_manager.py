@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 from kubeletpy.api import types as api
@@ -16,16 +17,13 @@ from kubeletpy.metrics.placement import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE, P
 from kubeletpy.placement.cpu_state import CpuState, read_cpu_state, write_cpu_state
 from kubeletpy.placement.hints import Hint, Hints
 from kubeletpy.placement.id_lists import format_ids
+from kubeletpy.placement.pod_pool import containers_in_order, shares_part
 from kubeletpy.placement.refusal import AllocationRefused, not_written
 from kubeletpy.placement.state_file import Form, StateFile
-from kubeletpy.placement.static_cpus import (
-    CPU,
-    StaticCpus,
-    containers_in_order,
-    exclusive_cpus,
-)
+from kubeletpy.placement.static_cpus import CPU, StaticCpus, exclusive_cpus
 from kubeletpy.pods.granted import HeldResource, Placement
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import pod_level_set
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace
 
@@ -84,21 +82,26 @@ class CpuManager:
 
     def wants(self, pod: Pod) -> bool:
         """See ResourceProvider."""
-        return self._policy is not None and any(
-            exclusive_cpus(pod, each) for each in containers_in_order(pod)
+        policy = self._policy
+        return policy is not None and any(
+            policy.wanted(pod, each) for each in containers_in_order(pod)
         )
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """See ResourceProvider."""
         policy = self._policy
-        if policy is None or not exclusive_cpus(pod, container):
+        if policy is not None and policy.pod_level.pools(pod):
+            return self._book_pool(policy, pod, hint)
+        if policy is None or not policy.wanted(pod, container):
             return False
         self._metrics.cpu_requests.inc()
         try:
             before = self.state
             self.state = policy.allocate(before, pod, container, hint)
         except AllocationRefused:
-            self._refused()
+            self._refused("node")
+            if policy.options.full_cores:
+                self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
             raise
         if policy.options.full_cores:
             self._metrics.aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
@@ -107,21 +110,41 @@ class CpuManager:
         self._unsettled.setdefault(pod.uid, []).append(container["name"])
         return True
 
+    def _book_pool(self, policy: StaticCpus, pod: Pod, hint: Hint) -> bool:
+        """Reserve what a pod gets as one, with its first container."""
+        before = self.state
+        try:
+            self.state = policy.allocate_pool(before, pod, hint)
+        except AllocationRefused:
+            self._refused("pod")
+            raise
+        if self.state is before:
+            return False
+        names = [container["name"] for container in containers_in_order(pod)]
+        self._metrics.cpu_requests.inc(sum(self.owns(pod, name) for name in names))
+        self._unsettled[pod.uid] = names
+        return True
+
     async def settle(self, pod: Pod) -> None:
         """See ResourceProvider."""
         names = self._unsettled.pop(pod.uid, [])
+        source = "pod" if pod.uid in self.state.pools else "node"
         try:
             await self._file.write(self.state)
         except OSError as error:
             for name in names:
                 self.state = self.state.without_container(pod.uid, name)
-                self._refused()
+                self._refused(source)
             self._file.write_soon(self.state)
             raise not_written(_FORM.name, error) from error
         finally:
             self._changed()
         for name in names:
-            self._note(pod, name)
+            self._note(pod, name, source)
+        booked = (self.state.container_cpus(pod.uid, name) or frozenset() for name in names)
+        for cpus in [self.state.pod_cpus(pod.uid)] if source == "pod" else booked:
+            if self._policy is not None and self._policy.in_one_cache(cpus):
+                self._metrics.aligned.labels(CONTAINER, UNCORE_CACHE).inc()
         self._show()
 
     def release(self, uids: Collection[str]) -> None:
@@ -131,7 +154,7 @@ class CpuManager:
         before = self.state
         self.state = before.without_all_but(uids)
         if self.state is not before:
-            gone = sorted(before.entries.keys() - self.state.entries.keys())
+            gone = sorted({*before.entries, *before.pools} - {*self.state.entries})
             log.info(
                 "CPUs are free again", extra={"pods": gone, "pool": format_ids(self.state.pool)}
             )
@@ -149,28 +172,37 @@ class CpuManager:
         given: ContainerAdditions,
     ) -> ContainerAdditions:
         """The CPUs that a container runs on, for its config."""
-        mine = self.placement(pod.uid, container["name"])
+        mine = self.placement(pod, container["name"])
         placement = replace(
             given.placement, cpuset_cpus=mine.cpuset_cpus, no_cfs_quota=mine.no_cfs_quota
         )
         return replace(given, placement=placement)
 
-    def placement(self, uid: str, container: str) -> Placement:
+    def placement(self, pod: Pod, container: str) -> Placement:
         """The CPUs that a container runs on, and whether it has a CFS quota."""
-        own = self.state.container_cpus(uid, container)
         return Placement(
-            cpuset_cpus=format_ids(self.cpus_of(uid, container)),
-            no_cfs_quota=own is not None and self._quota_off,
+            cpuset_cpus=format_ids(self.cpus_of(pod.uid, container)),
+            no_cfs_quota=self._quota_off and self.owns(pod, container),
         )
+
+    def owns(self, pod: Pod, container: str) -> bool:
+        """Whether a container has CPUs that no other shares, not even in its pod."""
+        held = self.state.container_cpus(pod.uid, container) is not None
+        own = partial(exclusive_cpus, pod, pod_level=True)
+        return held and not shares_part(pod, container, own)
 
     def cpus_of(self, uid: str, container: str) -> frozenset[int]:
         """The CPUs that a container runs on; empty: cpuManagerPolicy is none."""
         own = self.state.container_cpus(uid, container)
         return self.state.pool if own is None else own
 
-    def own_cpus(self, uid: str, container: str) -> frozenset[int]:
+    def own_cpus(self, pod: Pod, container: str) -> frozenset[int]:
         """The CPUs that are exclusive to a container."""
-        return self.state.container_cpus(uid, container) or frozenset()
+        return self.cpus_of(pod.uid, container) if self.owns(pod, container) else frozenset()
+
+    def pool_of(self, uid: str) -> frozenset[int]:
+        """The CPUs of a pod that is placed as one; empty: it is not."""
+        return self.state.pools.get(uid, frozenset())
 
     def allocatable(self) -> frozenset[int]:
         """The CPUs that are, or can be, exclusive to a container."""
@@ -184,36 +216,38 @@ class CpuManager:
             return []
         cpus, found = self._policy.topology.cpus, []
         for container in containers_in_order(pod):
-            own = self.own_cpus(pod.uid, container["name"])
-            nodes = tuple(sorted({cpus[each].numa for each in own if each in cpus}))
-            what = (
-                f"{format_ids(own)}, its own" if own else f"{format_ids(self.state.pool)}, shared"
-            )
-            found.append(HeldResource(container["name"], CPU, what, nodes))
+            name = container["name"]
+            held = self.state.container_cpus(pod.uid, name)
+            nodes = tuple(sorted({cpus[each].numa for each in held or () if each in cpus}))
+            kind = "shared" if held is None else "shared in the pod"
+            kind = "its own" if self.owns(pod, name) else kind
+            what = f"{format_ids(self.cpus_of(pod.uid, name))}, {kind}"
+            found.append(HeldResource(name, CPU, what, nodes))
         return found
 
-    def has_exclusive(self, uid: str) -> bool:
-        """Whether any container of a pod has CPUs of its own, and the pod therefore no quota."""
-        return self._quota_off and bool(self.state.entries.get(uid))
+    def has_no_quota(self, pod: Pod) -> bool:
+        """Whether a pod has no CFS quota, because of the CPUs that its containers own.
+
+        One container suffices; if it has pod-level resources, which limit all, each must.
+        """
+        own = [self.owns(pod, container["name"]) for container in containers_in_order(pod)]
+        return self._quota_off and (all(own) if pod_level_set(pod) else any(own))
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _refused(self) -> None:
+    def _refused(self, source: str) -> None:
         self._metrics.cpu_errors.inc()
-        self._metrics.allocation_errors.labels(CPU, "node").inc()
-        if self._policy is not None and self._policy.options.full_cores:
-            self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
+        self._metrics.allocation_errors.labels(CPU, source).inc()
 
-    def _note(self, pod: Pod, container: str) -> None:
+    def _note(self, pod: Pod, container: str, source: str) -> None:
         given = self.state.container_cpus(pod.uid, container) or frozenset()
         log.info(
             "CPUs given",
             extra={"pod": pod.key, "container": container, "cpus": format_ids(given)},
         )
-        self._metrics.allocations.labels(CPU, "node").inc()
-        self._metrics.assignments.labels(CPU, "node_exclusive").inc()
-        if self._policy is not None and self._policy.in_one_cache(given):
-            self._metrics.aligned.labels(CONTAINER, UNCORE_CACHE).inc()
+        kind = "exclusive" if self.owns(pod, container) else "shared"
+        self._metrics.allocations.labels(CPU, source).inc()
+        self._metrics.assignments.labels(CPU, f"{source}_{kind}").inc()
 
     def _changed(self) -> None:
         for subscriber in self._subscribers:

@@ -10,11 +10,13 @@ from types import MappingProxyType
 
 from kubeletpy.placement import go_dump
 from kubeletpy.placement.id_lists import format_ids, parse_ids
-from kubeletpy.placement.state_json import StateError, read_object, read_text_maps, write_object
-from kubeletpy.structs import Struct, field
+from kubeletpy.placement.state_json import StateError, read_object, read_text_maps, write_state
+from kubeletpy.structs import Struct, field, replace
 
 TYPE = "*state.CPUManagerCheckpoint"
-Entries = Mapping[str, Mapping[str, frozenset[int]]]
+Parts = Mapping[str, frozenset[int]]
+"""By name of the container."""
+Entries = Mapping[str, Parts]
 """By uid of the pod and name of the container."""
 
 
@@ -24,51 +26,71 @@ class CpuState(Struct, frozen=True):
     Attributes:
         policy: the cpuManagerPolicy by which they were assigned.
         pool: the CPUs of all containers that have none of their own.
-        entries: a container's own CPUs.
+        entries: a container's own CPUs, or its part of its pod's pool.
+        pools: the CPUs of a pod that is placed as one, by uid.
     """
 
     policy: str
     pool: frozenset[int] = frozenset()
     entries: Entries = field(default_factory=lambda: MappingProxyType({}))
+    pools: Mapping[str, frozenset[int]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def is_empty(self) -> bool:
         """Whether it holds nothing."""
-        return not self.pool and not self.entries
+        return not self.pool and not self.entries and not self.pools
 
     def container_cpus(self, uid: str, container: str) -> frozenset[int] | None:
-        """A container's own; None: it has none."""
+        """A container's own, or its part of its pod's pool; None: it has none."""
         return self.entries.get(uid, {}).get(container)
+
+    def pod_cpus(self, uid: str) -> frozenset[int]:
+        """All CPUs of a pod: its pool, or what its containers have."""
+        found = self.pools.get(uid)
+        return frozenset().union(*self.entries.get(uid, {}).values()) if found is None else found
 
     def with_container(self, uid: str, container: str, cpus: frozenset[int]) -> CpuState:
         """The state after CPUs move from the pool to a container."""
         mine = {**self.entries.get(uid, {}), container: cpus}
-        return CpuState(self.policy, self.pool - cpus, {**self.entries, uid: mine})
+        return replace(self, pool=self.pool - cpus, entries={**self.entries, uid: mine})
+
+    def with_pool(self, uid: str, cpus: frozenset[int], parts: Parts) -> CpuState:
+        """The state after CPUs move from the pool to a pod, and parts of them to its containers."""
+        return CpuState(
+            self.policy,
+            self.pool - cpus,
+            {**self.entries, uid: parts},
+            {**self.pools, uid: cpus},
+        )
 
     def without_container(self, uid: str, container: str) -> CpuState:
-        """The state without a container: CPUs that no other of its pod has return to the pool."""
+        """The state without a container: CPUs that no other of its pod has return to the pool.
+
+        The pool of a pod returns with its last container.
+        """
         others = {k: v for k, v in self.entries.get(uid, {}).items() if k != container}
-        held = {cpu for cpus in others.values() for cpu in cpus}
-        pool = self.pool | ((self.container_cpus(uid, container) or frozenset()) - held)
-        rest = {k: v for k, v in self.entries.items() if k != uid}
-        return CpuState(self.policy, pool, {**rest, uid: others} if others else rest)
+        if not others:
+            return self.without_all_but({*self.entries, *self.pools} - {uid})
+        before = self.pod_cpus(uid)
+        after = replace(self, entries={**self.entries, uid: others})
+        return replace(after, pool=self.pool | (before - after.pod_cpus(uid)))
 
     def without_all_but(self, uids: Collection[str]) -> CpuState:
         """The state after all other pods give back what they had; itself if they had nothing."""
-        gone = self.entries.keys() - set(uids)
+        gone = {*self.entries, *self.pools} - set(uids)
         if not gone:
             return self
-        kept = {uid: of_pod for uid, of_pod in self.entries.items() if uid not in gone}
-        freed = {cpu for uid in gone for cpus in self.entries[uid].values() for cpu in cpus}
-        held = {cpu for of_pod in kept.values() for cpus in of_pod.values() for cpu in cpus}
-        return CpuState(self.policy, self.pool | (freed - held), kept)
+        after = replace(
+            self,
+            entries={uid: of_pod for uid, of_pod in self.entries.items() if uid not in gone},
+            pools={uid: cpus for uid, cpus in self.pools.items() if uid not in gone},
+        )
+        return replace(after, pool=self.pool | (self.exclusive - after.exclusive))
 
     @property
     def exclusive(self) -> frozenset[int]:
-        """All CPUs that are exclusive to a container."""
-        return frozenset(
-            cpu for of_pod in self.entries.values() for cpus in of_pod.values() for cpu in cpus
-        )
+        """All CPUs that are exclusive to a container or a pod."""
+        return frozenset().union(*map(self.pod_cpus, {*self.entries, *self.pools}))
 
 
 def write_cpu_state(state: CpuState) -> str:
@@ -79,13 +101,14 @@ def write_cpu_state(state: CpuState) -> str:
         if of_pod
     }
     pool = format_ids(state.pool)
-    return write_object(
+    return write_state(
         {
             "policyName": state.policy,
             "defaultCpuSet": pool,
             **({"entries": entries} if entries else {}),
-            "checksum": cpu_checksum(state.policy, pool, entries),
-        }
+        },
+        cpu_checksum(state.policy, pool, entries),
+        {uid: {"cpuSet": format_ids(cpus)} for uid, cpus in state.pools.items()},
     )
 
 
@@ -99,16 +122,15 @@ def read_cpu_state(text: str) -> CpuState:
     inner = outer.inner()
     found = outer if inner is None else inner
     policy, pool = found.text("policyName"), found.text("defaultCpuSet")
-    if found.values.get("podEntries"):
-        raise StateError(
-            "it has CPUs for whole pods (feature gate PodLevelResourceManagers), "
-            "which this version does not support"
-        )
     entries = read_text_maps(found.values.get("entries"), "entries")
-    if inner is None:
-        sums = (cpu_checksum(policy, pool, entries, of_pods=of_pods) for of_pods in (False, True))
-        found.verify(*sums)
+    of_pods = read_text_maps(found.values.get("podEntries"), "podEntries")
     try:
+        pools = {uid: parse_ids(entry.get("cpuSet", "")) for uid, entry in of_pods.items()}
+        if inner is None:
+            found.verify(
+                *([] if pools else [cpu_checksum(policy, pool, entries)]),
+                cpu_checksum(policy, pool, entries, pools),
+            )
         return CpuState(
             policy,
             parse_ids(pool),
@@ -116,19 +138,28 @@ def read_cpu_state(text: str) -> CpuState:
                 uid: {name: parse_ids(cpus) for name, cpus in of_pod.items()}
                 for uid, of_pod in entries.items()
             },
+            pools,
         )
     except ValueError as error:
         raise StateError(f"a set of CPUs can't be read: {error}") from error
 
 
 def cpu_checksum(
-    policy: str, pool: str, entries: Mapping[str, Mapping[str, str]], *, of_pods: bool = False
+    policy: str,
+    pool: str,
+    entries: Mapping[str, Mapping[str, str]],
+    pools: Mapping[str, frozenset[int]] | None = None,
 ) -> int:
     """The checksum of a file with these texts in it.
 
-    ``of_pods``: of a file with CPUs of whole pods, which has none (1.36, PodLevelResourceManagers).
+    ``pools``: set for a file of 1.36 with the gate PodLevelResourceManagers.
     """
-    pods = (("PodEntries", "state.PodCPUAssignments", go_dump.text_map({})),) if of_pods else ()
+    of_pods = {uid: _dumped(cpus) for uid, cpus in (pools or {}).items()}
+    pods = (
+        ()
+        if pools is None
+        else (("PodEntries", "state.PodCPUAssignments", go_dump.text_map(of_pods)),)
+    )
     return go_dump.checksum(
         TYPE,
         (
@@ -143,3 +174,9 @@ def cpu_checksum(
             ("Checksum", "checksum.Checksum", 0),
         ),
     )
+
+
+def _dumped(cpus: frozenset[int]) -> str:
+    ids = go_dump.number_map(dict.fromkeys(cpus, "{}")) if cpus else go_dump.NIL
+    elements = go_dump.struct((("elems", "map[int]struct {}", ids),))
+    return go_dump.struct((("CPUSet", "cpuset.CPUSet", elements),))

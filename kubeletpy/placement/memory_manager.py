@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from kubeletpy.api import types as api
@@ -15,16 +16,17 @@ from kubeletpy.api.quantity import spelled
 from kubeletpy.metrics.placement import PlacementMetrics
 from kubeletpy.placement.hints import Hint, Hints
 from kubeletpy.placement.id_lists import format_ids
+from kubeletpy.placement.memory_requests import MEMORY, requested_memory
 from kubeletpy.placement.memory_state import (
     Block,
     MemoryState,
     read_memory_state,
     write_memory_state,
 )
+from kubeletpy.placement.pod_pool import containers_in_order, shares_part
 from kubeletpy.placement.refusal import AllocationRefused, not_written
 from kubeletpy.placement.state_file import Form, StateFile
-from kubeletpy.placement.static_cpus import containers_in_order
-from kubeletpy.placement.static_memory import MEMORY, StaticMemory, requested_memory
+from kubeletpy.placement.static_memory import StaticMemory
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
@@ -75,41 +77,61 @@ class MemoryManager:
 
     def wants(self, pod: Pod) -> bool:
         """See ResourceProvider."""
-        return self._policy is not None and any(
-            requested_memory(pod, each) for each in containers_in_order(pod)
+        policy = self._policy
+        return policy is not None and any(
+            policy.requested(pod, each) for each in containers_in_order(pod)
         )
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """See ResourceProvider."""
-        if self._policy is None or not requested_memory(pod, container):
+        policy = self._policy
+        if policy is not None and policy.pod_level.pools(pod):
+            return self._book_pool(policy, pod, hint)
+        if policy is None or not policy.requested(pod, container):
             return False
         self._metrics.memory_requests.inc()
         before = self.state
         try:
-            self.state = self._policy.allocate(before, pod, container, hint)
+            self.state = policy.allocate(before, pod, container, hint)
         except AllocationRefused:
-            self._refused()
+            self._refused("node")
             raise
         if self.state is before:
             return False
         self._unsettled.setdefault(pod.uid, []).append(container["name"])
         return True
 
+    def _book_pool(self, policy: StaticMemory, pod: Pod, hint: Hint) -> bool:
+        """Reserve what a pod gets as one, with its first container."""
+        before = self.state
+        try:
+            self.state = policy.allocate_pool(before, pod, hint)
+        except AllocationRefused:
+            self._refused("pod")
+            raise
+        if self.state is before:
+            return False
+        names = [container["name"] for container in containers_in_order(pod)]
+        self._metrics.memory_requests.inc(sum(self.owns(pod, name) for name in names))
+        self._unsettled[pod.uid] = names
+        return True
+
     async def settle(self, pod: Pod) -> None:
         """See ResourceProvider."""
         names = self._unsettled.pop(pod.uid, [])
+        source = "pod" if pod.uid in self.state.pools else "node"
         try:
             await self._file.write(self.state)
         except OSError as error:
-            self._refused()
+            self._refused(source)
             # blocks of init containers have shrunk for later ones: release the whole pod
             if self._policy is not None:
-                others = self.state.entries.keys() - {pod.uid}
+                others = {*self.state.entries, *self.state.pools} - {pod.uid}
                 self.state = self._policy.without_all_but(self.state, others)
             self._file.write_soon(self.state)
             raise not_written(_FORM.name, error) from error
         for name in names:
-            self._note(pod, name)
+            self._note(pod, name, source)
 
     def release(self, uids: Collection[str]) -> None:
         """See ResourceProvider."""
@@ -120,7 +142,7 @@ class MemoryManager:
         before = self.state
         self.state = self._policy.without_all_but(before, uids)
         if self.state is not before:
-            gone = sorted(before.entries.keys() - self.state.entries.keys())
+            gone = sorted({*before.entries, *before.pools} - {*self.state.entries})
             log.info("memory is free again", extra={"pods": gone})
             self._file.write_soon(self.state)
 
@@ -144,9 +166,21 @@ class MemoryManager:
         blocks = self.state.container_blocks(uid, container) or ()
         return frozenset(node for block in blocks for node in block.nodes or ())
 
-    def blocks_of(self, uid: str, container: str) -> Sequence[Block]:
-        """The memory that is booked for a container."""
-        return self.state.container_blocks(uid, container) or ()
+    def owns(self, pod: Pod, container: str) -> bool:
+        """Whether a container has memory that no other shares, not even in its pod."""
+        held = bool(self.state.container_blocks(pod.uid, container))
+        own = partial(requested_memory, pod, pod_level=True)
+        return held and not shares_part(pod, container, own)
+
+    def own_blocks(self, pod: Pod, container: str) -> Sequence[Block]:
+        """The memory that is booked for a container alone."""
+        if not self.owns(pod, container):
+            return ()
+        return self.state.container_blocks(pod.uid, container) or ()
+
+    def pool_of(self, uid: str) -> Sequence[Block]:
+        """The memory of a pod that is placed as one; empty: it is not."""
+        return self.state.pools.get(uid, ())
 
     def allocatable(self) -> list[Block]:
         """The memory that can be, or is, booked: by node and type."""
@@ -158,28 +192,30 @@ class MemoryManager:
         ]
 
     def held_by(self, pod: Pod) -> list[HeldResource]:
-        """What is booked for each container of a pod."""
+        """What is booked for each container of a pod, or is shared in it."""
         return [
             HeldResource(
-                container["name"],
+                name,
                 block.type,
-                f"{spelled(block.size, binary=True)} booked",
+                f"{spelled(block.size, binary=True)} "
+                f"{'booked' if self.owns(pod, name) else 'shared in the pod'}",
                 block.nodes or (),
             )
-            for container in containers_in_order(pod)
-            for block in self.blocks_of(pod.uid, container["name"])
+            for name in (container["name"] for container in containers_in_order(pod))
+            for block in self.state.container_blocks(pod.uid, name) or ()
         ]
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _refused(self) -> None:
+    def _refused(self, source: str) -> None:
         self._metrics.memory_errors.inc()
-        self._metrics.allocation_errors.labels(MEMORY, "node").inc()
+        self._metrics.allocation_errors.labels(MEMORY, source).inc()
 
-    def _note(self, pod: Pod, container: str) -> None:
+    def _note(self, pod: Pod, container: str, source: str) -> None:
         nodes = format_ids(self.nodes_of(pod.uid, container))
         log.info(
             "memory booked", extra={"pod": pod.key, "container": container, "numa_nodes": nodes}
         )
-        self._metrics.allocations.labels(MEMORY, "node").inc()
-        self._metrics.assignments.labels(MEMORY, "node_exclusive").inc()
+        kind = "exclusive" if self.owns(pod, container) else "shared"
+        self._metrics.allocations.labels(MEMORY, source).inc()
+        self._metrics.assignments.labels(MEMORY, f"{source}_{kind}").inc()

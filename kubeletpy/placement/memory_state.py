@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.placement import go_dump
-from kubeletpy.placement.state_json import StateError, read_maps, read_object, write_object
+from kubeletpy.placement.state_json import StateError, read_maps, read_object, write_state
 from kubeletpy.structs import Struct, field
 
 TYPE = "*state.MemoryManagerCheckpoint"
@@ -64,35 +64,42 @@ Blocks = Mapping[str, Mapping[str, Sequence[Block]]]
 
 
 class MemoryState(Struct, frozen=True):
-    """Which container has which memory."""
+    """Which container has which memory.
+
+    Attributes:
+        entries: a container's own blocks, or its part of its pod's pool.
+        pools: the blocks of a pod that is placed as one, by uid. The nodes count these alone.
+    """
 
     policy: str
     nodes: Mapping[int, NodeMemory] = field(default_factory=lambda: MappingProxyType({}))
     entries: Blocks = field(default_factory=lambda: MappingProxyType({}))
+    pools: Mapping[str, Sequence[Block]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def is_empty(self) -> bool:
         """Whether it holds nothing."""
-        return not self.nodes and not self.entries
+        return not self.nodes and not self.entries and not self.pools
 
     def container_blocks(self, uid: str, container: str) -> Sequence[Block] | None:
         """A container's blocks; None: it has none."""
         return self.entries.get(uid, {}).get(container)
 
+    def booked_blocks(self, uid: str) -> Sequence[Block]:
+        """The blocks of a pod that its nodes count."""
+        if (pool := self.pools.get(uid)) is not None:
+            return pool
+        return [block for blocks in self.entries.get(uid, {}).values() for block in blocks]
+
 
 def write_memory_state(state: MemoryState) -> str:
     """The file's text."""
     entries = {
-        uid: {
-            name: [
-                {"numaAffinity": _listed(b.nodes), "type": b.type, "size": b.size} for b in blocks
-            ]
-            for name, blocks in of_pod.items()
-        }
+        uid: {name: _written(blocks) for name, blocks in of_pod.items()}
         for uid, of_pod in state.entries.items()
         if of_pod
     }
-    return write_object(
+    return write_state(
         {
             "policyName": state.policy,
             "machineState": {
@@ -107,8 +114,9 @@ def write_memory_state(state: MemoryState) -> str:
                 for node, of_node in sorted(state.nodes.items())
             },
             **({"entries": entries} if entries else {}),
-            "checksum": memory_checksum(state),
-        }
+        },
+        memory_checksum(state),
+        {uid: {"memoryBlocks": _written(blocks)} for uid, blocks in state.pools.items()},
     )
 
 
@@ -121,13 +129,9 @@ def read_memory_state(text: str) -> MemoryState:
     outer = read_object(text)
     inner = outer.inner()
     found = outer if inner is None else inner
-    if found.values.get("podEntries"):
-        raise StateError(
-            "it has memory for whole pods (feature gate PodLevelResourceManagers), "
-            "which this version does not support"
-        )
     nodes = read_maps(found.values.get("machineState"), "machineState")
     entries = read_maps(found.values.get("entries"), "entries")
+    of_pods = read_maps(found.values.get("podEntries"), "podEntries")
     try:
         state = MemoryState(
             found.text("policyName"),
@@ -136,21 +140,35 @@ def read_memory_state(text: str) -> MemoryState:
                 uid: {name: tuple(map(_block, blocks)) for name, blocks in of_pod.items()}
                 for uid, of_pod in entries.items()
             },
+            {
+                uid: tuple(map(_block, entry.get("memoryBlocks") or ()))
+                for uid, entry in of_pods.items()
+            },
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StateError(f"it has a form that this version does not support: {error!r}") from error
     if inner is None:
-        found.verify(*(memory_checksum(state, of_pods=of_pods) for of_pods in (False, True)))
+        found.verify(
+            *([] if state.pools else [memory_checksum(state)]),
+            memory_checksum(state, with_pools=True),
+        )
     return state
 
 
-def memory_checksum(state: MemoryState, *, of_pods: bool = False) -> int:
+def memory_checksum(state: MemoryState, *, with_pools: bool = False) -> int:
     """The checksum of a file with this state.
 
-    ``of_pods``: of a file with memory of whole pods, which has none (1.36,
-    PodLevelResourceManagers).
+    ``with_pools``: of a file of 1.36 with the gate PodLevelResourceManagers.
     """
-    pods = (("PodEntries", "state.PodMemoryAssignments", go_dump.text_map({})),) if of_pods else ()
+    of_pods = {
+        uid: go_dump.struct((("MemoryBlocks", "[]state.Block", _all_dumped(blocks)),))
+        for uid, blocks in state.pools.items()
+    }
+    pods = (
+        (("PodEntries", "state.PodMemoryAssignments", go_dump.text_map(of_pods)),)
+        if with_pools
+        else ()
+    )
     nodes = {
         node: go_dump.pointer(
             go_dump.struct(
@@ -164,9 +182,7 @@ def memory_checksum(state: MemoryState, *, of_pods: bool = False) -> int:
         for node, of_node in state.nodes.items()
     }
     entries = {
-        uid: go_dump.text_map(
-            {name: go_dump.items(map(_dumped, blocks)) for name, blocks in of_pod.items()}
-        )
+        uid: go_dump.text_map({name: _all_dumped(blocks) for name, blocks in of_pod.items()})
         for uid, of_pod in state.entries.items()
         if of_pod
     }
@@ -196,6 +212,10 @@ def _tables(node: NodeMemory) -> str:
     )
 
 
+def _all_dumped(blocks: Sequence[Block]) -> str:
+    return go_dump.items(map(_dumped, blocks))
+
+
 def _dumped(block: Block) -> str:
     return go_dump.struct(
         (
@@ -216,6 +236,10 @@ def _node(found: dict[str, Any]) -> NodeMemory:
 
 def _block(found: dict[str, Any]) -> Block:
     return Block(_ids(found.get("numaAffinity")), str(found["type"]), int(found["size"]))
+
+
+def _written(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    return [{"numaAffinity": _listed(b.nodes), "type": b.type, "size": b.size} for b in blocks]
 
 
 def _ids(found: Any) -> tuple[int, ...] | None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from kubeletpy.api.quantity import value
 from kubeletpy.config.settings import MemoryReservation
 from kubeletpy.placement.cpu_options import OptionError
+from kubeletpy.placement.memory_requests import HUGE, MEMORY
 from kubeletpy.placement.memory_state import NodeMemory, Table
-from kubeletpy.placement.static_memory import HUGE, MEMORY
 from kubeletpy.placement.topology import NumaNode
 
 FIELD = "reservedMemory"

@@ -65,6 +65,25 @@ def write_object(values: Mapping[str, Any]) -> str:
     return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
 
 
+def write_state(
+    values: Mapping[str, Any], checksum: int, of_pods: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """The text of a state file.
+
+    Every version reads the form without ``of_pods``. With them it is the form of 1.37: they are
+    only in ``data``, and earlier versions read the rest.
+
+    Args:
+        checksum: that of the values.
+        of_pods: what pods have that are placed as one, by uid.
+    """
+    more: dict[str, Any] = {}
+    if of_pods:
+        data = write_object({**values, "podEntries": of_pods})
+        more = {"data": data, "dataChecksum": checksum_of_text(data)}
+    return write_object({**values, "checksum": checksum, **more})
+
+
 def read_text_maps(found: Any, what: str) -> dict[str, dict[str, str]]:
     """A map of maps of texts; None is the empty one. Raises StateError."""
     maps = read_maps(found, what)

@@ -7,23 +7,32 @@ Source: docs/reference/behaviour-resources.md, rq. A decision is a new :class:`C
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import AdmissionReason
-from kubeletpy.placement.cpu_options import CpuOptions, OptionError
+from kubeletpy.placement.cpu_options import CpuOptions
 from kubeletpy.placement.cpu_state import CpuState
 from kubeletpy.placement.hints import Hint, Hints, mask_of, nodes_of
 from kubeletpy.placement.id_lists import format_ids
 from kubeletpy.placement.pick_cpus import NotEnoughCpus, pick
+from kubeletpy.placement.pod_pool import (
+    EMPTY_POOL,
+    Division,
+    PodLevelPlacement,
+    check_pool,
+    containers_in_order,
+    divide,
+    may_have_own,
+    pool_requests,
+)
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.subsets import masks, subsets, sums
 from kubeletpy.placement.topology import CpuTopology, by_numa
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.pods.resources import container_amounts, pod_level_set
+from kubeletpy.pods.resources import Amounts, container_amounts
 
 STATIC = "static"
 CPU = "cpu"
@@ -31,11 +40,18 @@ SMT = AdmissionReason.SMT_ALIGNMENT_ERROR
 NOTHING: frozenset[int] = frozenset()
 
 
-def exclusive_cpus(pod: Pod, container: api.Container) -> int:
-    """How many CPUs of its own a container gets. Raises ValueError for an invalid quantity."""
-    if qos_class(pod) is not QoSClass.GUARANTEED or pod_level_set(pod):
+def exclusive_cpus(pod: Pod, container: api.Container, *, pod_level: bool = False) -> int:
+    """How many CPUs of its own a container gets. Raises ValueError for an invalid quantity.
+
+    ``pod_level``: whether containers of pods with pod-level resources get any.
+    """
+    if not may_have_own(pod, container, pod_level=pod_level):
         return 0
-    amount = container_amounts(container, "requests").get(CPU, Decimal(0))
+    return _whole_cpus(container_amounts(container, "requests"))
+
+
+def _whole_cpus(requests: Amounts) -> int:
+    amount = requests.get(CPU, Decimal(0))
     return int(amount) if amount == int(amount) else 0
 
 
@@ -52,23 +68,19 @@ def exclusive_cpus_of_pod(pod: Pod) -> int:
     return max(peak, sidecars + regular)
 
 
-def containers_in_order(pod: Pod) -> Iterator[api.Container]:
-    """A pod's containers in the order of allocation: init containers first."""
-    yield from pod.init_containers
-    yield from pod.containers
-
-
 @dataclass(frozen=True)
 class StaticCpus:
     """The policy on one machine.
 
     Attributes:
         reserved: CPUs that are never a container's own.
+        pod_level: what pods with pod-level resources get.
     """
 
     topology: CpuTopology
     reserved: frozenset[int]
     options: CpuOptions
+    pod_level: PodLevelPlacement = PodLevelPlacement.NOTHING
 
     # -- the state as a whole -----------------------------------------------------------------
 
@@ -82,7 +94,7 @@ class StaticCpus:
         pool, exclusive = state.pool, state.exclusive
         strict = self.options.strict
         if not pool:
-            return "default cpuset cannot be empty" if state.entries else ""
+            return "" if state.is_empty else "default cpuset cannot be empty"
         if strict and self.reserved & pool:
             return (
                 f"some of strictly reserved cpus: {format_ids(self.reserved & pool)} are present "
@@ -93,13 +105,13 @@ class StaticCpus:
                 f"not all reserved cpus: {format_ids(self.reserved)} are present "
                 f"in defaultCpuSet: {format_ids(pool)}"
             )
-        for uid, of_pod in state.entries.items():
-            for name, cpus in of_pod.items():
-                if cpus & pool:
-                    return (
-                        f"pod: {uid}, container: {name} cpuset: {format_ids(cpus)} overlaps "
-                        f"with default cpuset {format_ids(pool)}"
-                    )
+        held = [(uid, *part) for uid, parts in state.entries.items() for part in parts.items()]
+        for uid, name, cpus in (*held, *((uid, "", cpus) for uid, cpus in state.pools.items())):
+            if cpus & pool:
+                return (
+                    f"pod: {uid}, container: {name} cpuset: {format_ids(cpus)} overlaps "
+                    f"with default cpuset {format_ids(pool)}"
+                )
         available = self.topology.ids - self.reserved if strict else self.topology.ids
         if pool | exclusive != available:
             return (
@@ -116,13 +128,19 @@ class StaticCpus:
         """CPUs that could become a container's own."""
         return state.pool - self.reserved
 
+    def wanted(self, pod: Pod, container: api.Container) -> int:
+        """How many CPUs of its own a container gets. Raises ValueError."""
+        allowed = self.pod_level is not PodLevelPlacement.NOTHING
+        return exclusive_cpus(pod, container, pod_level=allowed)
+
     # -- hints --------------------------------------------------------------------------------
 
     def hints(self, state: CpuState, pod: Pod, container: api.Container | None) -> Hints:
         """Where the CPUs could be; ``container`` None: those of the whole pod."""
         if container is None:
-            return self._pod_hints(state, pod)
-        wanted = exclusive_cpus(pod, container)
+            pools = self.pod_level.pools(pod)
+            return self._pool_hints(state, pod) if pools else self._pod_hints(state, pod)
+        wanted = self.wanted(pod, container)
         if not wanted:
             return {}
         if (held := state.container_cpus(pod.uid, container["name"])) is not None:
@@ -142,6 +160,15 @@ class StaticCpus:
                     return {CPU: ()}
                 held |= found
         return {CPU: self._masks(self.free(state), held, wanted)}
+
+    def _pool_hints(self, state: CpuState, pod: Pod) -> Hints:
+        wanted = _whole_cpus(pool_requests(pod))
+        if not wanted:
+            return {}
+        if self._check_pool(pod, wanted):
+            return {CPU: ()}
+        held = state.pod_cpus(pod.uid)
+        return {CPU: self._masks(held or self.free(state), NOTHING, len(held) or wanted)}
 
     def _masks(
         self, free: frozenset[int], reusable: frozenset[int], wanted: int
@@ -187,24 +214,56 @@ class StaticCpus:
         Raises:
             AllocationRefused: not that many CPUs, or whole cores, are free.
         """
-        wanted = exclusive_cpus(pod, container)
+        wanted = self.wanted(pod, container)
         name = container["name"]
         if not wanted or state.container_cpus(pod.uid, name) is not None:
             return state
         self._check_cores(state, wanted)
         free = self.free(state) | self.reusable(state, pod, container)
+        return state.with_container(pod.uid, name, self._take(free, wanted, hint))
+
+    def allocate_pool(self, state: CpuState, pod: Pod, hint: Hint) -> CpuState:
+        """The state after a pod gets its pool, and each container its part of it.
+
+        A pod keeps what it has. A pool that was recorded without the parts, by a kubelet that was
+        interrupted, is divided again.
+
+        Raises:
+            AllocationRefused: not that many CPUs are free, or none is left to share.
+        """
+        wanted = _whole_cpus(pool_requests(pod))
+        pool = state.pools.get(pod.uid)
+        have = state.entries.get(pod.uid, {}).keys()
+        every = {container["name"] for container in containers_in_order(pod)}
+        if not wanted or every <= have or (have and pool is None):
+            return state
+        if why := self._check_pool(pod, wanted):
+            raise AllocationRefused(why, EMPTY_POOL)
+        if pool is None:
+            self._check_cores(state, wanted)
+            pool = self._take(self.free(state), wanted, hint)
+        return state.with_pool(pod.uid, pool, self.divide(pod, pool).parts)
+
+    def divide(self, pod: Pod, pool: frozenset[int]) -> Division[frozenset[int]]:
+        """A pod's pool, divided among its containers. Raises AllocationRefused."""
+        return divide(pod, pool, lambda each, left: self._pick(left, self.wanted(pod, each)))
+
+    def _check_pool(self, pod: Pod, wanted: int) -> str:
+        return check_pool(pod, Counter({CPU: wanted}), lambda c: {CPU: self.wanted(pod, c)})
+
+    def _take(self, free: frozenset[int], count: int, hint: Hint) -> frozenset[int]:
+        """CPUs near the hint first. Raises AllocationRefused."""
         near = self._near(hint.mask, free) if hint.mask is not None else NOTHING
+        taken = self._pick(near, min(count, len(near)))
+        return taken | self._pick(free - taken, count - len(taken))
+
+    def _pick(self, free: frozenset[int], count: int) -> frozenset[int]:
         try:
-            taken = self._pick(near, min(wanted, len(near)))
-            taken |= self._pick(free - taken, wanted - len(taken))
+            return pick(self.topology, free, count, self.options.picking(self.topology))
         except NotEnoughCpus as error:
             raise AllocationRefused(
                 f"Allocate failed due to {error}, which is unexpected"
             ) from error
-        return state.with_container(pod.uid, name, taken)
-
-    def _pick(self, free: frozenset[int], count: int) -> frozenset[int]:
-        return pick(self.topology, free, count, self.options.picking(self.topology))
 
     def _check_cores(self, state: CpuState, wanted: int) -> None:
         if not self.options.full_cores:
@@ -238,32 +297,3 @@ class StaticCpus:
     def _sockets_of(self, mask: int) -> frozenset[int]:
         nodes = set(nodes_of(mask))
         return frozenset(cpu.socket for cpu in self.topology.cpus.values() if cpu.numa in nodes)
-
-
-def reserve(
-    topology: CpuTopology, listed: frozenset[int], count: int, options: CpuOptions
-) -> frozenset[int]:
-    """The CPUs that are kept from containers: those listed, or else the given number.
-
-    Raises:
-        OptionError: there is nothing to reserve, or there are not that many CPUs.
-    """
-    if count <= 0:
-        raise OptionError(
-            "cpuManagerPolicy",
-            "static needs CPUs that are no container's: set systemReserved.cpu, kubeReserved.cpu "
-            "or reservedSystemCPUs",
-        )
-    if listed:
-        reserved = listed
-    else:
-        try:
-            reserved = pick(topology, topology.ids, count, options.picking(topology))
-        except NotEnoughCpus as error:
-            raise OptionError(
-                "cpuManagerPolicy", f"static can't reserve {count} CPUs: {error}"
-            ) from error
-    if not reserved <= topology.ids:
-        missing = format_ids(reserved - topology.ids)
-        raise OptionError("reservedSystemCPUs", f"these CPUs are not online: {missing}")
-    return reserved

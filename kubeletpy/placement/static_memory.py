@@ -6,11 +6,11 @@ Source: docs/reference/behaviour-resources.md, rs. A decision is a new :class:`M
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.api import types as api
-from kubeletpy.api.quantity import whole
 from kubeletpy.placement.hints import Hint, Hints, mask_of, nodes_of
 from kubeletpy.placement.memory_booking import (
     Amounts,
@@ -22,46 +22,22 @@ from kubeletpy.placement.memory_booking import (
     released,
     shrunk,
 )
+from kubeletpy.placement.memory_requests import memory_types, requested_memory, wanted_of_pod
 from kubeletpy.placement.memory_state import Block, MemoryState, Table
+from kubeletpy.placement.pod_pool import (
+    EMPTY_POOL,
+    Division,
+    PodLevelPlacement,
+    check_pool,
+    divide,
+    pool_requests,
+)
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.subsets import masks, subsets, sums
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.pods.resources import container_amounts, pod_level_set
+from kubeletpy.structs import replace
 
 STATIC = "Static"
-MEMORY = "memory"
-HUGE = "hugepages-"
-
-
-def requested_memory(pod: Pod, container: api.Container) -> dict[str, int]:
-    """What is to be booked for a container. Raises ValueError for an invalid quantity."""
-    if qos_class(pod) is not QoSClass.GUARANTEED or pod_level_set(pod):
-        return {}
-    found = {
-        name: whole(amount)
-        for name, amount in container_amounts(container, "requests").items()
-        if name == MEMORY or name.startswith(HUGE)
-    }
-    return {name: size for name, size in sorted(found.items()) if size > 0}
-
-
-def wanted_of_pod(pod: Pod) -> dict[str, int]:
-    """What a pod needs at once: init containers take turns, sidecars keep running."""
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in pod.init_containers:
-        for name, size in requested_memory(pod, container).items():
-            together = sidecars.get(name, 0) + size
-            if is_sidecar(container):
-                sidecars[name] = together
-            peak[name] = max(peak.get(name, 0), together)
-    regular = dict(sidecars)
-    for container in pod.containers:
-        for name, size in requested_memory(pod, container).items():
-            regular[name] = regular.get(name, 0) + size
-    names = sorted(peak.keys() | regular.keys())
-    return {name: max(peak.get(name, 0), regular.get(name, 0)) for name in names}
 
 
 @dataclass(frozen=True)
@@ -70,9 +46,11 @@ class StaticMemory:
 
     Attributes:
         nodes: every NUMA node with nothing booked.
+        pod_level: what pods with pod-level resources get.
     """
 
     nodes: Nodes
+    pod_level: PodLevelPlacement = PodLevelPlacement.NOTHING
 
     def initial(self) -> MemoryState:
         """The state with nothing booked."""
@@ -81,14 +59,19 @@ class StaticMemory:
     def problem(self, state: MemoryState) -> str:
         """Why a state that was read cannot be used; empty: it can."""
         if not state.nodes:
-            return "it has assignments and no NUMA nodes" if state.entries else ""
+            return "" if state.is_empty else "it has assignments and no NUMA nodes"
         expected: Nodes = self.nodes
-        for of_pod in state.entries.values():
-            for block in (block for blocks in of_pod.values() for block in blocks):
+        for uid in {**state.entries, **state.pools}:
+            for block in state.booked_blocks(uid):
                 if not set(block.nodes or ()) <= expected.keys():
                     return f"it has memory of NUMA nodes that are not there: {block.nodes}"
                 expected = booked(expected, block, block.size)
         return difference(expected, state.nodes)
+
+    def requested(self, pod: Pod, container: api.Container) -> dict[str, int]:
+        """What is to be booked for a container. Raises ValueError."""
+        allowed = self.pod_level is not PodLevelPlacement.NOTHING
+        return requested_memory(pod, container, pod_level=allowed)
 
     # -- hints --------------------------------------------------------------------------------
 
@@ -96,7 +79,7 @@ class StaticMemory:
         """Where the memory could be; ``container`` None: that of the whole pod."""
         if container is None:
             return self._pod_hints(state, pod)
-        amounts = requested_memory(pod, container)
+        amounts = self.requested(pod, container)
         held = state.container_blocks(pod.uid, container["name"])
         if not amounts:
             return {}
@@ -109,9 +92,12 @@ class StaticMemory:
         return self._offered(state, amounts, pod, container)
 
     def _pod_hints(self, state: MemoryState, pod: Pod) -> Hints:
-        amounts = wanted_of_pod(pod)
+        pools = self.pod_level.pools(pod)
+        amounts = memory_types(pool_requests(pod)) if pools else wanted_of_pod(pod)
         if not amounts:
             return {}
+        if pools and self._check_pool(pod, amounts):
+            return dict.fromkeys(amounts, ())
         masks = {block.nodes for of in state.entries.get(pod.uid, {}).values() for block in of}
         if masks:
             # what it has stays where it is; if that is in several places there is no preference
@@ -187,24 +173,56 @@ class StaticMemory:
         Raises:
             AllocationRefused: there is not that much, or only where it must not be mixed.
         """
-        amounts, name = requested_memory(pod, container), container["name"]
+        amounts, name = self.requested(pod, container), container["name"]
         if not amounts or state.container_blocks(pod.uid, name) is not None:
             return state
         nodes = self._chosen(state, amounts, pod, container, hint)
         reusable = self.reusable(state, pod, container, nodes)
         left: Nodes = state.nodes
-        blocks = tuple(Block(nodes, kind, size) for kind, size in amounts.items())
+        blocks = _blocks(nodes, amounts)
         for block in blocks:
             left = booked(left, block, max(block.size - reusable.get(block.type, 0), 0))
         of_pod = {**shrunk(state, pod, name, blocks), name: blocks}
-        return MemoryState(state.policy, left, {**state.entries, pod.uid: of_pod})
+        return replace(state, nodes=left, entries={**state.entries, pod.uid: of_pod})
+
+    def allocate_pool(self, state: MemoryState, pod: Pod, hint: Hint) -> MemoryState:
+        """The state after a pod's pool is booked; a pod keeps what it has.
+
+        Raises:
+            AllocationRefused: there is not that much, or none is left to share.
+        """
+        amounts = memory_types(pool_requests(pod))
+        if not amounts or pod.uid in state.entries:
+            return state
+        if why := self._check_pool(pod, amounts):
+            raise AllocationRefused(why, EMPTY_POOL)
+        nodes = self._chosen(state, amounts, pod, None, hint)
+        pool = _blocks(nodes, amounts)
+        left: Nodes = state.nodes
+        for block in pool:
+            left = booked(left, block, block.size)
+        parts = self.divide(pod, amounts).parts
+        of_pod = {name: _blocks(nodes, part) for name, part in parts.items()}
+        return MemoryState(
+            state.policy,
+            left,
+            {**state.entries, pod.uid: of_pod},
+            {**state.pools, pod.uid: pool},
+        )
+
+    def divide(self, pod: Pod, pool: Amounts) -> Division[Counter[str]]:
+        """The bytes of a pod's pool, divided among its containers."""
+        return divide(pod, Counter(pool), lambda each, left: Counter(self.requested(pod, each)))
+
+    def _check_pool(self, pod: Pod, amounts: Amounts) -> str:
+        return check_pool(pod, Counter(amounts), lambda each: self.requested(pod, each))
 
     def _chosen(
         self,
         state: MemoryState,
         amounts: Amounts,
         pod: Pod,
-        container: api.Container,
+        container: api.Container | None,
         hint: Hint,
     ) -> tuple[int, ...]:
         best = hint
@@ -235,15 +253,20 @@ class StaticMemory:
 
     def without_all_but(self, state: MemoryState, uids: Collection[str]) -> MemoryState:
         """The state after all other pods give back what they had; itself if they had nothing."""
-        gone = state.entries.keys() - set(uids)
+        gone = {*state.entries, *state.pools} - set(uids)
         if not gone:
             return state
         nodes: Nodes = state.nodes
         for uid in sorted(gone):
-            for block in (block for blocks in state.entries[uid].values() for block in blocks):
+            for block in state.booked_blocks(uid):
                 nodes = released(nodes, block)
         kept = {uid: of_pod for uid, of_pod in state.entries.items() if uid not in gone}
-        return MemoryState(state.policy, nodes, kept)
+        pools = {uid: blocks for uid, blocks in state.pools.items() if uid not in gone}
+        return MemoryState(state.policy, nodes, kept, pools)
+
+
+def _blocks(nodes: tuple[int, ...], amounts: Amounts) -> tuple[Block, ...]:
+    return tuple(Block(nodes, kind, amounts[kind]) for kind in sorted(amounts))
 
 
 def _refused(why: str) -> AllocationRefused:

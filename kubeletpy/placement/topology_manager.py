@@ -26,16 +26,23 @@ from kubeletpy.placement.hints import (
     nodes_of,
 )
 from kubeletpy.placement.id_lists import format_ids
+from kubeletpy.placement.pod_pool import PodLevelPlacement, containers_in_order
 from kubeletpy.placement.provider import ResourceProvider
 from kubeletpy.placement.refusal import AllocationRefused
-from kubeletpy.placement.static_cpus import containers_in_order
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import pod_level_set
 
 log = logging.getLogger(__name__)
 
 AFFINITY = AdmissionReason.TOPOLOGY_AFFINITY_ERROR
 AFFINITY_TEXT = "Resources cannot be allocated with Topology locality"
+POD_LEVEL_TEXT = "Pod Scope pod with pod-level resources failed admission "
+POD_LEVEL_TEXTS = {
+    PodLevelPlacement.CONTAINERS: POD_LEVEL_TEXT + "with a container-level topology manager",
+    PodLevelPlacement.POOL: POD_LEVEL_TEXT + "under pod-scope topology manager",
+}
+"""The text for pods with pod-level resources; with the gate off it is that of other pods."""
 
 
 class TopologyManager:
@@ -49,6 +56,7 @@ class TopologyManager:
         metrics: PlacementMetrics,
         *,
         scope: str = CONTAINER,
+        pod_level: PodLevelPlacement = PodLevelPlacement.NOTHING,
         closest: Distances | None = None,
         users: Callable[[], Collection[str] | None] = lambda: None,
         decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None,
@@ -58,6 +66,7 @@ class TopologyManager:
         providers: called in this order.
         nodes: ids of all NUMA nodes.
         scope: whether to find a place for each ``container`` or for a whole ``pod``.
+        pod_level: what pods with pod-level resources get.
         closest: set with the option prefer-closest-numa-nodes.
         users: uids of the pods that use the node; None: not known yet, nothing is taken back.
         decided: called with what was decided about a pod, and why.
@@ -67,6 +76,7 @@ class TopologyManager:
         self._policy = policy
         self._metrics = metrics
         self._scope = scope
+        self._pod_level = pod_level
         self._closest = closest
         self._users = users
         self._decided = decided
@@ -114,7 +124,7 @@ class TopologyManager:
             merged = merge(provided, self._nodes, self._policy, self._closest)
             if not merged.admitted:
                 why = _against(merged, self._providers, provided, self._policy)
-                raise AllocationRefused(f"{AFFINITY_TEXT}: {why}", AFFINITY)
+                raise AllocationRefused(f"{self._refusal(pod)}: {why}", AFFINITY)
             if any(any(hints.values()) for hints in provided):
                 what = f"{_whose(container)} goes {_where(merged.hint)}"
                 found.append(Decision(what, _offered(self._providers, provided)))
@@ -177,13 +187,17 @@ class TopologyManager:
             why = _against(merged, self._providers, provided, self._policy)
             self._decided(pod.uid, [Decision(f"refused: no place for {whose}", why)])
             log.info("no place for a pod", extra={"pod": pod.key, "why": why})
-            raise AllocationRefused(AFFINITY_TEXT, AFFINITY)
+            raise AllocationRefused(self._refusal(pod), AFFINITY)
         if guaranteed:
             self._metrics.aligned.labels(self._scope, NUMA_NODE).inc()
         if any(any(hints.values()) for hints in provided):
             why = _offered(self._providers, provided)
             self._decided(pod.uid, [Decision(f"{whose} goes {_where(merged.hint)}", why)])
         return merged.hint
+
+    def _refusal(self, pod: Pod) -> str:
+        pod_level = POD_LEVEL_TEXTS.get(self._pod_level, "") if pod_level_set(pod) else ""
+        return pod_level or AFFINITY_TEXT
 
     def _took(self, began: float) -> None:
         self._metrics.topology_duration.observe((self._elapsed() - began) * 1000)

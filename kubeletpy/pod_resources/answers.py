@@ -35,8 +35,12 @@ class Devices(Protocol):
 class Cpus(Protocol):
     """Lists which containers have which CPUs."""
 
-    def own_cpus(self, uid: str, container: str) -> Collection[int]:
+    def own_cpus(self, pod: Pod, container: str) -> Collection[int]:
         """The CPUs that are exclusive to a container."""
+        ...
+
+    def pool_of(self, uid: str) -> Collection[int]:
+        """The CPUs of a pod that is placed as one."""
         ...
 
     def allocatable(self) -> Collection[int]:
@@ -47,8 +51,12 @@ class Cpus(Protocol):
 class Memory(Protocol):
     """Lists which containers have which memory."""
 
-    def blocks_of(self, uid: str, container: str) -> Sequence[Block]:
+    def own_blocks(self, pod: Pod, container: str) -> Sequence[Block]:
         """The memory booked for a container."""
+        ...
+
+    def pool_of(self, uid: str) -> Sequence[Block]:
+        """The memory booked for a pod that is placed as one."""
         ...
 
     def allocatable(self) -> Sequence[Block]:
@@ -91,12 +99,14 @@ def _pod_v1(
     return v1.PodResources(
         name=pod.name,
         namespace=pod.namespace,
+        cpu_ids=sorted(given.cpus.pool_of(pod.uid)),
+        memory=memory_v1(given.memory.pool_of(pod.uid)),
         containers=[
             v1.ContainerResources(
                 name=each["name"],
                 devices=devices_v1(held.get((pod.uid, each["name"]), {})),
-                cpu_ids=sorted(given.cpus.own_cpus(pod.uid, each["name"])),
-                memory=memory_v1(given.memory.blocks_of(pod.uid, each["name"])),
+                cpu_ids=sorted(given.cpus.own_cpus(pod, each["name"])),
+                memory=memory_v1(given.memory.own_blocks(pod, each["name"])),
                 dynamic_resources=claims_v1(given.claims.container_claims(pod, each)),
             )
             for each in _lasting(pod)

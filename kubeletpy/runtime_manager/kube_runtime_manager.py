@@ -115,7 +115,7 @@ class KubeRuntimeManager:
         actuated: ActuatedResources | None = None,
         pod_limits: PodCgroupLimits | None = None,
         resize_volume: ResizeVolume = resize_no_volume,
-        placement: Callable[[str, str], Placement] = lambda uid, name: NOWHERE,
+        placement: Callable[[Pod, str], Placement] = lambda pod, name: NOWHERE,
         runtime_name: str = "containerd",
         max_crash_loop_delay: float = 300,
         concurrent_starts: int | None = None,

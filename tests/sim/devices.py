@@ -29,6 +29,8 @@ from tests.unit.placement.machines import machine, write_sysfs
 
 GPU = "vendor.example/gpu"
 OWN = "own"
+SHARER = "sharer"
+"""The container that has what the others leave of its pod's pool of CPUs."""
 """A container of this name has CPUs for itself, as many as its request says."""
 SHAPES: tuple[JSON, ...] = (
     {},
@@ -62,6 +64,7 @@ class Devices:
             "topologyManagerPolicy": rng.choice(POLICIES),
             "topologyManagerScope": rng.choice(("container", "pod")),
             "cpuManagerReconcilePeriod": "10s",
+            "featureGates": {"PodLevelResourceManagers": True},
         }
         self.comes()
 
@@ -121,12 +124,15 @@ class Devices:
 
     def runtime_changed(self, what: str, whom: object) -> None:
         """No device and no CPU is that of two containers that run."""
+        scope, policy = (self.settings[f"topologyManager{key}"] for key in ("Scope", "Policy"))
+        pools = scope == "pod" and policy != "none"
+        owners = (OWN, SHARER) if pools else (OWN,)
         devices: dict[str, str] = {}
         cpus: dict[int, str] = {}
         for container in self._runtime.running():
             for each in given(container):
                 self._one(devices, each, container)
-            if container.config.metadata.name == OWN:
+            if container.config.metadata.name in owners:
                 for cpu in parse_ids(container.config.linux.resources.cpuset_cpus):
                     self._one(cpus, cpu, container)
 

@@ -18,12 +18,12 @@ from kubeletpy.api.types import JSON
 from kubeletpy.devices.device_manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.placement.cpu_manager import CpuManager
 from tests.sim.chaos import EMPTY_WITHIN
-from tests.sim.devices import GPU, OWN, Devices, given
+from tests.sim.devices import GPU, OWN, SHARER, Devices, given
 from tests.sim.loop import run, spawn
 from tests.sim.user import container, pod
 from tests.sim.world import World
 
-RUNS = 8
+RUNS = 12
 SECONDS = 200.0
 SETTLES_WITHIN = 900.0
 """Seconds: an allocation that hangs is given up after 300, and crash loops wait for 300."""
@@ -36,13 +36,18 @@ def _seeds() -> list[int]:
 
 
 def wants(rng: random.Random, name: str) -> JSON:
-    """A pod with devices, CPUs for itself, both or neither."""
+    """A pod with devices, CPUs for itself, both or neither; some are placed as one."""
     gpus, cpus = rng.randint(0, 3), rng.choice(("100m", "1", "2"))
     amounts = {"cpu": cpus, "memory": "32Mi", **({GPU: str(gpus)} if gpus else {})}
     both = {"requests": amounts, "limits": amounts}
     init = [container("i", "done", resources=both)] if rng.random() < 0.3 else []
     which = "shared" if cpus == "100m" else OWN
-    return pod(name, [container(which, "run", resources=both)], init=init, grace=2)
+    made = pod(name, [container(which, "run", resources=both)], init=init, grace=2)
+    if which == OWN and rng.random() < 0.75:
+        whole = {"cpu": "3", "memory": "96Mi"}
+        made["spec"]["resources"] = {"requests": whole, "limits": whole}
+        made["spec"]["containers"].append(container(SHARER, "run"))
+    return made
 
 
 async def _history(seed: int, root: Path) -> World:
@@ -95,15 +100,16 @@ def _problems(world: World, devices: Devices) -> list[str]:
             if reason not in REFUSALS and not reason.startswith("OutOf"):
                 found.append(f"{name} failed: {reason}")
             continue
+        first = obj["spec"]["containers"][0]
         running = [
             c
             for c in world.runtime.running(obj["metadata"]["uid"])
-            if c.config.metadata.name != "i"
+            if c.config.metadata.name == first["name"]
         ]
         if not running or status.get("phase") != "Running":
             found.append(f"{name} does not run")
             continue
-        asked = obj["spec"]["containers"][0]["resources"]["limits"]
+        asked = first["resources"]["limits"]
         has = given(running[0])
         if len(has) != int(asked.get(GPU, 0)) and GPU in asked:
             found.append(f"{name} has {has} of {asked}")

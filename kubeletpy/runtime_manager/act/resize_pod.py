@@ -20,6 +20,7 @@ from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.granted import NOWHERE, Placement
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.memory_volumes import VolumeSizeError
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sync_results import StartError, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -70,14 +71,14 @@ class Resizer:
         *,
         settings: RuntimeSettings,
         metrics: PodStartMetrics,
-        placement: Callable[[str, str], Placement] = lambda uid, name: NOWHERE,
         resize_volume: ResizeVolume = resize_no_volume,
+        placement: Callable[[Pod, str], Placement] = lambda pod, name: NOWHERE,
     ) -> None:
         """Args:
         records: what pods were last given.
         limits: the limits of the pods' own cgroups.
         resize_volume: gives a volume in memory another size.
-        placement: where a container runs, by uid of its pod and its name.
+        placement: where a container runs, by its pod and its name.
         """
         self.runtime = runtime
         self.mutations = mutations
@@ -237,7 +238,7 @@ class _Resize:
             update.kind,
             self._settings,
         )
-        if self._placement(run.pod.uid, update.name).no_cfs_quota and resources.cpu_period:
+        if self._placement(run.pod, update.name).no_cfs_quota and resources.cpu_period:
             resources.cpu_quota = NO_QUOTA
         if known is None and update.resource is ResizableResource.MEMORY:
             _leave_cpu(resources)

@@ -136,11 +136,11 @@ async def test_what_a_container_is_made_with(tmp_path: Path) -> None:
     own, pool = [(await of.provide(pod, c, (), nothing)).placement for c in pod.containers]
     assert (own.cpuset_cpus, own.no_cfs_quota) == ("1-2", True)
     assert (pool.cpuset_cpus, pool.no_cfs_quota) == ("0,3", False)
-    assert of.has_exclusive("uid-1")
-    assert not of.has_exclusive("uid-2")
+    assert of.has_no_quota(pod)
+    assert not of.has_no_quota(pod_of(sized("c", "2"), uid="uid-2"))
     limited = manager(tmp_path, quota_off=False)
     await limited.start()
-    assert not limited.has_exclusive("uid-1")
+    assert not limited.has_no_quota(pod)
     assert not (await limited.provide(pod, pod.containers[0], (), nothing)).placement.no_cfs_quota
 
 

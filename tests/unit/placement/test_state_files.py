@@ -158,7 +158,8 @@ def test_names_are_written_as_they_are() -> None:
         ('{"policyName":"static","defaultCpuSet":"0-x","checksum":0}', "'0-x' is not a list"),
         ('{"entries":{"id":"0-1"},"checksum":0}', "entries has a form"),
         ('{"entries":{"id":{"c":1}},"checksum":0}', "entries holds what is not a string"),
-        ('{"podEntries":{"a":{"cpuSet":"1"}},"checksum":0}', "PodLevelResourceManagers"),
+        ('{"podEntries":{"a":{"cpuSet":1}},"checksum":0}', "podEntries holds what is not a string"),
+        ('{"podEntries":{"a":{"cpuSet":"1-x"}},"checksum":0}', "'1-x' is not a list"),
     ],
 )
 def test_files_of_the_cpu_manager_that_cannot_be_used(text: str, why: str) -> None:
@@ -173,7 +174,7 @@ def test_files_of_the_cpu_manager_that_cannot_be_used(text: str, why: str) -> No
         ('{"machineState":{"x":{}}}', "has a form"),
         ('{"entries":{"a":{"c":[{"size":1}]}}}', "has a form"),
         ('{"policyName":"None","machineState":{},"checksum":1}', "checksum is 1"),
-        ('{"podEntries":{"a":[]},"checksum":0}', "PodLevelResourceManagers"),
+        ('{"podEntries":{"a":[]},"checksum":0}', "podEntries has a form"),
     ],
 )
 def test_files_of_the_memory_manager_that_cannot_be_used(text: str, why: str) -> None:

@@ -22,6 +22,7 @@ from kubeletpy.placement.memory_state import (
     write_memory_state,
 )
 from kubeletpy.placement.state_json import StateError
+from kubeletpy.structs import replace
 
 JSON = dict[str, Any]
 
@@ -104,9 +105,10 @@ def test_memory_of_each_version(text: str) -> None:
         pytest.param(dual(CPUS, 1374233484, 4285195582, **OF_PODS, **BASELINES), id="1.37"),
     ],
 )
-def test_cpus_of_whole_pods_are_refused(text: str) -> None:
-    with pytest.raises(StateError, match="CPUs for whole pods"):
-        read_cpu_state(text)
+def test_cpus_of_whole_pods(text: str) -> None:
+    found = read_cpu_state(text)
+    assert found == replace(CPU_STATE, pools={"uid-b": frozenset({3})})
+    assert write_cpu_state(found) == dual(CPUS, 1374233484, 2385789642, **OF_PODS)
 
 
 @pytest.mark.parametrize(
@@ -116,9 +118,23 @@ def test_cpus_of_whole_pods_are_refused(text: str) -> None:
         pytest.param(dual(MEMORY, 1059691041, 1218381671, **MEMORY_OF_PODS), id="1.37"),
     ],
 )
-def test_memory_of_whole_pods_is_refused(text: str) -> None:
-    with pytest.raises(StateError, match="memory for whole pods"):
-        read_memory_state(text)
+def test_memory_of_whole_pods(text: str) -> None:
+    found = read_memory_state(text)
+    pools = {"uid-b": (Block((0,), "memory", 20),)}
+    assert found == replace(MEMORY_STATE, pools=pools)
+    assert write_memory_state(found) == dual(MEMORY, 1059691041, 1218381671, **MEMORY_OF_PODS)
+
+
+@pytest.mark.parametrize("read", [read_cpu_state, read_memory_state])
+def test_the_checksum_covers_the_pods(read: Any) -> None:
+    values, sums, pods = (
+        (CPUS, (1374233484, 1847887514), OF_PODS)
+        if read is read_cpu_state
+        else (MEMORY, (1059691041, 707553288), MEMORY_OF_PODS)
+    )
+    for checksum in sums:
+        with pytest.raises(StateError, match="its checksum is "):
+            read(flat(values, checksum, **pods))
 
 
 def test_the_data_decides_over_the_fields_for_earlier_versions() -> None:

@@ -12,11 +12,11 @@ from kubeletpy.placement.hints import NOT_TO_BE_HAD, Hint
 from kubeletpy.placement.id_lists import format_ids, parse_ids
 from kubeletpy.placement.pick_cpus import PickOptions
 from kubeletpy.placement.refusal import AllocationRefused
+from kubeletpy.placement.reserved_cpus import reserve
 from kubeletpy.placement.static_cpus import (
     StaticCpus,
     exclusive_cpus,
     exclusive_cpus_of_pod,
-    reserve,
 )
 from kubeletpy.placement.topology import CpuTopology
 from kubeletpy.pods.pod import Pod

@@ -14,6 +14,7 @@ from kubeletpy.placement.cpu_options import OptionError
 from kubeletpy.placement.hints import NOT_TO_BE_HAD, Hint
 from kubeletpy.placement.memory_booking import shrunk
 from kubeletpy.placement.memory_manager import MemoryManager
+from kubeletpy.placement.memory_requests import requested_memory, wanted_of_pod
 from kubeletpy.placement.memory_state import (
     Block,
     MemoryState,
@@ -25,7 +26,7 @@ from kubeletpy.placement.memory_state import (
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.reserved_memory import empty_nodes, huge_name
 from kubeletpy.placement.state_file import StateUnusable
-from kubeletpy.placement.static_memory import StaticMemory, requested_memory, wanted_of_pod
+from kubeletpy.placement.static_memory import StaticMemory
 from kubeletpy.placement.topology import NumaNode
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod

@@ -30,11 +30,14 @@ class Held:
     def healthy_devices(self) -> Any:
         return {GPU: {"z": (1,)}}
 
-    def own_cpus(self, uid: str, container: str) -> Any:
+    def own_cpus(self, pod: Pod, container: str) -> Any:
         return {5, 2} if container == "c" else ()
 
-    def blocks_of(self, uid: str, container: str) -> Any:
+    def own_blocks(self, pod: Pod, container: str) -> Any:
         return (Block((0, 1), "memory", 1 << 30),) if container == "c" else ()
+
+    def pool_of(self, uid: str) -> Any:
+        return ()
 
     def container_claims(self, pod: Pod, container: Any) -> Any:
         devices = (
@@ -54,6 +57,9 @@ class Allocatable(Held):
 
     def allocatable(self) -> Any:
         return self._found
+
+    def pool_of(self, uid: str) -> Any:
+        return self._found if uid == "pooled" else ()
 
 
 GIVEN = answers.NodeAllocations(
@@ -105,6 +111,13 @@ def test_list() -> None:
     assert (first.driver_name, first.pool_name, first.device_name) == ("driver", "pool", "dev")
     assert (first.HasField("share_id"), second.share_id) == (False, "s")
     assert not second.cdi_devices, "each has its own"
+
+
+def test_a_pod_that_is_placed_as_one_has_resources_itself() -> None:
+    alone, pooled = answers.list_v1([pod(), pod("pooled")], GIVEN).pod_resources
+    assert (list(alone.cpu_ids), list(alone.memory)) == ([], [])
+    assert list(pooled.cpu_ids) == [1, 3]
+    assert memory(pooled.memory) == [("hugepages-2Mi", 7, [0])]
 
 
 def test_list_v1alpha1() -> None:
