@@ -141,6 +141,11 @@ class User:
         self._say(f"pod {name}: container {index} is resized to {new}")
         self._replace(name, f"/spec/containers/{index}/resources", new, "resize")
 
+    def resize_volume(self, name: str, index: int, size: str) -> None:
+        """Change the size of a volume in memory."""
+        self._say(f"pod {name}: volume {index} is resized to {size}")
+        self._replace(name, f"/spec/volumes/{index}/emptyDir/sizeLimit", size, "resize")
+
     def resize_whole(self, name: str, new: JSON) -> None:
         """Change the resources of a pod as a whole."""
         self._say(f"pod {name} is resized to {new}")

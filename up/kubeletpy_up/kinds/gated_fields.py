@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.pods.volume_fields import CONTAINERS, FILE_SOURCES
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -39,7 +40,18 @@ def changed(pod: JSON, old: JSON, subresource: str, gates: Collection[str]) -> J
     """A pod that is written through a path, without the fields that need a gate that is off."""
     if subresource == "status":
         return _without_disabled_status(pod, old, gates)
+    if subresource == "resize" and MEMORY_VOLUMES not in gates:
+        pod = _with_volumes_of(pod, old)
     return without_disabled(pod, old, gates)
+
+
+def _with_volumes_of(pod: JSON, old: JSON) -> JSON:
+    """A resized pod whose volumes stay as they were."""
+    kept = old["spec"].get("volumes")
+    if pod["spec"].get("volumes") == kept:
+        return pod
+    spec = {key: value for key, value in pod["spec"].items() if key != "volumes"}
+    return {**pod, "spec": spec if kept is None else {**spec, "volumes": kept}}
 
 
 def _without_disabled_status(pod: JSON, old: JSON, gates: Collection[str]) -> JSON:

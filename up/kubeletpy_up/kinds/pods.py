@@ -230,7 +230,7 @@ def only_ephemeral_containers(new: JSON, old: JSON) -> JSON:
 def only_resources(new: JSON, old: JSON) -> JSON:
     """The old pod with the new one's resources and resize policies, container by container.
 
-    Pod-level resources that a client leaves out stay, since 1.37.
+    Pod-level resources that a client leaves out stay, since 1.37. Volumes are taken as given, too.
 
     Containers that are not the same ones in the same order are taken as given: validation reports
     what is wrong with that.
@@ -245,6 +245,8 @@ def only_resources(new: JSON, old: JSON) -> JSON:
             spec[key] = _with_resources(spec[key], wanted)
     if new_spec.get("resources") is not None:
         spec["resources"] = new_spec["resources"]
+    if new_spec.get("volumes") != spec.get("volumes"):
+        spec["volumes"] = new_spec.get("volumes") or []
     return {**old, "spec": spec}
 
 

@@ -1,4 +1,5 @@
-"""What a resize of a pod that exists may change: cpu and memory, and never the pod's QoS class.
+"""What a resize of a pod that exists may change: cpu, memory and sizes of volumes in memory, and
+never the pod's QoS class.
 
 The order of the checks and their words are the API server's (1.37). A decrease is allowed, of
 memory too: whether it can be done is the node's business.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kubeletpy.api.quantity import value
 from kubeletpy.pods.resources import COMPUTE
 from kubeletpy_up.kinds import pod_admission
 from kubeletpy_up.schema import quantities
@@ -41,6 +43,7 @@ def validate(report: Report, new: JSON, old: JSON) -> None:
     for key in _LISTS:
         for index, container in enumerate(after.get(key) or ()):
             _only_compute(report, container, before[key][index], key, index)
+    _volumes(report, after.get("volumes") or [], before.get("volumes") or [])
 
 
 def _node_can(pod: JSON) -> bool:
@@ -98,6 +101,40 @@ def _only_compute(report: Report, new: JSON, old: JSON, key: str, index: int) ->
                 "resized"
             )
             report.forbidden(path, detail)
+
+
+def _volumes(report: Report, new: list[JSON], old: list[JSON]) -> None:
+    """They differ with gate InPlacePodVerticalScalingMemoryBackedVolumes only."""
+    if len(new) != len(old):
+        report.forbidden("spec.volumes", "volumes may not be added or removed on resize")
+        return
+    for index, (one, other) in enumerate(zip(new, old, strict=True)):
+        path = f"spec.volumes[{index}]"
+        if one.get("name") != other.get("name"):
+            detail = "volumes may not be renamed or reordered on resize"
+            report.forbidden(f"{path}.name", detail)
+        elif _without_size(one) != _without_size(other):
+            detail = "only sizeLimit of memory-backed emptyDir volumes is mutable on resize"
+            report.forbidden(path, detail)
+        elif one.get("emptyDir") is not None:
+            _size(report, one["emptyDir"], other["emptyDir"], f"{path}.emptyDir.sizeLimit")
+
+
+def _without_size(volume: JSON) -> JSON:
+    source = volume.get("emptyDir")
+    if source is None:
+        return volume
+    return {**volume, "emptyDir": {k: v for k, v in source.items() if k != "sizeLimit"}}
+
+
+def _size(report: Report, new: JSON, old: JSON, path: str) -> None:
+    after, before = value(new.get("sizeLimit") or 0), value(old.get("sizeLimit") or 0)
+    if bool(after) != bool(before):
+        detail = "adding or removing sizeLimit on an existing volume is not allowed"
+        report.forbidden(path, detail)
+    elif after != before and new.get("medium") != "Memory":
+        detail = "sizeLimit is only mutable for memory-backed emptyDir volumes"
+        report.forbidden(path, detail)
 
 
 def _stripped(container: JSON) -> JSON:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.pods.memory_volumes import GATE
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.requests import ADMIN
 from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, node
@@ -225,3 +226,57 @@ def test_mirrors_and_windows_are_not_resized() -> None:
     assert resized(give(needs("cpu=2"), index=1), os={"name": "windows"}) == [
         ": Forbidden: windows pods cannot be resized"
     ]
+
+
+def in_memory(size: str | None = "1Mi", name: str = "v", medium: str = "Memory") -> dict[str, Any]:
+    source = {"medium": medium, **({} if size is None else {"sizeLimit": size})}
+    return {"name": name, "emptyDir": source}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ([in_memory()], [in_memory("2Mi")], ""),
+        ([in_memory()], [], "spec.volumes: volumes may not be added or removed on resize"),
+        (
+            [in_memory()],
+            [in_memory(name="w")],
+            "spec.volumes[0].name: volumes may not be renamed or reordered on resize",
+        ),
+        (
+            [in_memory()],
+            [in_memory(medium="")],
+            "spec.volumes[0]: only sizeLimit of memory-backed emptyDir volumes is mutable on "
+            "resize",
+        ),
+        (
+            [in_memory()],
+            [in_memory(None)],
+            "spec.volumes[0].emptyDir.sizeLimit: adding or removing sizeLimit on an existing "
+            "volume is not allowed",
+        ),
+        (
+            [in_memory(medium="")],
+            [in_memory("2Mi", medium="")],
+            "spec.volumes[0].emptyDir.sizeLimit: sizeLimit is only mutable for memory-backed "
+            "emptyDir volumes",
+        ),
+    ],
+)
+@pytest.mark.parametrize("gate", [False, True])
+def test_only_sizes_of_volumes_in_memory_change_and_only_with_the_gate(
+    gate: bool, old: list[Pod], new: list[Pod], problem: str
+) -> None:
+    registry, pod = made(volumes=old)
+    registry.feature_gates = frozenset([GATE] if gate else [])
+    wanted = copy.deepcopy(pod)
+    wanted["spec"]["volumes"] = new
+    try:
+        stored = registry.update(ADMIN, "pods", wanted, "default", name="web", subresource="resize")
+    except ApiError as error:
+        found = [f"{cause['field']}: {cause['message']}" for cause in error.details["causes"]]
+        assert found == [problem.replace(": ", ": Forbidden: ", 1)]
+        assert gate
+    else:
+        assert not (gate and problem)
+        assert stored["spec"]["volumes"] == (new if gate else pod["spec"]["volumes"])
