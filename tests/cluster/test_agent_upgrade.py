@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.api.types import JSON
+from kubeletpy.probes.schedule import RESTART_SLACK_S
 from tests.cluster.node import WITHIN, ClusterNode
 from tests.cluster.objects import config_map, secret
 from tests.cluster.rich_pods import CONFIG, SECRET, differences, lasting, objects, rich_pod
@@ -128,7 +129,7 @@ def test_pods_do_not_notice_an_upgrade_and_a_downgrade(
     )
     node.wait_ready(*names)
     node.until(lambda: crashing(node)[1] == "CrashLoopBackOff", "the back-off of a crashing pod")
-    time.sleep(WATCH_S)
+    time.sleep(RESTART_SLACK_S)  # a new agent judges younger containers anew, as the kubelet does
     before, since, seen = pods(node), node.plane.audit.length(), tmp_path / "watched"
     with busy_processors(), watched(node, seen):
         switch(node, 1, ROOT)
