@@ -312,6 +312,10 @@ class Node:
         await self.memory.start()
         return self
 
+    async def close(self) -> None:
+        await self.cpus.close()
+        await self.memory.close()
+
     async def admit(self, placed: Pod) -> None:
         self.users.add(placed.uid)
         if (settle := self.manager.admit(placed)) is not None:
@@ -376,7 +380,7 @@ async def test_a_restart_keeps_what_a_pod_has(tmp_path: Path) -> None:
     again.users.clear()
     again.manager.release()
     assert (again.cpus.state, again.memory.state) == (cpus().initial(), memory().initial())
-    await again.cpus.close()
+    await again.close()
     for name in ("cpu_manager_state", "memory_manager_state"):
         found = json.loads((tmp_path / name).read_text())
         assert not {"data", "entries", "podEntries"} & found.keys(), "as without the gate"
