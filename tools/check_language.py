@@ -1,75 +1,82 @@
-"""Check prose for words that docs/glossary.md forbids, by package.
+"""Check prose with vale: no package may have more finds of a rule than tools/language_baseline.csv.
 
 python tools/check_language.py               # exits 1 where a package has more of them than before
-python tools/check_language.py PACKAGE …     # prints each place, such as: kubeletpy/status, docs
+python tools/check_language.py PACKAGE …     # prints each find, such as: kubeletpy/status, docs
 python tools/check_language.py --write       # lowers the baseline to what is there now
 
-Pages, the README, docstrings and messages are read; code in backticks is not. The words are the
-first table below "Words that are not used"; tools/language_baseline.csv has the counts so far.
+`.vale.ini` and `tools/vale/styles` have the rules. Pages, the README, comments, docstrings and
+messages are read; code in backticks is not. vale is built from the Go modules that
+`tools/vale/go.sum` pins, into `.cache/vale/VERSION`. Without Go the check is not made, which is an
+error only in CI.
 """
 
 from __future__ import annotations
 
-import ast
 import csv
+import json
+import os
 import re
+import shutil
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tools.control_plane.building import fits
+from tools.env.debian import cache_dir, locked
+from tools.env.process import CommandError, run
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = Path("tools/language_baseline.csv")
-_HEADING = "## Words that are not used"
-_ROW = re.compile(r"\| ([^|]+) \| ([^|]+) \|")
-_NOT_PROSE = re.compile(
-    r"```.*?```|``.*?``|`[^`]*`|\]\([^)]*\)|https?://\S+|<[^>]*>|\blook(s|ed|ing)?\s+up\b",
-    re.DOTALL,
-)
-Find = tuple[Path, int, str]
-"""A file, the number of a line, and the word there."""
+SAMPLE = Path("tools/vale/sample.py")
+"""Exactly these finds have to be made."""
+_MODULE = ROOT / "tools" / "vale"
+_BUILD_S = 1800.0
+"""For an empty build cache on a busy machine; alone on two processors it takes some 90 s."""
+_ENV = {
+    "CGO_ENABLED": "1",  # vale's parsers of programming languages are C
+    "CGO_CFLAGS": "-O0",
+    "GOFLAGS": "-mod=readonly",
+    "GOGC": "400",
+    "GOTOOLCHAIN": "local",
+}
+Count = Mapping[tuple[str, str], int]
+"""Finds, by package and rule."""
 
 
-def forbidden(glossary: str) -> dict[str, str]:
-    """What to write instead, by forbidden word or phrase."""
-    found: dict[str, str] = {}
-    begun = False
-    for line in glossary.partition(_HEADING)[2].splitlines():
-        row = _ROW.fullmatch(line)
-        if row is None:
-            if begun:
-                break
-            continue
-        begun = True
-        if row[1] != "instead of" and not row[1].startswith("-"):
-            found.update({word.strip(): row[2] for word in row[1].split(",")})
-    return found
+def vale() -> Path:
+    """The program, which is built once. Raises CommandError."""
+    module = (_MODULE / "go.mod").read_text(encoding="utf-8")
+    version = re.search(r"^require (github\.com/vale-cli/vale/v3) v(\S+)$", module, re.MULTILINE)
+    language = re.search(r"^go (\S+)$", module, re.MULTILINE)
+    assert version is not None and language is not None, "tools/vale/go.mod names both"
+    home = cache_dir() / "vale" / version[2]
+    home.mkdir(parents=True, exist_ok=True)
+    with locked(home / ".lock"):
+        if not (home / "vale").is_file():
+            for program in ("go", "gcc"):
+                if shutil.which(program) is None:
+                    raise CommandError(f"{program} is not installed")
+            env = {**os.environ, **_ENV}
+            if not fits(found := run("go", "env", "GOVERSION", env=env).strip(), language[1]):
+                raise CommandError(f"vale needs Go {language[1]}, and this machine has {found}")
+            print(f"building vale {version[2]}, which takes some minutes", file=sys.stderr)
+            began, fresh = time.monotonic(), home / "fresh"
+            flags = ("-trimpath", "-ldflags=-s -w", "-gcflags=all=-l", "-o", fresh)
+            command = f"{version[1]}/cmd/vale"
+            run("go", "build", *flags, command, timeout=_BUILD_S, cwd=_MODULE, env=env)
+            fresh.rename(home / "vale")
+            print(f"built it in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return home / "vale"
 
 
-def pattern(words: Mapping[str, str]) -> re.Pattern[str]:
-    """Finds each of the words; in phrases a line may be broken."""
-    longest = sorted(words, key=len, reverse=True)
-    phrases = [r"\s+".join(map(re.escape, word.split())) for word in longest]
-    return re.compile(rf"(?<![\w-])({'|'.join(phrases)})(?![\w-])", re.IGNORECASE)
-
-
-def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """The texts of a file, each with the number of its first line."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".md":
-        head, mark, _ = text.partition(_HEADING)
-        yield 1, head if mark else text
-        return
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.lineno, node.value
-
-
-def finds(path: Path, words: re.Pattern[str]) -> Iterator[Find]:
-    """Each forbidden word of a file."""
-    for first, text in prose(path):
-        blank = _NOT_PROSE.sub(lambda each: re.sub(r"[^\n]", " ", each[0]), text)
-        for match in words.finditer(blank):
-            yield path, first + blank.count("\n", 0, match.start()), " ".join(match[0].split())
+def files() -> list[Path]:
+    """What is checked, relative to the repository."""
+    pages = {ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/runbooks/*.md")}
+    pages -= {ROOT / "docs/differences.md"}  # generated
+    modules = {each for each in ROOT.glob("kubeletpy/**/*.py") if "generated" not in each.parts}
+    return sorted(each.relative_to(ROOT) for each in {*pages, *modules, ROOT / SAMPLE})
 
 
 def package(path: Path) -> str:
@@ -79,49 +86,56 @@ def package(path: Path) -> str:
     return "/".join(path.parts[:2]) if len(path.parts) > 2 else path.parts[0]
 
 
-def files(root: Path) -> list[Path]:
-    """What is checked, relative to the repository."""
-    pages = [root / "README.md", *root.glob("docs/*.md"), *root.glob("docs/runbooks/*.md")]
-    generated = {root / "docs/differences.md"}
-    modules = [each for each in root.glob("kubeletpy/**/*.py") if "generated" not in each.parts]
-    return sorted(each.relative_to(root) for each in {*pages, *modules} - generated)
-
-
-def excess(counts: Mapping[str, int], baseline: Mapping[str, int]) -> list[str]:
-    """A line for each package with more forbidden words than its baseline."""
-    return [
-        f"{name}: {count} words that docs/glossary.md forbids, {baseline.get(name, 0)} before: "
-        f"run python tools/check_language.py {name}"
-        for name, count in counts.items()
-        if count > baseline.get(name, 0)
-    ]
-
-
-def main(arguments: list[str]) -> int:
-    """Entry point."""
-    instead = forbidden((ROOT / "docs/glossary.md").read_text(encoding="utf-8"))
-    words = pattern(instead)
+def problems(counts: Count, baseline: Count) -> list[str]:
+    """A line for each package and rule with more finds than before."""
     found = [
-        (each, line, word) for path in files(ROOT) for each, line, word in finds(ROOT / path, words)
+        f"{name}: {count} finds of the rule {rule}, {baseline.get((name, rule), 0)} before: "
+        f"run python tools/check_language.py {name}"
+        for (name, rule), count in counts.items()
+        if count > baseline.get((name, rule), 0)
     ]
-    counts: dict[str, int] = {}
-    for path, _, _ in found:
-        name = package(path.relative_to(ROOT))
-        counts[name] = counts.get(name, 0) + 1
+    for (name, rule), count in baseline.items():
+        if name == package(SAMPLE) and counts.get((name, rule), 0) < count:
+            found.append(f"{SAMPLE}: vale does not make each of the {count} finds of {rule}")
+    return found
+
+
+def lowered(counts: Count, baseline: Count) -> str:
+    """The text of the new baseline; only a rule that it did not have may get more than before."""
+    known = {rule for _, rule in baseline}
+    rows = [
+        f"{name},{rule},{min(count, baseline.get((name, rule), 0)) if rule in known else count}"
+        for (name, rule), count in sorted(counts.items())
+        if rule not in known or (name, rule) in baseline
+    ]
+    return "\n".join(["package,rule,finds", *rows, ""])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point."""
+    try:
+        options = ("--no-exit", "--output=JSON")
+        answer = run(vale(), *options, *files(), timeout=600, cwd=ROOT)
+    except CommandError as error:
+        print(f"prose is not checked: {error}")
+        return 1 if os.environ.get("CI") else 0
+    found = [(Path(name), each) for name, alerts in json.loads(answer).items() for each in alerts]
+    counts = Counter(
+        (package(path), each["Check"].removeprefix("kubeletpy.")) for path, each in found
+    )
     with (ROOT / BASELINE).open(encoding="utf-8", newline="") as file:
-        baseline = {row["package"]: int(row["words"]) for row in csv.DictReader(file)}
+        rows = csv.DictReader(file)
+        baseline = {(row["package"], row["rule"]): int(row["finds"]) for row in rows}
     if arguments == ["--write"]:
-        rows = [f"{name},{min(n, baseline.get(name, n))}" for name, n in sorted(counts.items())]
-        (ROOT / BASELINE).write_text("\n".join(["package,words", *rows, ""]), encoding="utf-8")
+        (ROOT / BASELINE).write_text(lowered(counts, baseline), encoding="utf-8")
         return 0
-    for path, line, word in found:
-        short = path.relative_to(ROOT)
-        if package(short) in arguments:
-            print(f'{short}:{line}: "{word}": {instead[word.lower()]}')
-    problems = [] if arguments else excess(counts, baseline)
-    for problem in problems:
+    for path, each in found:
+        if package(path) in arguments:
+            print(f"{path}:{each['Line']}: {each['Message']}")
+    more = [] if arguments else problems(counts, baseline)
+    for problem in more:
         print(problem, file=sys.stderr)
-    return 1 if problems else 0
+    return 1 if more else 0
 
 
 if __name__ == "__main__":

@@ -1,68 +1,31 @@
-"""The check of forbidden words: what it reads, what it counts, and when it fails."""
+"""The check of prose: what the glossary forbids is a rule, how finds are counted, when it fails."""
 
 from __future__ import annotations
 
+import csv
+import json
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tools import check_language
-from tools.check_language import excess, finds, forbidden, main, package, pattern
+from tools.check_language import lowered, main, package, problems
+from tools.env.process import CommandError
 
-GLOSSARY = """# Glossary
-
-## Words that are not used
-
-| instead of | write |
-| --- | --- |
-| tell, told (anybody) | report |
-| at rest | idle |
-
-More:
-
-| instead of | write |
-| --- | --- |
-| step | sync |
-"""
-MODULE = '''"""The module tells nothing; ``told`` is code."""
-
-told = "told"
+ROOT = check_language.ROOT
+LOOK = r"(?:look|looks|looked|looking)(?!\s+up\b)"
 
 
-def report() -> str:
-    """First line.
-
-    The node is at
-    rest, and was told. Beat-tell is one word.
-    """
-    return f"TOLD {told}: never mind `tell`"
-'''
-WORDS = pattern({"told": "", "tell": "", "at rest": ""})
-
-
-def found(path: Path) -> list[tuple[int, str]]:
-    return [(line, word) for _, line, word in finds(path, WORDS)]
-
-
-def test_the_first_table_of_the_glossary_has_the_words() -> None:
-    glossary = GLOSSARY.replace(" (anybody)", "")
-    assert forbidden(glossary) == {"tell": "report", "told": "report", "at rest": "idle"}
-
-
-def test_the_real_glossary_has_words() -> None:
-    assert "told" in forbidden((check_language.ROOT / "docs/glossary.md").read_text())
-
-
-def test_docstrings_and_messages_are_prose(tmp_path: Path) -> None:
-    module = tmp_path / "module.py"
-    module.write_text(MODULE)
-    assert found(module) == [(9, "at rest"), (10, "told"), (12, "TOLD")]
-
-
-def test_pages_are_prose_but_for_code_and_the_table_itself(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"He was told.\n\n```\ntold\n```\n\n[a](told.md) `told` told\n\n{GLOSSARY}")
-    assert found(page) == [(1, "told"), (7, "told")]
+def test_the_first_table_of_the_glossary_is_a_rule_of_vale() -> None:
+    glossary = (ROOT / "docs/glossary.md").read_text()
+    table = glossary.partition("<!-- vale off -->")[2].partition("<!-- vale on -->")[0]
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)[1:]
+    rule = yaml.safe_load((ROOT / "tools/vale/styles/kubeletpy/Words.yml").read_text())
+    swap = {words.replace(", ", "|"): instead for words, instead in rows if words[0] != "-"}
+    swap[LOOK] = swap.pop("look|looks|looked|looking")
+    assert swap == rule["swap"]
 
 
 @pytest.mark.parametrize(
@@ -78,26 +41,53 @@ def test_files_count_with_their_package(path: str, name: str) -> None:
     assert package(Path(path)) == name
 
 
-def test_more_words_than_before_are_a_problem() -> None:
-    counts = {"docs": 3, "kubeletpy/api": 1, "kubeletpy/cli": 2}
-    found = excess(counts, {"docs": 2, "kubeletpy/cli": 2})
+def test_more_finds_than_before_are_a_problem() -> None:
+    counts = {("docs", "Words"): 3, ("kubeletpy/api", "Words"): 1, ("kubeletpy/cli", "Words"): 2}
+    found = problems(counts, {("docs", "Words"): 2, ("kubeletpy/cli", "Words"): 2})
     assert [each.partition(":")[0] for each in found] == ["docs", "kubeletpy/api"]
 
 
-def test_the_baseline_only_shrinks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_fewer_finds_are_a_problem_only_in_the_sample() -> None:
+    baseline = {("docs", "Words"): 2, ("tools/vale", "Words"): 4}
+    found = problems({("tools/vale", "Words"): 3}, baseline)
+    assert [each.partition(":")[0] for each in found] == ["tools/vale/sample.py"]
+
+
+def test_the_baseline_of_every_rule_has_its_sample() -> None:
+    with (ROOT / check_language.BASELINE).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    rules = {each.stem for each in (ROOT / "tools/vale/styles/kubeletpy").glob("*.yml")}
+    assert {row["rule"] for row in rows if row["package"] == "tools/vale"} == rules
+
+
+def test_the_baseline_only_shrinks_but_for_a_new_rule() -> None:
+    counts = {("a", "New"): 7, ("a", "Old"): 3, ("b", "Old"): 1, ("c", "Old"): 1}
+    baseline = {("a", "Old"): 2, ("b", "Old"): 5, ("d", "Old"): 1}
+    assert lowered(counts, baseline) == "package,rule,finds\na,New,7\na,Old,2\nb,Old,1\n"
+
+
+def test_finds_of_a_package_are_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(check_language, "ROOT", tmp_path)
-    for folder in ("docs", "tools", "kubeletpy/api", "kubeletpy/cli"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "docs/glossary.md").write_text(GLOSSARY.replace(" (anybody)", ""))
-    (tmp_path / "README.md").write_text("Tell me what you were told.\n")
-    (tmp_path / "kubeletpy/api/x.py").write_text('"""It is at rest."""\n')
-    baseline = tmp_path / check_language.BASELINE
-    baseline.write_text("package,words\ndocs,1\nkubeletpy/api,5\nkubeletpy/cli,2\n")
-    assert main([]) == 1
-    assert "docs: 2 words that docs/glossary.md forbids, 1 before" in capsys.readouterr().err
-    assert main(["--write"]) == 0
-    assert baseline.read_text() == "package,words\ndocs,1\nkubeletpy/api,1\n"
+    find = {"Check": "kubeletpy.Words", "Line": 3, "Message": '"told": report'}
+    monkeypatch.setattr(check_language, "vale", lambda: Path("vale"))
+    monkeypatch.setattr(
+        check_language,
+        "run",
+        lambda *argv, **more: json.dumps({"README.md": [find], "kubeletpy/a/b.py": [find]}),
+    )
     assert main(["docs"]) == 0
-    assert capsys.readouterr().out == 'README.md:1: "Tell": report\nREADME.md:1: "told": report\n'
+    assert capsys.readouterr().out == 'README.md:3: "told": report\n'
+
+
+@pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
+def test_without_go_the_check_is_not_made_which_is_an_error_in_ci(
+    ci: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent() -> Path:
+        raise CommandError("go is not installed")
+
+    monkeypatch.setattr(check_language, "vale", absent)
+    monkeypatch.setenv("CI", ci)
+    assert main([]) == code
+    assert capsys.readouterr().out == "prose is not checked: go is not installed\n"
