@@ -32,7 +32,11 @@ def load(draw: random.Random, cut: int) -> list[JSON]:
         kind = draw.choice(("Always", "OnFailure", "Never"))
         script += f"; trap 'exit 0' TERM; {SLEEPS}" if draw.random() < 0.5 else ""
         main = container(
-            script=script, volumeMounts=mounts, limits={"memory": "32Mi", "cpu": "200m"}
+            script=script,
+            volumeMounts=mounts,
+            # many cuts leave many pods, all of which the node has to admit
+            requests={"memory": "8Mi", "cpu": "10m"},
+            limits={"memory": "32Mi", "cpu": "200m"},
         )
         pods.append(pod(f"cut{cut}-{number}", main, volumes=volumes, restartPolicy=kind))
     return pods

@@ -88,5 +88,6 @@ def _fill(recipe: Recipe, root: Path) -> None:
     wants = root / "etc/systemd/system/multi-user.target.wants"
     wants.mkdir(parents=True, exist_ok=True)
     (wants / "lab.service").symlink_to(UNIT_PATH)
+    run("chroot", root, "systemctl", "mask", *recipe.masked)
     for name, program in recipe.alternatives.items():
         run("chroot", root, "update-alternatives", "--set", name, program)

@@ -11,7 +11,10 @@ PACKAGES = (
     *("systemd", "systemd-sysv", "dbus", "udev"),
     *("iproute2", "procps", "kmod", "ca-certificates", "python3"),
     *("containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static"),
+    *("nfs-kernel-server", "nfs-common", "xfsprogs"),
 )
+MASKED = ("nfs-server.service", "nfs-client.target", "rpcbind.service", "rpcbind.socket")
+"""Units that would start at boot, for the one test that needs an NFS server."""
 SUITES = {"bookworm": "3.11", "trixie": "3.13", "testing": "3.14"}
 """Suite of Debian -> its Python."""
 _MORE = {"testing": ("crun",)}
@@ -48,6 +51,8 @@ class Recipe:
     """Path in the image -> content."""
     alternatives: Mapping[str, str] = field(default_factory=lambda: dict(ALTERNATIVES))
     """Name of update-alternatives -> program."""
+    masked: Sequence[str] = MASKED
+    """Units that systemd does not start."""
     size: str = "3G"
 
     @property

@@ -32,6 +32,7 @@ RECIPE = Recipe(requirements=("msgspec>=0.20",), files={"/a": "b"})
         {"files": {"/a": "c"}},
         {"files": {"/c": "b"}},
         {"alternatives": {}},
+        {"masked": ()},
         {"size": "4G"},
     ],
     ids=str,
