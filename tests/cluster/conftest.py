@@ -3,8 +3,9 @@
 ``--programs DIR`` names built programs; without it those of ``--kubernetes`` are built, which takes
 minutes the first time. ``--upgrade-from RELEASE`` adds a test that upgrades a control plane of that
 release, whose programs are built, too. ``--agent-from COMMIT`` and ``--agent-pods NUMBER`` are for
-the test that upgrades the agent: by default from the last release, with few pods. Must be run as
-root.
+the test that upgrades the agent: by default from the last release, with few pods. ``--switches
+NUMBER`` adds a test that hands a node between a Go kubelet, which is built, and the agent, with
+``--switch-pods NUMBER``. Must be run as root.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pytest
 
 from tests.cluster.node import ClusterNode
 from tests.integration.node import agent
-from tools.control_plane.building import programs
+from tools.control_plane.building import KUBELET, programs
 from tools.control_plane.plane import ControlPlane
 from tools.control_plane.releases import NEWEST, release
 from tools.env import containerd
@@ -36,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--upgrade-from", type=release, help=upgraded)
     group.addoption("--agent-from", default="", help="the commit whose agent is upgraded")
     group.addoption("--agent-pods", type=int, default=5, help="pods that run meanwhile")
+    group.addoption("--switches", type=int, default=0, help="between a Go kubelet and the agent")
+    group.addoption("--switch-pods", type=int, default=4, help="rich pods that run meanwhile")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -43,8 +46,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     where one is built, which only conformance runs do."""
     if collection_path.name == "test_upgrade.py" and not config.getoption("--upgrade-from"):
         return True
-    if collection_path.name == "test_preflight.py" and not kubelet_program(config).exists():
-        return True
+    with_kubelet = "test_preflight.py", "test_switches.py"
+    if collection_path.name in with_kubelet and not kubelet_program(config).exists():
+        return True if not config.getoption("--switches") else None
     return None
 
 
@@ -53,6 +57,14 @@ def kubelet_program(config: pytest.Config) -> Path:
     given = config.getoption("--programs")
     built = cache_dir() / "control-plane" / config.getoption("--kubernetes")
     return (Path(given) if given else built) / "kubelet"
+
+
+def built_kubelet(config: pytest.Config) -> Path:
+    """The Go kubelet of the release, built if it is not there."""
+    program = kubelet_program(config)
+    if not program.exists() and not config.getoption("--programs"):
+        programs(config.getoption("--kubernetes"), KUBELET)
+    return program
 
 
 def control_plane_programs(config: pytest.Config) -> Path:

@@ -31,9 +31,12 @@ def deployment(name: str, replicas: int, pod: JSON) -> JSON:
     return _object("apps/v1", "Deployment", name, spec=spec)
 
 
-def csi_driver(name: str) -> JSON:
-    """A CSIDriver object; no such driver has to run."""
-    return _object("storage.k8s.io/v1", "CSIDriver", name, spec={"attachRequired": False})
+def csi_driver(name: str, *modes: str) -> JSON:
+    """A CSIDriver object; no such driver has to run; ``modes``: of its volumes."""
+    spec: JSON = {"attachRequired": False}
+    if modes:
+        spec |= {"volumeLifecycleModes": list(modes), "podInfoOnMount": True}
+    return _object("storage.k8s.io/v1", "CSIDriver", name, spec=spec)
 
 
 def volume(name: str, driver: str, handle: str) -> JSON:

@@ -38,6 +38,8 @@ def rich_pod(node_name: str, name: str) -> JSON:
                 {"name": "config", "configMap": {"name": CONFIG}},
                 {"name": "secret", "secret": {"secretName": SECRET}},
                 {"name": "all", "projected": {"sources": sources}},
+                {"name": "labels", "downwardAPI": {"items": [label]}},
+                {"name": "host", "hostPath": {"path": "/usr", "type": "Directory"}},
             ],
         },
     }
@@ -46,7 +48,7 @@ def rich_pod(node_name: str, name: str) -> JSON:
 def _container(name: str, script: str, **more: Any) -> JSON:
     mounts = [
         {"name": each, "mountPath": f"/{each}"}
-        for each in ("data", "memory", "config", "secret", "all")
+        for each in ("data", "memory", "config", "secret", "all", "labels", "host")
     ]
     resources = {"requests": {"cpu": "5m", "memory": "4Mi"}, "limits": {"memory": "64Mi"}}
     return {
@@ -108,16 +110,3 @@ def differences(old: Any, new: Any, path: str = "") -> list[str]:
             for found in differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
         ]
     return [] if old == new else [f"{path}: {json.dumps(old)} -> {json.dumps(new)}"]
-
-
-def objects(text: str) -> list[JSON]:
-    """The JSON objects that follow one another in a text; an unfinished last one is left out."""
-    decoder, found, rest = json.JSONDecoder(), list[JSON](), text.lstrip()
-    while rest:
-        try:
-            value, end = decoder.raw_decode(rest)
-        except ValueError:
-            break
-        found.append(value)
-        rest = rest[end:].lstrip()
-    return found

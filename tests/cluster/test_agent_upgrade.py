@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -22,7 +21,8 @@ from kubeletpy.api.types import JSON
 from kubeletpy.probes.schedule import RESTART_SLACK_S
 from tests.cluster.node import WITHIN, ClusterNode
 from tests.cluster.objects import config_map, secret
-from tests.cluster.rich_pods import CONFIG, SECRET, differences, lasting, objects, rich_pod
+from tests.cluster.rich_pods import CONFIG, SECRET, differences, lasting, rich_pod
+from tests.cluster.watching import watched
 from tests.integration.node import agent
 from tests.integration.node.machine import ROOT
 from tests.integration.node.pods import DEAF
@@ -67,26 +67,6 @@ def busy_processors() -> Iterator[None]:
             process.wait()
 
 
-@contextmanager
-def watched(node: ClusterNode, file: Path) -> Iterator[None]:
-    """Write every change of a rich pod to a file."""
-    arguments = ("get", "pods", "--selector=kind=rich", "--watch", "--output=json")
-    with file.open("w") as opened, node.kubectl_process(*arguments) as process:
-
-        def copy() -> None:
-            assert process.stdout is not None
-            for line in process.stdout:
-                opened.write(line)
-
-        copying = threading.Thread(target=copy)
-        copying.start()
-        try:
-            yield
-        finally:
-            process.kill()
-            copying.join()
-
-
 def pods(node: ClusterNode) -> dict[str, JSON]:
     """The rich pods by name."""
     listed = json.loads(node.kubectl("get", "pods", "--selector=kind=rich", "-o", "json"))
@@ -119,7 +99,7 @@ def switch(node: ClusterNode, turn: int, path: Path) -> None:
 
 
 def test_pods_do_not_notice_an_upgrade_and_a_downgrade(
-    old_node: ClusterNode, older: Path, tmp_path: Path, request: pytest.FixtureRequest
+    old_node: ClusterNode, older: Path, request: pytest.FixtureRequest
 ) -> None:
     node, names = old_node, [f"rich-{n}" for n in range(request.config.getoption("--agent-pods"))]
     node.apply(config_map(CONFIG, word="one"), secret(SECRET, word="two"))
@@ -130,13 +110,13 @@ def test_pods_do_not_notice_an_upgrade_and_a_downgrade(
     node.wait_ready(*names)
     node.until(lambda: crashing(node)[1] == "CrashLoopBackOff", "the back-off of a crashing pod")
     time.sleep(RESTART_SLACK_S)  # a new agent judges younger containers anew, as the kubelet does
-    before, since, seen = pods(node), node.plane.audit.length(), tmp_path / "watched"
-    with busy_processors(), watched(node, seen):
+    before, since = pods(node), node.plane.audit.length()
+    with busy_processors(), watched(node, "pods", "--selector=kind=rich") as seen:
         switch(node, 1, ROOT)
         switch(node, 2, older)
 
     kept = {name: lasting(pod) for name, pod in before.items()}
-    changes = objects(seen.read_text())
+    changes = [each.item for each in seen]
     assert {pod["metadata"]["name"] for pod in changes} == set(names)
     flaps = {
         name: found

@@ -72,6 +72,8 @@ CONTROL_PLANE = ProgramSet(
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     ),
 )
+KUBELET = ProgramSet("node", (f"{MODULE}/cmd/kubelet",))
+"""The Go kubelet, which hands its node over and takes it back."""
 END_TO_END_TESTS = ProgramSet(
     "tests",
     (
