@@ -24,8 +24,11 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
 def pod_needs(pod: Pod) -> Needs:
-    """What a pod takes of a node while it runs. Raises ValueError for an invalid quantity."""
-    return needs_of_requests(pod_requests(pod))
+    """What a pod and its claims take of a node while it runs.
+
+    Raises ValueError for an invalid quantity.
+    """
+    return needs_of_requests(pod_requests(pod, with_claims=True))
 
 
 def needs_of_requests(requests: Amounts) -> Needs:

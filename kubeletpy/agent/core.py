@@ -58,6 +58,7 @@ from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
 from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.plugins.model import DEVICE, DRA
 from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.node_allocatable import GATE as CLAIMS_COUNT
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.qos import qos_class
@@ -245,7 +246,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         rng=rng,
     )
     sources = expected_sources(settings, kube_api, outside.pod_sources)
-    merge = Merge()
+    merge = Merge(claims_count=gates.enabled(CLAIMS_COUNT))
     unread = UnreadPods(merge, pods, cache, queries.record)
     active = ActivePods(pods, queries, statuses)
     remains = Remains(pods, queries, unread, statuses.is_reported)

@@ -10,12 +10,16 @@ from typing import Any
 
 from kubeletpy.allocation.resources import PodResources, Requirements, of_pod
 from kubeletpy.api import types as api
+from kubeletpy.pods.node_allocatable import raised_by_claims
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE
 
 
 def reported_resources(pod: Pod) -> PodResources:
-    """Requests (as allocated) and limits (in force) as reported; for the rest, the spec's."""
+    """Requests (as allocated) and limits (in force) as reported; for the rest, the spec's.
+
+    Limits of containers with claims are the spec's: those in force contain what the claims add.
+    """
     wanted = of_pod(pod)
     reported = {
         status.get("name") or "": status
@@ -23,7 +27,7 @@ def reported_resources(pod: Pod) -> PodResources:
         for status in _statuses(pod, key)
     }
     containers = {
-        name: _reported(requirements, reported.get(name))
+        name: _reported(requirements, reported.get(name), limits=not raised_by_claims(pod, name))
         for name, requirements in wanted.containers.items()
     }
     pod_level = wanted.pod
@@ -36,10 +40,14 @@ def _statuses(pod: Pod, key: str) -> list[api.ContainerStatus]:
     return pod.status.get(key) or []  # type: ignore[return-value]
 
 
-def _reported(wanted: Requirements, status: api.ContainerStatus | None) -> Requirements:
+def _reported(
+    wanted: Requirements, status: api.ContainerStatus | None, *, limits: bool
+) -> Requirements:
     shown = (status or {}).get("resources")
     if not shown:
         return wanted
+    if not limits:
+        shown = {"requests": shown.get("requests") or {}}
     return _overlaid(wanted, shown, (status or {}).get("allocatedResources"))
 
 

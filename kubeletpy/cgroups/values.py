@@ -135,7 +135,7 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
 
     A Burstable pod is limited in cpu or memory only if each of its containers is.
     """
-    requests, limits = pod_requests(pod), pod_limits(pod)
+    requests, limits = pod_requests(pod, with_claims=True), pod_limits(pod, with_claims=True)
     quality = qos_class(pod)
     pages = hugepage_limits(requests)
     pids = settings.pids_limit if settings.pids_limit > 0 else None
@@ -238,7 +238,7 @@ def burstable_cpu(pod: Pod) -> int:
     """What a pod adds to the Burstable group, in millicores. Raises ValueError."""
     if qos_class(pod) is not QoSClass.BURSTABLE:
         return 0
-    return milli(pod_requests(pod), "cpu")
+    return milli(pod_requests(pod, with_claims=True), "cpu")
 
 
 def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
@@ -255,13 +255,14 @@ def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
 def _throttled(pod: Pod, settings: PodCgroupSettings) -> int | None:
     """memory.high of a pod with pod-level resources; 0: not throttled, None: not set.
 
-    Source: docs/reference/behaviour-resources.md, rj: ka12. Raises ValueError.
+    What claims add does not count. Source: docs/reference/behaviour-resources.md, rj: ka12. Raises
+    ValueError.
     """
     qos = settings.memory_qos
     if qos is None or qos.throttling_factor is None or not pod_level_set(pod):
         return None
     limit = whole(pod_limits(pod)["memory"]) if limited(pod, "memory") else 0
-    return throttled_from(qos, _memory_request(pod), limit)
+    return throttled_from(qos, _memory_request(pod, with_claims=False), limit)
 
 
 def memory_kept(pod: Pod) -> tuple[int, int]:
@@ -303,8 +304,8 @@ class ReservedMemory(Struct, frozen=True):
         return {QoSClass.BURSTABLE: rest, QoSClass.BEST_EFFORT: last}
 
 
-def _memory_request(pod: Pod) -> int:
-    requests = pod_requests(pod)
+def _memory_request(pod: Pod, *, with_claims: bool = True) -> int:
+    requests = pod_requests(pod, with_claims=with_claims)
     return whole(requests["memory"]) if "memory" in requests else 0
 
 

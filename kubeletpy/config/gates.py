@@ -37,6 +37,7 @@ ContainerStopSignals Alpha Alpha Alpha
 ContextualLogging Beta+ Beta+ Beta+
 CustomCPUCFSQuotaPeriod Alpha GA+ GA+
 DRAExtendedResource Alpha Beta+ GA+!
+DRANodeAllocatableResources - Alpha Alpha
 DRAOptionalNodeOperations - - Alpha
 DRAWorkloadResourceClaims - Alpha Beta
 DefaultPodSysctls - - Alpha
@@ -184,7 +185,6 @@ def _why_unknown(name: str, version: KubernetesVersion) -> str:
 
 _CLIENT = "the client of the API is not client-go"
 _WINDOWS = "only Windows has it"
-_NOT_YET = "not built yet: "
 HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
     {
         "CRIListStreaming": (True, "lists are streamed wherever the runtime can"),
@@ -232,6 +232,10 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
             "histograms have classic buckets only: the Prometheus library has no native ones",
         ),
         "PLEGOnDemandRelist": (True, "what has changed is read once"),
+        "PodLevelResourcesFixDefaulting": (
+            False,
+            "not built yet: pod-level resources get the same defaults",
+        ),
         "PodLevelResourcesFixKubeletQOSClass": (
             True,
             "pod-level resources without an amount do not decide the QoS class",
@@ -255,13 +259,6 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "UserNamespacesSupport": (True, "hostUsers: false is obeyed"),
         "WindowsCPUAndMemoryAffinity": (False, _WINDOWS),
         "WindowsGracefulNodeShutdown": (True, _WINDOWS),
-        **{
-            name: (False, _NOT_YET + what)
-            for name, what in (
-                ("DRANodeAllocatableResources", "claims add nothing to cgroups"),
-                ("PodLevelResourcesFixDefaulting", "pod-level resources get the same defaults"),
-            )
-        },
         **{
             name: (on, _CLIENT)
             for name, on in (

@@ -54,7 +54,6 @@ DRADeviceTaintRules Alpha Beta GA+
 DRADeviceTaints Alpha Beta+ GA+
 DRAFractionalCapacityRange - - Beta
 DRAListTypeAttributes - Alpha Alpha
-DRANodeAllocatableResources - Alpha Alpha
 DRAPartitionableDevices Alpha Beta+ Beta+
 DRAPartitionableDevicesType - - Alpha
 DRAPrioritizedList Beta+ GA+ GA+!

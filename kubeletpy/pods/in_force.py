@@ -24,12 +24,12 @@ def requests_in_force(pod: Pod) -> Amounts:
     once. The requests of an infeasible resize do not count. Raises ValueError for a malformed
     quantity.
     """
-    total = pod_requests(pod)
+    total = pod_requests(pod, with_claims=True)
     allocated = _with_requests(pod, actual=False)
     actual = _with_requests(pod, actual=True)
     if allocated is pod and actual is pod:
         return total
-    sums = [pod_requests(each) for each in (allocated, actual)]
+    sums = [pod_requests(each, with_claims=True) for each in (allocated, actual)]
     if not _asks_in_vain(pod):
         sums.append(total)
     for name in COMPUTE:

@@ -14,6 +14,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.canonical import Quantity
 from kubeletpy.api.canonical import parse_quantity as read_quantity
 from kubeletpy.api.quantity import parse
+from kubeletpy.pods.node_allocatable import added_to_pod, claims
 from kubeletpy.pods.pod import Pod, is_sidecar
 
 Amounts = dict[str, Decimal]
@@ -35,30 +36,46 @@ def container_amounts(container: api.Container, which: Kind) -> Amounts:
     return amounts(resources.get(which))
 
 
-def pod_requests(pod: Pod, *, overhead: bool = True) -> Amounts:
+def pod_requests(pod: Pod, *, overhead: bool = True, with_claims: bool = False) -> Amounts:
     """The pod's requests as counted by the scheduler and the pod cgroup.
 
     The larger of what runs together at the end (regular containers and all sidecars) and what runs
     while each init container does (it and the sidecars before it); pod-level values replace the
     sums. Raises ValueError.
+
+    Args:
+        overhead: whether ``spec.overhead`` counts.
+        with_claims: whether what the pod's claims add to its containers counts.
     """
-    return _pod_total(pod, "requests", parse, overhead=overhead)
+    return _pod_total(pod, "requests", parse, overhead=overhead, with_claims=with_claims)
 
 
-def pod_limits(pod: Pod, *, overhead: bool = True) -> Amounts:
-    """Like :func:`pod_requests`, for limits; overhead raises only limits that are set."""
-    return _pod_total(pod, "limits", parse, overhead=overhead)
+def pod_limits(pod: Pod, *, overhead: bool = True, with_claims: bool = False) -> Amounts:
+    """Like :func:`pod_requests`, for limits; overhead and claims raise only limits that are set.
+
+    Exception: huge pages of claims, as a pod without a limit may not use any.
+    """
+    return _pod_total(pod, "limits", parse, overhead=overhead, with_claims=with_claims)
 
 
-def pod_quantities(pod: Pod, which: Kind) -> dict[str, Quantity]:
+def pod_quantities(pod: Pod, which: Kind, *, with_claims: bool = False) -> dict[str, Quantity]:
     """What a pod requests, or its limits, in the formats of the spec. Raises ValueError."""
-    return _pod_total(pod, which, read_quantity, overhead=True)
+    return _pod_total(pod, which, read_quantity, overhead=True, with_claims=with_claims)
 
 
 def _pod_total(
-    pod: Pod, which: Kind, read: Callable[[str], _N], *, overhead: bool
+    pod: Pod, which: Kind, read: Callable[[str], _N], *, overhead: bool, with_claims: bool
 ) -> dict[str, _N]:
     total = _container_sum(pod, which, read)
+    if with_claims and claims(pod):
+        _add(
+            total,
+            {
+                name: amount
+                for name, amount in added_to_pod(pod, read).items()
+                if which == "requests" or name in total or name.startswith(HUGEPAGES_PREFIX)
+            },
+        )
     pod_level = _pod_level_quantities(pod, which)
     total.update({n: read(text) for n, text in pod_level.items() if _pod_level_supports(n)})
     if overhead:
@@ -118,9 +135,11 @@ def resource_levels(pod: Pod) -> str:
     return "container_level" if on_containers else ""
 
 
-def container_sum(pod: Pod, which: Kind) -> Amounts:
-    """What the containers request together at the pod's peak. Raises ValueError."""
-    return _container_sum(pod, which, parse)
+def requested_below_pod(pod: Pod) -> Amounts:
+    """What containers request together at the pod's peak, and its claims. Raises ValueError."""
+    total = _container_sum(pod, "requests", parse)
+    _add(total, added_to_pod(pod, parse))
+    return total
 
 
 def _container_sum(pod: Pod, which: Kind, read: Callable[[str], _N]) -> dict[str, _N]:

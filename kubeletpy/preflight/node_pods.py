@@ -18,6 +18,8 @@ from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.node.machine import read_machine_facts
+from kubeletpy.pods.node_allocatable import GATE as CLAIMS_COUNT
+from kubeletpy.pods.node_allocatable import without_claims
 from kubeletpy.pods.pod import CONFIG_SOURCE, SOURCE_FILE, MalformedPod, Pod
 from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
@@ -85,7 +87,7 @@ async def desired_pods(
         else:
             for item in listed.get("items") or ():
                 try:
-                    pods.append(Pod(cast(api.Pod, item)))
+                    pods.append(Pod(_as_counted(settings, cast(api.Pod, item))))
                 except MalformedPod as error:
                     findings.append(_unclear("pods of the API", str(error)))
     if settings.static_pod_path:
@@ -97,6 +99,10 @@ async def desired_pods(
         what = "static pods of a URL are not read"
         findings.append(_unclear("staticPodURL", what, "pods of that URL are judged unclear"))
     return Desired(tuple(pods), tuple(findings), changed)
+
+
+def _as_counted(settings: KubeletSettings, obj: api.Pod) -> api.Pod:
+    return obj if settings.feature_gates.enabled(CLAIMS_COUNT) else without_claims(obj)
 
 
 def _static(

@@ -97,7 +97,7 @@ def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
         status["message"] = message
     by_name = {entry["name"]: entry for entry in every}
     status["conditions"] = _conditions(inputs, by_name, phase)
-    status.update(pod_level_resources(pod, by_name, inputs.actuated_pod, phase))
+    status.update(pod_level_resources(pod, by_name, inputs.actuated_pod, phase, inputs.actuated))
     status["qosClass"] = qos_class(pod).value
     status["observedGeneration"] = max(pod.generation, old.get("observedGeneration") or 0)
     if not status["observedGeneration"]:

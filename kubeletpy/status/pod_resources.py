@@ -13,9 +13,13 @@ from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.canonical import Quantity
+from kubeletpy.pods.node_allocatable import claims
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.replaced import replaced_containers
 from kubeletpy.pods.resources import COMPUTE, limited, pod_quantities
+
+NOTHING: Mapping[str, api.ResourceRequirements] = {}
 
 
 def pod_level_resources(
@@ -23,6 +27,7 @@ def pod_level_resources(
     containers: Mapping[str, api.ContainerStatus],
     given: api.ResourceRequirements | None,
     phase: str,
+    actuated: Mapping[str, api.ResourceRequirements] = NOTHING,
 ) -> api.PodStatus:
     """The two fields, as far as they have content.
 
@@ -30,14 +35,16 @@ def pod_level_resources(
         pod: the pod as allocated.
         containers: the new statuses, by name.
         given: the pod-level resources last given to the pod, if it has any.
+        actuated: what containers were last given, by name. Used for pods with claims, as the limits
+            in their containers' statuses contain what the claims add.
 
     Raises:
         ValueError: a request or limit is not a quantity.
     """
     made: api.PodStatus = {}
-    allocated = pod_quantities(pod, "requests")
+    allocated = pod_quantities(pod, "requests", with_claims=True)
     own: dict[str, Any] = {**(pod.spec.get("resources") or {})}
-    limits = pod_quantities(pod, "limits")
+    limits = pod_quantities(pod, "limits", with_claims=True)
     if not allocated and not limits:
         return made
     if allocated:
@@ -45,15 +52,17 @@ def pod_level_resources(
     if phase != "Running":
         own |= {"requests": words(allocated), "limits": words(limits)}
     else:
+        if claims(pod):
+            containers = _without_claims(containers, actuated)
         actual = _as_it_is(pod, containers, given)
         own |= actual.spec.get("resources") or {}
-        own["requests"] = {
-            **(own.get("requests") or {}),
-            **_compute(pod_quantities(actual, "requests")),
-        }
+        requests = _compute(pod_quantities(actual, "requests", with_claims=True))
+        if qos_class(pod) is QoSClass.BEST_EFFORT:
+            requests.pop("cpu", None)  # its cgroup has the minimum, whatever its claims add
+        own["requests"] = {**(own.get("requests") or {}), **requests}
         kept = {
             name: amount
-            for name, amount in pod_quantities(actual, "limits").items()
+            for name, amount in pod_quantities(actual, "limits", with_claims=True).items()
             if limited(pod, name)
         }
         own["limits"] = {**(own.get("limits") or {}), **_compute(kept)}
@@ -68,6 +77,16 @@ def words(amounts: Mapping[str, Quantity]) -> dict[str, str]:
 
 def _compute(amounts: Mapping[str, Quantity]) -> dict[str, str]:
     return words({name: amounts[name] for name in COMPUTE if name in amounts})
+
+
+def _without_claims(
+    containers: Mapping[str, api.ContainerStatus], actuated: Mapping[str, api.ResourceRequirements]
+) -> Mapping[str, api.ContainerStatus]:
+    return {
+        name: {**containers[name], "resources": given}
+        for name, given in actuated.items()
+        if "running" in (containers.get(name, {}).get("state") or {})
+    }
 
 
 def _as_it_is(

@@ -18,6 +18,7 @@ from typing import cast
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_micro_time
+from kubeletpy.pods.node_allocatable import without_claims
 from kubeletpy.pods.pod import (
     CONFIG_MIRROR,
     CONFIG_SEEN,
@@ -57,8 +58,10 @@ class _Source(Struct):
 class Merge:
     """The pods of all sources."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, claims_count: bool = True) -> None:
+        """``claims_count``: gate DRANodeAllocatableResources; off: what claims add is removed."""
         self._sources: dict[str, _Source] = {}
+        self._claims_count = claims_count
 
     def has_delivered(self, source: str) -> bool:
         """Whether a source has delivered its set."""
@@ -159,6 +162,8 @@ class Merge:
 
         Raises MalformedPod for one that was not known.
         """
+        if not self._claims_count:
+            obj = without_claims(obj)
         uid = _uid(obj)
         known = state.delivered.get(uid)
         try:

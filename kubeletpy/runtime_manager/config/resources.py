@@ -12,13 +12,16 @@ from kubeletpy.api.quantity import whole
 from kubeletpy.pods import memory_qos
 from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
 from kubeletpy.pods.granted import Placement
+from kubeletpy.pods.node_allocatable import added_to_container, claims, memory_share
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.qos import QoSClass, is_critical, is_node_critical, qos_class
 from kubeletpy.pods.resources import (
+    HUGEPAGES_PREFIX,
+    Amounts,
     amounts,
     container_amounts,
-    container_sum,
     pod_level_requests_set,
+    requested_below_pod,
 )
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
@@ -57,18 +60,24 @@ def container_resources(
     requests = container_amounts(container, "requests")
     limits = container_amounts(container, "limits")
     of_pod = amounts((pod.spec.get("resources") or {}).get("limits"))
-    memory_limit = limits.get("memory") or of_pod.get("memory")
+    raised = _raised_by_claims(pod, container, limits, of_pod) if claims(pod) else limits
+    cpu_limit = limits.get("cpu") or of_pod.get("cpu")
     resources = linux_resources(
-        settings, requests.get("cpu"), limits.get("cpu") or of_pod.get("cpu"), memory_limit
+        settings,
+        requests.get("cpu", cpu_limit),
+        raised.get("cpu") or of_pod.get("cpu"),
+        raised.get("memory") or of_pod.get("memory"),
     )
     resources.oom_score_adj = oom_score_adj(pod, container, kind, settings.memory_capacity)
-    page_limits = {**hugepage_limits(of_pod), **hugepage_limits(limits)}
+    page_limits = {**hugepage_limits(of_pod), **hugepage_limits(raised)}
     resources.hugepage_limits.extend(
         cri.HugepageLimit(page_size=size, limit=page_limits.get(size, 0))
         for size in settings.hugepage_sizes
     )
     _limit_swap(resources, pod, container, settings)
     request, limit = (whole(each.get("memory", _ZERO)) for each in (requests, limits))
+    if limit != request:
+        limit = whole(raised.get("memory", _ZERO))
     if settings.cgroup_v2:
         files = memory_qos.container_files(
             settings.memory_qos,
@@ -80,6 +89,27 @@ def container_resources(
         for name, text in files.items():
             resources.unified[name] = text
     return resources
+
+
+def _raised_by_claims(
+    pod: Pod, container: api.Container, limits: Amounts, of_pod: Amounts
+) -> Amounts:
+    """A container's limits with what its claims add.
+
+    Without a limit of its own in the spec a container has none, or the pod's: nothing is added.
+    Exception: huge pages, of which it could use none without a limit of its own or of the pod.
+    During a resize ``limits`` may contain those of the pod, so the spec decides.
+    """
+    found = pod.find_container(container["name"])
+    own = container_amounts(found[1], "limits") if found is not None else limits
+    raised = dict(limits)
+    for name, more in added_to_container(pod, container["name"]).items():
+        if name.startswith(HUGEPAGES_PREFIX):
+            if name in limits or name not in of_pod:
+                raised[name] = limits.get(name, _ZERO) + more
+        elif own.get(name) and limits.get(name):
+            raised[name] = limits[name] + more
+    return raised
 
 
 def placed(
@@ -116,22 +146,23 @@ def oom_score_adj(
     def score(request: int) -> int:
         return 1000 - 1000 * (request + spread) // memory_capacity
 
-    adjust = score(_memory_request(container))
+    adjust = score(_memory_request(pod, container))
     if kind is ContainerKind.INIT and is_sidecar(container):
-        adjust = min(adjust, score(min(_memory_request(c) for c in pod.containers)))
+        adjust = min(adjust, score(min(_memory_request(pod, c) for c in pod.containers)))
     return max(1000 + GUARANTEED_OOM_SCORE, min(BEST_EFFORT_OOM_SCORE - 1, adjust))
 
 
-def _memory_request(container: api.Container) -> int:
-    return whole(container_amounts(container, "requests").get("memory", _ZERO))
+def _memory_request(pod: Pod, container: api.Container) -> int:
+    own = whole(container_amounts(container, "requests").get("memory", _ZERO))
+    return own + memory_share(pod, container["name"])
 
 
 def _unassigned_memory_share(pod: Pod) -> int:
-    """Each container's part of a pod-level memory request that no container requests."""
+    """Each container's part of a pod-level memory request that no container or claim requests."""
     if not pod_level_requests_set(pod):
         return 0
     requested = amounts(pod.spec["resources"].get("requests")).get("memory", _ZERO)
-    assigned = container_sum(pod, "requests").get("memory", _ZERO)
+    assigned = requested_below_pod(pod).get("memory", _ZERO)
     count = len(pod.containers) + len(pod.init_containers)
     return max(0, whole(requested) - whole(assigned)) // count
 

@@ -136,8 +136,8 @@ def _linux(
     userns: UserNamespaceRange | None,
 ) -> cri.LinuxPodSandboxConfig:
     pod_context: api.PodSecurityContext = pod.spec.get("securityContext") or {}
-    requests = pod_requests(pod, overhead=False)
-    limits = pod_limits(pod, overhead=False)
+    requests = pod_requests(pod, overhead=False, with_claims=True)
+    limits = pod_limits(pod, overhead=False, with_claims=True)
     overhead = cri.LinuxContainerResources()
     if pod.spec.get("overhead"):
         extra = amounts(pod.spec["overhead"])
