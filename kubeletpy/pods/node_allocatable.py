@@ -4,7 +4,7 @@ The scheduler records them in ``status.nodeAllocatableResourceClaimStatuses``, f
 ``mapping`` (the claim's devices), ``overhead`` per pod and per container, and the containers that
 refer to the claim. Pure; must never change the QoS class. Feature gate DRANodeAllocatableResources:
 while it is off, :func:`without_claims` removes the field from pods as they arrive. Source:
-docs/reference/behaviour.md, k3: ka94 to ka100; KEP-5517.
+docs/reference/behaviour.md, k5; KEP-5517.
 """
 
 from __future__ import annotations
