@@ -255,7 +255,7 @@ def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
 def _throttled(pod: Pod, settings: PodCgroupSettings) -> int | None:
     """memory.high of a pod with pod-level resources; 0: not throttled, None: not set.
 
-    What claims add does not count. Source: docs/reference/behaviour-resources.md, rj: ka12. Raises
+    Claims do not count. Source: docs/reference/behaviour-resources.md, rj: ka12. Raises
     ValueError.
     """
     qos = settings.memory_qos

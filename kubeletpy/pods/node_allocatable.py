@@ -46,7 +46,7 @@ def raised_by_claims(pod: Pod, name: str) -> bool:
 
 
 def added_to_pod(pod: Pod, read: Callable[[str], _N]) -> dict[str, _N]:
-    """What all claims add to the pod: each mapping, and overhead per pod and per container.
+    """Sums what all claims add to the pod: mappings, overhead per pod and per container.
 
     Raises ValueError for what is not a quantity.
     """
@@ -61,7 +61,7 @@ def added_to_pod(pod: Pod, read: Callable[[str], _N]) -> dict[str, _N]:
 
 
 def added_to_container(pod: Pod, name: str) -> dict[str, Decimal]:
-    """What the claims that a container refers to add to its limits. Raises ValueError.
+    """Sums what a container's claims add to its limits. Raises ValueError.
 
     The mapping and the overhead per pod count in full for each of the containers that share the
     claim; the limit of the pod holds them together.

@@ -136,7 +136,7 @@ def resource_levels(pod: Pod) -> str:
 
 
 def requested_below_pod(pod: Pod) -> Amounts:
-    """What containers request together at the pod's peak, and its claims. Raises ValueError."""
+    """Requests of containers at the pod's peak, with those of claims. Raises ValueError."""
     total = _container_sum(pod, "requests", parse)
     _add(total, added_to_pod(pod, parse))
     return total
