@@ -12,29 +12,32 @@ import argparse
 import asyncio
 import itertools
 import json
-import os
-import signal
-import sys
 import time
+from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.command import add_arguments, run
 from bench.containers import main_processes
 from bench.floor import GRACE
 from bench.floor import NODE as RAW_NODE
 from bench.manifests import NAMESPACE, as_pod, sandbox_config, status_patch
-from bench.results import quantile
+from bench.results import Results, Row
 from bench.rich_pod import INIT, MAIN, PROBE, SIDECAR, container_config, manifest, shared_objects
+from bench.server import ApiServer
 from bench.stand import NODE, Stand, make_stand
+from bench.usage import cpu_seconds
 from bench.watching import GONE, READY
 from kubeletpy.cli import agent_socket
+from kubeletpy.kubeapi.errors import NotFound
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, PODS, SECRETS
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.generated import api_pb2 as cri
 
-AIM_S = 1.25
-"""Half of what the Go kubelet needs, for start and end alike."""
+_AIM = 1250, "value"
+"""Half of what the Go kubelet needs, for start and end alike, in ms."""
 EXIT_LOOK_S = 0.005
 """Seconds between two checks by the floor whether an init container has exited."""
 
@@ -119,8 +122,14 @@ class RichFloor:
         await self._stand.api.patch(PODS, raw.pod.name, patch, NAMESPACE, subresource="status")
 
 
-async def agent_round(stand: Stand, runtime: RemoteRuntime, name: str) -> tuple[Moments, Moments]:
-    """The same pod through the agent: the times of its start and of its end."""
+async def agent_round(
+    stand: Stand, runtime: RemoteRuntime, name: str
+) -> tuple[Moments, Moments, float]:
+    """The same pod through the agent: the times of its start and its end, and CPU seconds of both.
+
+    The agent's work after the pod is gone, such as removing its containers, is not among them.
+    """
+    spent = cpu_seconds(stand.agent_pid)
     await stand.api.create(PODS, manifest(name, NODE), NAMESPACE)
     answered = time.time()
     start = answered, await stand.pods.until(name, READY)
@@ -130,19 +139,19 @@ async def agent_round(stand: Stand, runtime: RemoteRuntime, name: str) -> tuple[
     await main_processes(runtime, ids)
     await stand.api.delete(PODS, name, NAMESPACE)
     answered = time.time()
-    return start, (answered, await stand.pods.until(name, GONE))
+    end = answered, await stand.pods.until(name, GONE)
+    return start, end, cpu_seconds(stand.agent_pid) - spent
 
 
-async def measure(stand: Stand, rounds: int, timelines: Path | None) -> dict[str, list[float]]:
-    """Seconds by quantity."""
-    found: dict[str, list[float]] = {
-        f"{who} {what}": [] for what in ("create", "delete") for who in ("floor", "agent")
-    }
+async def measure(stand: Stand, rounds: int, timelines: Path | None) -> list[Row]:
+    """Start and end beside the floor, and the agent's CPU per pod."""
+    found: dict[str, list[float]] = defaultdict(list)
     runtimes = [RemoteRuntime(r.endpoint) for r in (stand.floor_runtime, stand.agent_runtime)]
+    objects = list(zip((CONFIGMAPS, SECRETS), shared_objects(), strict=True))
     try:
         for runtime in runtimes:
             await runtime.connect(20)
-        for resource, obj in zip((CONFIGMAPS, SECRETS), shared_objects(), strict=True):
+        for resource, obj in objects:
             await stand.api.create(resource, obj, NAMESPACE)
         await stand.start_agent()
         floor = RichFloor(stand, runtimes[0], stand.directory / "raw")
@@ -152,7 +161,7 @@ async def measure(stand: Stand, rounds: int, timelines: Path | None) -> dict[str
             await main_processes(runtimes[0], containers)
             delete = await floor.delete(raw)
             name = f"rich-{next(_names)}"
-            ours = await agent_round(stand, runtimes[1], name)
+            *ours, spent = await agent_round(stand, runtimes[1], name)
             if timelines is not None:
                 _keep_timeline(stand, name, timelines)
             if number:  # the first one of each is slower
@@ -161,12 +170,20 @@ async def measure(stand: Stand, rounds: int, timelines: Path | None) -> dict[str
                     (create, delete, *ours),
                     strict=True,
                 ):
-                    found[what].append(moments[1] - moments[0])
+                    found[what].append((moments[1] - moments[0]) * 1000)
+                found["cpu"].append(spent * 1000)
         await stand.stop_agent()
     finally:
         for runtime in runtimes:
             await runtime.close()
-    return found
+        for resource, obj in objects:  # the API server may be used again
+            with suppress(NotFound):
+                await stand.api.delete(resource, obj["metadata"]["name"], NAMESPACE)
+    return [
+        Row("create -> Ready", 1, "ms", found["agent create"], found["floor create"], *_AIM),
+        Row("delete -> gone", 1, "ms", found["agent delete"], found["floor delete"], *_AIM),
+        Row("agent CPU per pod", 1, "ms", found["cpu"], aim=200, aim_on="value"),
+    ]
 
 
 def _keep_timeline(stand: Stand, name: str, directory: Path) -> None:
@@ -176,43 +193,23 @@ def _keep_timeline(stand: Stand, name: str, directory: Path) -> None:
     (directory / f"{name}.json").write_text(json.dumps(answer, indent=1))
 
 
-def table(found: dict[str, list[float]]) -> str:
-    """Start and end, compared to the floor and the aim."""
-    head = f"{'ms':<18} {'floor p50':>9} {'p95':>6} {'agent p50':>9} {'p95':>6} {'ratio':>6}"
-    lines = [head]
-    for what, words in (("create", "create -> Ready"), ("delete", "delete -> gone")):
-        floor, agent = found[f"floor {what}"], found[f"agent {what}"]
-        ratio = quantile(agent, 0.5) / quantile(floor, 0.5)
-        met = "ok" if quantile(agent, 0.5) <= AIM_S else "MISSED"
-        figures = [quantile(each, q) * 1000 for each in (floor, agent) for q in (0.5, 0.95)]
-        lines.append(
-            f"{words:<18} {figures[0]:>9.0f} {figures[1]:>6.0f} {figures[2]:>9.0f} "
-            f"{figures[3]:>6.0f} {ratio:>5.2f}x  aim {AIM_S * 1000:.0f} ms: {met}"
-        )
-    return "\n".join(lines)
-
-
-async def run(generation: int, rounds: int, timelines: Path | None) -> None:
-    """Measure and print; SIGTERM ends it like Ctrl-C."""
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    async with make_stand(generation) as stand:
-        print(table(await measure(stand, rounds, timelines)))
-
-
 def main() -> int:
     """Entry point."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rich")
-    parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
+    parser = argparse.ArgumentParser(prog="python -m bench.rich", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_arguments(parser)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--timelines", type=Path, metavar="DIR", help="keep each pod's timeline")
     given = parser.parse_args()
-    if os.geteuid() != 0:
-        print("bench: containers need root", file=sys.stderr)
-        return 1
-    asyncio.run(run(given.containerd, given.rounds, given.timelines))
-    return 0
+
+    async def rounds(program: Path | None, server: ApiServer | None) -> Results:
+        results = Results(given.containerd, floor_parallel=1)
+        async with make_stand(given.containerd, program=program, server=server) as stand:
+            timelines = None if program else given.timelines
+            results.rows += await measure(stand, given.rounds, timelines)
+        return results
+
+    return run(given, rounds)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from bench.results import Results, Row, quantile
 def side_by_side(names: Sequence[str], turns: Sequence[Sequence[Results]]) -> str:
     """A table with a line for each row: both agents' medians of all turns, and the turns.
 
-    A row with a floor shows ratios to the floor of the same turn, another one its values.
+    A row with a floor shows ratios to the floor of the same turn, another one its values; an aim
+    that is for the other of the two is left out.
 
     Args:
         names: of the two agents.
@@ -28,6 +29,7 @@ def side_by_side(names: Sequence[str], turns: Sequence[Sequence[Results]]) -> st
         ]
         if not both:
             continue
+        shown = "ratio" if row.floor else "value"
         ours, theirs = ([pair[side] for pair in both] for side in (0, 1))
         lines.append(
             (
@@ -36,7 +38,7 @@ def side_by_side(names: Sequence[str], turns: Sequence[Sequence[Results]]) -> st
                 "x floor" if row.floor else row.unit,
                 _number(median(ours)),
                 _number(median(theirs)),
-                "" if row.aim is None else f"{row.aim:g}",
+                "" if row.aim is None or row.aim_on != shown else f"{row.aim:g}",
                 f"{' '.join(map(_number, ours))} | {' '.join(map(_number, theirs))}",
             )
         )

@@ -1,0 +1,110 @@
+"""The command line of a bench: its API server, agents that take turns, and the figures."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.results import Results, table
+from bench.server import ApiServer, existing, of_release
+from bench.stand import NODE
+from bench.turns import side_by_side
+from tools.control_plane.releases import release
+
+Measure = Callable[[Path | None, ApiServer | None], Coroutine[Any, Any, Results]]
+"""One run with a program other than our agent, and an API server other than the embedded one."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What each bench takes that :func:`run` runs."""
+    parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
+    servers = parser.add_mutually_exclusive_group()
+    servers.add_argument(
+        "--kubernetes",
+        type=release,
+        metavar="VERSION",
+        help="with a control plane of this release, which is built, instead of the embedded API",
+    )
+    servers.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="with this control plane, as administrator"
+    )
+    parser.add_argument(
+        "--agent", type=Path, metavar="PROGRAM", help="measure a Go kubelet (or its like) instead"
+    )
+    parser.add_argument(
+        "--beside", type=Path, metavar="PROGRAM", help="let a Go kubelet take turns with the agent"
+    )
+    parser.add_argument("--turns", type=int, default=3, metavar="N", help="of both agents")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+
+
+def run(given: argparse.Namespace, measure: Measure) -> int:
+    """Measure as the arguments say, and print; the exit code.
+
+    What a run started is gone afterwards, also if SIGTERM or Ctrl-C ends it.
+    """
+    if os.geteuid() != 0:
+        print("bench: containers need root", file=sys.stderr)
+        return 1
+    begun = time.monotonic()
+    figures: object
+    try:
+        with _server(given) as server:
+
+            def one(program: Path | None) -> Results:
+                return asyncio.run(_until_signal(measure(program, server)))
+
+            if given.beside:
+                programs = given.agent, given.beside
+                turns = [[one(each) for each in programs] for _ in range(given.turns)]
+                names = [each.name if each else "kubeletpy" for each in programs]
+                print(side_by_side(names, turns))
+                every = [each for turn in turns for each in turn]
+                figures = [[each.as_json() for each in turn] for turn in turns]
+            else:
+                results = one(given.agent)
+                print(table(results))
+                every = [results]
+                figures = results.as_json()
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
+    print(f"{time.monotonic() - begun:.0f} s")
+    if given.json is not None:
+        given.json.write_text(json.dumps(figures, indent=2) + "\n")
+    failures = [each.failure for each in every if each.failure]
+    for failure in failures:
+        print(f"bench: not measured to the end: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+@contextmanager
+def _server(given: argparse.Namespace) -> Iterator[ApiServer | None]:
+    """The API server that the user names; None: an embedded one for each run."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if given.kubeconfig:
+        yield existing(given.kubeconfig)
+    elif given.kubernetes:
+        with (
+            tempfile.TemporaryDirectory(prefix="kpb-", dir="/tmp") as directory,
+            of_release(given.kubernetes, Path(directory) / "api", NODE) as server,
+        ):
+            yield server
+    else:
+        yield None
+
+
+async def _until_signal(measuring: Coroutine[Any, Any, Results]) -> Results:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await measuring
