@@ -332,6 +332,8 @@ def waits(changes: list[Change], measures: list[Measured]) -> list[str]:
             number, now = each["restartCount"], each["state"]
             # the last state is the run before, or the latest one while the container waits
             before = each.get("lastState") or {}
+            if before == now:  # a program that starts may show one run as both
+                before = {}
             for run, state in ((number, now), (number - ("waiting" not in now), before)):
                 if found := state.get("terminated"):
                     started[run] = _seconds(found["startedAt"])
