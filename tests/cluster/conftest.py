@@ -18,12 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.node import ClusterNode
+from tests.cluster.node import ClusterNode, own_runtime
 from tests.integration.node import agent
 from tools.control_plane.building import KUBELET, programs
 from tools.control_plane.plane import ControlPlane
 from tools.control_plane.releases import NEWEST, release
-from tools.env import containerd
 from tools.env.cri import RawRuntime
 from tools.env.debian import cache_dir
 
@@ -104,11 +103,7 @@ def node_of(
     directory: Path, plane: ControlPlane, command: Sequence[str] = agent.COMMAND
 ) -> Iterator[ClusterNode]:
     """A node on a containerd of its own; ``command`` starts the agent."""
-    directory.mkdir()
-    runtime = containerd.Containerd(directory / "c", containerd.programs(2))
-    runtime.start()
-    try:
-        runtime.import_images()
+    with own_runtime(directory) as runtime:
         made = ClusterNode(directory / "n", plane, runtime)
         try:
             made.start(command)
@@ -118,5 +113,3 @@ def node_of(
             with RawRuntime(runtime.socket) as raw:
                 raw.remove_all()
             made.remove()
-    finally:
-        runtime.remove()

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.api.types import JSON
-from tests.cluster.node import ClusterNode
+from tests.cluster.node import ClusterNode, own_runtime
 from tests.integration.node import agent
 from tests.integration.node.machine import ROOT
 from tools.control_plane.plane import ControlPlane
-from tools.env import containerd
 from tools.env.containerd import Containerd
 from tools.env.cri import RawRuntime
 from tools.env.go_kubelet import kubelet_command, prepare_root
@@ -140,27 +139,23 @@ def _running(pod: JSON) -> dict[str, str]:
 def kubelet_node_of(
     directory: Path, plane: ControlPlane, program: Path, **config: Any
 ) -> Iterator[KubeletNode]:
-    """A node on a containerd of its own, that a Go kubelet runs; ``config``: settings."""
-    directory.mkdir()
-    runtime = containerd.Containerd(directory / "c", containerd.programs(2))
-    runtime.start()
+    """A node on a containerd of its own that a Go kubelet runs; ``config``: more settings."""
     try:
-        runtime.import_images()
-        made = KubeletNode(directory / "g", plane, runtime, "kubelet-node", config)
-        try:
-            made.start_kubelet(program)
-            yield made
-        finally:
-            made.stop()
-            with RawRuntime(runtime.socket) as raw:
-                raw.remove_all()
-            # tests after this one count pods, and the scheduler would bind theirs to this node
-            own = f"--field-selector=spec.nodeName={made.name}"
-            made.kubectl("delete", "pods", own, "--force", "--grace-period=0")
-            made.kubectl("delete", "node", made.name, "--ignore-not-found")
-            made.remove()
+        with own_runtime(directory) as runtime:
+            made = KubeletNode(directory / "g", plane, runtime, "kubelet-node", config)
+            try:
+                made.start_kubelet(program)
+                yield made
+            finally:
+                made.stop()
+                with RawRuntime(runtime.socket) as raw:
+                    raw.remove_all()
+                # tests after this one count pods, and the scheduler would bind theirs to this node
+                own = f"--field-selector=spec.nodeName={made.name}"
+                made.kubectl("delete", "pods", own, "--force", "--grace-period=0")
+                made.kubectl("delete", "node", made.name, "--ignore-not-found")
+                made.remove()
     finally:
-        runtime.remove()
         for each in (KUBELETS_OWN, KUBELETS_OWN.parent):
             with contextlib.suppress(OSError):  # the machine may have a kubelet
                 each.rmdir()

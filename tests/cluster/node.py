@@ -18,6 +18,7 @@ from tests.integration.node.machine import ROOT
 from tools.control_plane.audit import Request
 from tools.control_plane.plane import ControlPlane
 from tools.env.containerd import Containerd
+from tools.env.containerd import programs as containerd_programs
 from tools.env.images import BUSYBOX
 from tools.env.kubectl import kubectl
 from tools.env.ports import free_port
@@ -209,3 +210,16 @@ class ClusterNode:
             "registryPullQPS": 0,
             "cgroupRoot": self.cgroup_root,
         }
+
+
+@contextmanager
+def own_runtime(directory: Path) -> Iterator[Containerd]:
+    """A containerd of a node's own, with the images of tests, in a directory that is created."""
+    directory.mkdir()
+    runtime = Containerd(directory / "c", containerd_programs(2))
+    runtime.start()
+    try:
+        runtime.import_images()
+        yield runtime
+    finally:
+        runtime.remove()

@@ -114,7 +114,7 @@ def test_what_is_kept_and_what_is_restarted(
     back = node.running()
     node.agent.kill(signal.SIGTERM)
     node.start()
-    node.apply(node.pod("new", FOREVER))
-    node.wait_ready("new")
+    node.apply(node.pod("last", FOREVER))
+    node.wait_ready("last")
     now = node.running()
-    assert now == {**back, "new": now["new"]}
+    assert now == {**back, "last": now["last"]}

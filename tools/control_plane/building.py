@@ -77,7 +77,7 @@ KUBELET = ProgramSet("node", (f"{MODULE}/cmd/kubelet",))
 END_TO_END_TESTS = ProgramSet(
     "tests",
     (
-        f"{MODULE}/cmd/kubelet",
+        *KUBELET.packages,
         f"{MODULE}/test/images/agnhost",
         f"{MODULE}/test/images/nonewprivs",
         f"{MODULE}/test/images/sample-device-plugin",
