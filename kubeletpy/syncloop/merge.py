@@ -200,6 +200,8 @@ def change(existing: Pod, new: Pod) -> Op | None:
         or (old_meta.get("labels") or {}) != (meta.get("labels") or {})
         or old_meta.get("deletionTimestamp") != meta.get("deletionTimestamp")
         or old_meta.get("deletionGracePeriodSeconds") != meta.get("deletionGracePeriodSeconds")
+        # a spec that was changed and then put back: the status shows the newest generation
+        or existing.generation != new.generation
         or _foreign(existing.annotations) != _foreign(new.annotations)
     )
     if differs:

@@ -42,6 +42,7 @@ def test_each_kind_of_change() -> None:
         ({"labels": {}}, None),
         ({"annotations": {"mine": "1"}}, Op.UPDATE),
         ({"annotations": {CONFIG_SEEN: "x", CONFIG_SOURCE: "file", CONFIG_MIRROR: "h"}}, None),
+        ({"generation": 3}, Op.UPDATE),
         ({"deletionTimestamp": "2026-01-01T00:00:30Z"}, Op.DELETE),
         ({"deletionGracePeriodSeconds": 5}, Op.UPDATE),
         ({"resourceVersion": "7"}, None),
