@@ -33,10 +33,10 @@ EMPTY = {
     "storage: Abnormal claims": "no claims",
     "storage: Removed images": "the disk is not full",
     "pressure: Evicted pods": "no pressure",
-    "pressure: Age of the numbers": "no pressure",
+    "pressure: Age of the statistics": "no pressure",
     "pressure: Preempted pods": "no pod is critical",
-    "pressure: Waiting": "no resize",
-    "pressure: Impossible": "no resize",
+    "pressure: Deferred resizes": "no resize",
+    "pressure: Infeasible resizes": "no resize",
 }
 """Queries without numbers on a node with few pods (the beginning of their names), and why."""
 
