@@ -13,7 +13,7 @@ class VolumeError(Exception):
     """A pod's volumes could not be set up; the message names the volume and what to do.
 
     Attributes:
-        reported: events of the pod already say so.
+        reported: events of the pod already report it.
         node_is_full: the node can't attach the pod's volumes: the pod must be rejected.
     """
 
@@ -41,7 +41,7 @@ class VolumeManager(Protocol):
         ...
 
     async def tear_down(self, pod_uid: str) -> None:
-        """Tear down all volumes of a pod whose containers are gone. Idempotent.
+        """Tear down all volumes of a pod whose containers have exited. Idempotent.
 
         Raises VolumeError.
         """

@@ -163,7 +163,7 @@ class ClaimVolumes:
         return any(found)
 
     def reports(self, uid: str) -> list[VolumeWait]:
-        """What each volume of a pod waits for, naming its claim, and since when."""
+        """The wait of each volume of a pod, naming its claim, and when it began."""
         return [replace(each, wait=self._named(uid, each)) for each in self.operations.reports(uid)]
 
     def _named(self, uid: str, found: VolumeWait) -> Waits:
@@ -185,12 +185,12 @@ class ClaimVolumes:
         ]
 
     async def measure(self, left: PublishedOnDisk) -> VolumeStats | None:
-        """The usage of a volume; None: its plugin does not know. Raises OperationFailed."""
+        """The usage of a volume; None: its plugin cannot measure it. Raises OperationFailed."""
         plugin = next(each for each in self._plugins if each.name == left.plugin)
         return await plugin.stats(left)
 
     async def tear_down(self, uid: str) -> None:
-        """Tear down the volumes of a pod whose containers are gone. Raises OperationFailed."""
+        """Tear down the volumes of a pod whose containers have exited. Raises OperationFailed."""
         try:
             await self.operations.end(uid)
         except OperationFailed as error:
@@ -267,7 +267,7 @@ def _claim_of(spec: VolumeSpec) -> tuple[str, str] | None:
 
 
 def _source(left: PublishedOnDisk) -> str:
-    """What measures a volume, by its name in metrics."""
+    """The name in metrics of what measures a volume: its driver, ``block`` or ``statfs``."""
     return left.driver or ("block" if left.mode is Mode.BLOCK else "statfs")
 
 

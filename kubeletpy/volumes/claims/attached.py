@@ -1,4 +1,4 @@
-"""What the node reports as in use, and whether a volume is attached. Pure.
+"""Lists the volumes that the node reports as in use; checks if a volume is attached. Pure.
 
 A volume leaves ``volumesInUse`` only when nothing of it is left on this node: the controller
 detaches unlisted volumes even if they are mounted. Source: docs/reference/behaviour-storage.md,
@@ -45,8 +45,9 @@ def attachments_of(status: Mapping[str, Any]) -> NodeAttachments:
 
 
 def volumes_in_use(wanted: Iterable[VolumeSpec], there: Iterable[str]) -> list[str]:
-    """``volumesInUse``: attachable volumes that pods want, and those (unique names) that have left
-    something on this node.
+    """``volumesInUse``: attachable volumes that pods need, and those with something left here.
+
+    ``there``: unique names of the latter.
     """
     return sorted({spec.unique_name for spec in wanted if spec.attachable} | set(there))
 
@@ -83,9 +84,10 @@ def attached(
 
 
 def attached_by_node(spec: VolumeSpec) -> Attached | Waits:
-    """Where no controller attaches for this node (``enableControllerAttachDetach: false``).
+    """Whether a volume is usable without a controller (``enableControllerAttachDetach: false``).
 
-    A node can attach what is logged in to or scanned for; only controllers ask CSI drivers to.
+    The node itself can attach a volume by a login or a scan; CSI drivers attach only for a
+    controller.
     Source: docs/reference/behaviour-storage.md, se3.
     """
     if not spec.attachable or not spec.driver:

@@ -60,7 +60,7 @@ class Waits(Struct, frozen=True):
 
     cause: WaitCause
     object: str
-    """The object to look at: ``persistentvolumeclaim "default/data"``, ``csidriver "x"``."""
+    """The object concerned: ``persistentvolumeclaim "default/data"``, ``csidriver "x"``."""
     message: str
     call: str = ""
     """The pending or failed call: ``NodeStageVolume of driver x``; else empty."""
@@ -69,7 +69,7 @@ class Waits(Struct, frozen=True):
 
 
 def say(wait: Waits) -> str:
-    """What a volume waits for, in words: the message, the object and the call."""
+    """The text of a wait: its message, object and call."""
     said = wait.message
     if wait.cause not in (WaitCause.BUSY, WaitCause.BACKOFF) and wait.object not in said:
         said = f"{said} (waiting for {wait.object})"
@@ -79,7 +79,7 @@ def say(wait: Waits) -> str:
 
 
 class VolumeWait(Struct, frozen=True):
-    """What one volume of a pod waits for."""
+    """The wait of one volume of a pod."""
 
     volume: str
     """Its name in the pod's spec; during teardown the name of its PersistentVolume."""
@@ -90,7 +90,7 @@ class VolumeWait(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class VolumeSource:
-    """What a pod's volume is made of, according to its PV or the pod itself."""
+    """The source of a pod's volume, according to its PV or the pod itself."""
 
     kind: str
     """The field: ``csi``, ``local``, ``nfs``, …"""
@@ -104,7 +104,7 @@ class VolumeSource:
 
 
 class VolumeTraits(Struct, frozen=True):
-    """What its plugin says about a volume (table sc1)."""
+    """Properties of a volume that its plugin determines (table sc1)."""
 
     unique_name: str
     attachable: bool
@@ -157,7 +157,7 @@ class VolumeSpec:
 
 
 class Describes(Protocol):
-    """What a plugin says about volumes, from memory."""
+    """The part of a plugin that describes volumes, from memory."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""What the API shows of this node that operations on its volumes depend on. Pure."""
+"""The API's view of this node, as far as volume operations depend on it. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def observe_node(
     controller_attaches: bool,
     attachment: Callable[[VolumeSpec], Read],
 ) -> NodeObservation:
-    """What a Node object and VolumeAttachments imply for volumes.
+    """Derive from a Node object and VolumeAttachments which volumes are attached or blocked.
 
     Args:
         node: the Node object as the API shows it; empty: not yet.

@@ -10,7 +10,7 @@ from kubeletpy.volumes.claims.model import Mode
 
 
 class FailureOutcome(StrEnum):
-    """What a failure implies for the volume (table sg)."""
+    """The consequence of a failure for the volume (table sg)."""
 
     FINAL = "final"
     """It was not done."""
@@ -24,7 +24,7 @@ class Published(Struct, frozen=True):
     """A volume that is ready for a pod."""
 
     path: str
-    """What containers mount; for a block volume, the path from which the runtime makes a device."""
+    """The path that containers mount; for a block volume, the runtime makes a device from it."""
     device: str | None = None
     """The node's device, if there is one."""
     selinux_relabel: bool = False
@@ -116,7 +116,7 @@ class MountedVolume(Struct, frozen=True):
     claim: tuple[str, str] | None
     """Namespace and name of its PersistentVolumeClaim."""
     source: str
-    """What measures it: the driver, ``statfs`` or ``block``."""
+    """The name of what measures it: the driver, ``statfs`` or ``block``."""
     left: PublishedOnDisk
 
 

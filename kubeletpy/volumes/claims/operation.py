@@ -1,4 +1,4 @@
-"""What a volume operation gets to know of a pod, and how it fails. Pure."""
+"""The view of a pod that volume operations get, and how operations fail. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ExpansionProblem(StrEnum):
     INFEASIBLE = "infeasible"
     """Never with this size (InvalidArgument, OutOfRange, NotFound)."""
     REFUSED = "refused"
-    """The driver has tried and says no: nothing of the call is under way any more."""
+    """The driver has tried and refuses: no part of the call is in progress any more."""
     OTHER = "other"
 
 

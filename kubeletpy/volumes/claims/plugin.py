@@ -1,4 +1,4 @@
-"""What a kind of claim-backed volume can do: CSI and the in-tree kinds implement it.
+"""The interface of a kind of claim-backed volume; CSI and the in-tree kinds implement it.
 
 A plugin acts and reports the result; :mod:`kubeletpy.volumes.operations` decides when, and never
 runs two operations on one volume at once. Every operation is idempotent: it may be repeated after a
@@ -36,8 +36,9 @@ class VolumePlugin(Protocol):
         ...
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
-        """Names and needs of a volume; or why they are unknown (ask again when ``on_change``
-        reports a change).
+        """Names and needs of a volume, or why they are unknown.
+
+        The answer may differ after ``on_change`` has reported a change.
         """
         ...
 
@@ -105,7 +106,7 @@ class VolumePlugin(Protocol):
         ...
 
     async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
-        """The volume's usage; None: the plugin does not know. Raises OperationFailed."""
+        """The volume's usage; None: the plugin cannot measure it. Raises OperationFailed."""
         ...
 
     def found(self) -> Found:

@@ -86,7 +86,7 @@ def resolve(
     claim: Read = None,
     pv: Read = None,
 ) -> VolumeSpec | Waits:
-    """What a volume is, or why it is not available yet: the checks of table sb2, in their order."""
+    """Resolve a volume, or return why it is not available yet (checks of table sb2, in order)."""
     name = claim_name(pod, volume)
     if name is None:
         return _inline(pod, volume, plugins)

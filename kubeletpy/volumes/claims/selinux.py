@@ -27,7 +27,7 @@ class SELinux(Struct, frozen=True):
 
 
 class SELinuxConflict(Struct, frozen=True):
-    """Containers of one pod want a volume with different labels, but it can have only one."""
+    """Containers of one pod need a volume with different labels, but it can have only one."""
 
     labels: tuple[str, ...]
 
@@ -68,8 +68,9 @@ def _options(volume: str, pod: Pod) -> list[Mapping[str, Any]]:
 
 
 def _label(options: Mapping[str, Any], default: str) -> str:
-    """The label of files that a process with these options may use; empty: only the runtime knows
-    it, because it picks the level.
+    """The label of files that a process with these options may use.
+
+    Empty: not known here, because the runtime picks the level.
     """
     level = options.get("level")
     if not level:

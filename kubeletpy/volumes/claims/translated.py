@@ -34,9 +34,9 @@ class _Old(Struct, frozen=True):
 
     source: JsonObject
     name: str
-    """Of the PV, or of the pod's volume."""
+    """Name of the PV, or of the pod's volume."""
     namespace: str
-    """Of the claim, or of the pod."""
+    """Namespace of the claim, or of the pod."""
     inline: bool
     labels: JsonObject
     annotations: JsonObject

@@ -1,8 +1,8 @@
 """The mounts of a container that is about to start: subPaths, the hosts file, checks.
 
-What depends on earlier containers of the pod (an init container may have made the directory) or on
-the pod's addresses is done here, at each start. Must never hand the runtime a path that a container
-can change. Source: docs/reference/behaviour.md, i5, i10, i13.
+Mounts that depend on earlier containers of the pod (an init container may have made the directory)
+or on the pod's addresses are prepared here, at each start. Must never hand the runtime a path that
+a container can change. Source: docs/reference/behaviour.md, i5, i10, i13.
 """
 
 from __future__ import annotations

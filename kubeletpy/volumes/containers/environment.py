@@ -138,7 +138,7 @@ class _Sources:
     def _once(
         self, ref: ObjectRef, read: Callable[[Any], Mapping[str, str]]
     ) -> Mapping[str, str] | None:
-        """An object's data: thousands of variables may ask for the same object."""
+        """An object's data, decoded once: thousands of variables may refer to the same object."""
         found = self.objects.get(ref)
         if found is None:
             return None

@@ -46,7 +46,7 @@ def hosts_text(pod: Pod, pod_ips: Sequence[str], cluster_domain: str, node_hosts
         node_hosts: the node's own /etc/hosts, for pods on the host's network.
 
     Raises:
-        HostnameError: the pod cannot be named as its spec asks.
+        HostnameError: the pod cannot be named as its spec requires.
     """
     aliases = _aliases(pod.spec.get("hostAliases") or ())
     if pod.host_network:

@@ -1,4 +1,4 @@
-"""What the runtime mounts into each container, as far as known before containers start.
+"""The mounts of each container, as far as they are known before containers start.
 
 Pure. subPaths and the hosts file are prepared when a container starts
 (:mod:`kubeletpy.volumes.containers.container_mounts`). Source: docs/reference/behaviour.md, i5.

@@ -57,12 +57,12 @@ class NodeInfo(Struct, frozen=True):
 
 
 def outcome_of(code: Code, *, answered: bool) -> FailureOutcome:
-    """What a failed call implies for the volume (table sg)."""
+    """The consequence of a failed call for the volume (table sg)."""
     return FailureOutcome.UNCERTAIN if code in _UNCERTAIN or not answered else FailureOutcome.FINAL
 
 
 def expansion_problem(code: Code, *, answered: bool) -> ExpansionProblem:
-    """What a failed NodeExpandVolume implies for the expansion (table so3)."""
+    """The consequence of a failed NodeExpandVolume for the expansion (table so3)."""
     if answered and code is Code.FAILED_PRECONDITION:
         return ExpansionProblem.IN_USE
     if answered and code in _INFEASIBLE:

@@ -86,8 +86,9 @@ class BlockVolumes:
     async def unpublish(self, left: PublishedOnDisk) -> None:
         """Remove a pod's device, then NodeUnpublishVolume. Raises OperationFailed.
 
-        The pod's link goes last (the kubelet's goes first): a call that publishes may still take
-        effect, and after a restart only the link shows that there is something to tear down.
+        The pod's link is removed last (the kubelet removes it first): a call that publishes may
+        still take effect. After a restart, only the link shows that there is something to tear
+        down.
         """
         paths = self._host.paths.block(left.spec_name)
         bound, target = paths.map(left.pod_uid), paths.publish(left.pod_uid)
@@ -101,7 +102,7 @@ class BlockVolumes:
         if left.driver and left.handle:
             client = self._host.client(left.driver)
             await client.unpublish(left.handle, target, client.until())
-            why = f"driver {left.driver} says it is unpublished"
+            why = f"driver {left.driver} reports that it is unpublished"
         else:
             await on_disk("device of the pod", disk.force_unmount, target)
             why = left.damaged or "no driver is known"
@@ -115,8 +116,8 @@ class BlockVolumes:
     async def unstage(self, left: StagedOnDisk) -> None:
         """NodeUnstageVolume, and removal of all its files. Raises OperationFailed.
 
-        What is still published belongs to no pod: without vol_data.json, a pod's device is taken
-        away without its driver, which may carry out a call of an earlier agent afterwards.
+        A device that is still published belongs to no pod. Without vol_data.json, a pod's device
+        is removed without its driver, which may carry out a call of an earlier agent afterwards.
         """
         paths = self._host.paths.block(left.spec_name)
         bound = await on_disk("device", disk.bound_devices, paths.map_dir)
@@ -133,7 +134,7 @@ class BlockVolumes:
             if staged and await client.stages(until):
                 await client.unstage(left.handle, paths.staging, until)
         else:
-            # nobody knows whose it was: all that can be done is to unmount it
+            # its driver is unknown: all that can be done is to unmount it
             why = left.damaged or "no driver is known"
             log.warning(
                 "CSI volume is unmounted without its driver",

@@ -41,7 +41,7 @@ class Credentials:
         return await read_secret(self._api, reference, namespace)
 
     async def tokens(self, pod: Pod, wanted: Sequence[TokenRequest]) -> dict[str, str]:
-        """The pod's tokens in the form that drivers expect; empty when none is wanted.
+        """The pod's tokens in the form that drivers expect; empty when none is requested.
 
         Raises OperationFailed.
         """

@@ -1,4 +1,4 @@
-"""What a CSIDriver object says about its driver's volumes; the object is optional.
+"""Reads from a CSIDriver object how its driver's volumes are handled; the object is optional.
 
 Pure. Source: docs/reference/behaviour-storage.md, sl, sp1.
 """
@@ -18,7 +18,7 @@ SHORTEST_PERIOD_S = 10.0
 
 
 class GroupPolicy(StrEnum):
-    """Who applies the pod's fsGroup to a volume, and when."""
+    """Policy that determines who applies the pod's fsGroup to a volume, and when."""
 
     READ_WRITE_ONCE_WITH_FS_TYPE = "ReadWriteOnceWithFSType"
     FILE = "File"
@@ -29,7 +29,7 @@ _POLICIES: Mapping[str, GroupPolicy] = {policy.value: policy for policy in Group
 
 
 class TokenRequest(Struct, frozen=True):
-    """A service account's token that a driver wants for each pod."""
+    """A service account's token that a driver requests for each pod."""
 
     audience: str
     """Empty: the API server's own."""

@@ -39,7 +39,7 @@ class DriverObjects:
             await self._reflector.run()
 
     def get(self, driver: str) -> DriverObject | None:
-        """What is known of a driver; None: nothing is known yet."""
+        """The CSIDriver object of a driver; None: the objects have not been listed yet."""
         if self._reflector is not None and not self._reflector.synced.is_set():
             return None
         return self._objects.get(driver, ABSENT)

@@ -1,4 +1,4 @@
-"""vol_data.json: what the teardown of a volume needs to know, next to it on disk.
+"""vol_data.json: the data that a volume's teardown needs, next to the volume on disk.
 
 Written atomically (the kubelet writes it in place, and a crash can leave it empty); a file that is
 missing, torn or not ours is reported as such. Blocking, for threads. Source:

@@ -193,9 +193,10 @@ class FilesystemVolumes:
         if left.driver and left.handle:
             client = self._host.client(left.driver)
             await client.unpublish(left.handle, left.path, client.until())
-            await self._remove(left.path, data, f"driver {left.driver} says it is unpublished")
+            why = f"driver {left.driver} reports that it is unpublished"
+            await self._remove(left.path, data, why)
             return
-        # nobody knows whose it was: all that can be done is to unmount it
+        # its driver is unknown: all that can be done is to unmount it
         log.warning(
             "CSI volume is unmounted without its driver",
             extra={"path": left.path, "why": left.damaged or "no driver is known"},
@@ -217,7 +218,7 @@ class FilesystemVolumes:
             until = client.until()
             if await client.stages(until):
                 await client.unstage(left.handle, left.path, until)
-            why = f"driver {left.driver} says it is unstaged"
+            why = f"driver {left.driver} reports that it is unstaged"
         else:
             log.warning(
                 "CSI volume is unmounted without its driver",
@@ -279,8 +280,8 @@ def files_of(path: str) -> VolumeData | None:
 def _looked_at(target: str, driver: str) -> bool:
     """Whether a published target supports SELinux labels. Raises OSError: it does not exist."""
     whole = Path(target)
-    with os.scandir(whole.parent) as entries:  # asks the directory, not the mount in it
+    with os.scandir(whole.parent) as entries:  # reads the directory, not the mount in it
         if not any(entry.name == whole.name for entry in entries):
-            text = f"driver {driver} says it is published, but there is nothing"
+            text = f"driver {driver} reports that it is published, but there is nothing"
             raise OSError(None, text, target)
     return disk.has_labels(target)

@@ -62,7 +62,7 @@ def _filesystem(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
 
 
 def _block(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
-    """Volumes with a link in the pod's directory, and those whose link is gone already."""
+    """Volumes with a link in the pod's directory, and those whose link is already removed."""
     seen = set()
     for uid in _names(paths.pods):
         for name in _names(f"{paths.pods}/{uid}/volumeDevices/{DIRECTORY}"):

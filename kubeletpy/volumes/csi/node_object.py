@@ -1,4 +1,4 @@
-"""What the cluster reads about a node's CSI drivers: the CSINode object, an annotation, labels.
+"""The node's CSI drivers as the cluster reads them: the CSINode object, an annotation, labels.
 
 Pure. Source: docs/reference/behaviour-storage.md, sm2, sc2.
 """
@@ -60,7 +60,7 @@ def node_patch(
 ) -> JSON | None:
     """The changes of the Node object for its drivers; None: nothing to change.
 
-    ``subject`` is the driver that registers. Raises NodeObjectConflict: a label that it wants
+    ``subject`` is the driver that registers. Raises NodeObjectConflict: a label that it needs
     already has another value. Conflicts of other drivers are left alone.
     """
     metadata = node.get("metadata") or {}
@@ -117,7 +117,7 @@ def changed_csi_node(
 ) -> JSON | None:
     """The CSINode updated to the current drivers; None when nothing changes.
 
-    Entries of drivers that are neither present nor gone stay: they have not registered yet.
+    Entries of drivers in neither ``present`` nor ``gone`` stay: they have not registered yet.
     """
     entries = [e for e in (found.get("spec") or {}).get("drivers") or [] if isinstance(e, dict)]
     by_name: dict[Any, JSON] = {entry.get("name"): entry for entry in entries}

@@ -109,7 +109,7 @@ class CsiNodeWriter:
             raise
 
     async def uninstall(self, name: str) -> None:
-        """Report that a driver is gone; on failure, later."""
+        """Report that a driver was removed; a report that fails is repeated later."""
         self._take_away(name)
         try:
             await self._tries()

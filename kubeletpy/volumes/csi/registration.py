@@ -21,9 +21,9 @@ from kubeletpy.volumes.csi.versions import Version, highest_supported
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S = 10.0
-"""Between two queries for the volume limit: the minimum that a CSIDriver may ask for."""
+"""Seconds between two queries for the volume limit: the minimum that a CSIDriver may request."""
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?", re.ASCII)
-"""What the API accepts as a driver's name; it becomes a directory name."""
+"""Driver names that the API accepts; a name becomes a directory name."""
 
 
 class CsiDriverHandler:

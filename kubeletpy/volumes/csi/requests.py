@@ -21,7 +21,7 @@ _SINGLE_NODE = {
     "ReadWriteOnce": AccessMode.SINGLE_NODE_MULTI_WRITER,
     "ReadWriteOncePod": AccessMode.SINGLE_NODE_SINGLE_WRITER,
 }
-"""For drivers that distinguish one writer from several on a node; others know a single kind."""
+"""For drivers that distinguish one writer from several on a node; others have a single mode."""
 
 
 class VolumeAccess(Struct, frozen=True):

@@ -47,6 +47,6 @@ def changed_storage_health(
 
 
 def identity(condition: JSON) -> tuple[str, ...]:
-    """What tells a condition from others: all but its message and its time."""
+    """The fields that identify a condition: all but its message and its time."""
     fields = ("status", "reason", "accessMode", "volumeMode")
     return tuple(str(condition.get(field) or "") for field in fields)

@@ -1,6 +1,6 @@
-"""Asks CSI drivers for the health of their storage on this node, and reports it to the CSINode.
+"""Queries CSI drivers for the health of their storage here, and reports it to the CSINode.
 
-Drivers are asked side by side once per period; one write has all that they answered. A call or a
+All drivers are queried concurrently, once per period; one write contains all answers. A call or a
 write that fails changes nothing and is repeated in the next period. Source:
 docs/reference/behaviour-storage.md, sr2.
 """
@@ -69,13 +69,13 @@ class StorageHealthMonitor:
         """Driver -> why its last call failed; empty name: why the last write did."""
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Query drivers until cancelled."""
         while True:
             await self.round()
             await asyncio.sleep(self._period)
 
     async def round(self) -> None:
-        """Ask every registered driver once, and write what differs."""
+        """Query every registered driver once, and write what differs."""
         names = self._drivers.names
         self._gauges.storage_unknown(names)
         for gone in self._problems.keys() - {"", *names}:

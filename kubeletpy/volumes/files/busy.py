@@ -1,4 +1,4 @@
-"""Whether words say that a volume is in use. Pure."""
+"""Checks whether an error text states that a volume is in use. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 
 _BUSY = re.compile(r"\bbusy\b|\bEBUSY\b|\bin use\b|\bstill mounted\b", re.I)
 READ = 4096
-"""Characters at their end that are looked at."""
+"""Characters at the end of the text that are checked."""
 
 
 def says_busy(words: str) -> bool:
-    """Whether a refusal says that the volume is in use: as libc, umount(8) and drivers word it."""
+    """Whether an error text, of libc, umount(8) or a driver, states that the volume is in use."""
     return _BUSY.search(words[-READ:]) is not None

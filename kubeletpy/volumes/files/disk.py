@@ -1,9 +1,9 @@
 """Directories, links and bound devices of volumes on disks and of CSI drivers, and their mounts.
 
-Nothing is removed below or through a mount, and only empty directories, our own links and our own
-files are removed: anything a driver left in a directory stays and is reported. Mounts are
-read from the kernel's table, because a path on a dead network disk may never answer. Blocking, for
-threads. Source: docs/reference/behaviour-storage.md, sf, sh, si.
+Nothing is removed below or through a mount. Only empty directories, our own links and our own files
+are removed: anything a driver left in a directory stays and is reported. Mounts are read from the
+kernel's table, because a path on a dead network disk may never answer. Blocking, for threads.
+Source: docs/reference/behaviour-storage.md, sf, sh, si.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_mounted(path: str) -> bool:
 
 
 def mounted_from(path: str) -> str:
-    """What is mounted at a path, as its file system calls it; empty: nothing."""
+    """The source of the mount at a path, as its file system names it; empty: nothing is mounted."""
     here = [each for each in table() if each.path == as_in_table(path)]
     return here[-1].source if here else ""
 
@@ -97,9 +97,9 @@ def device_of(publish: str) -> str:
 
 
 def announce(link: str, target: str) -> bool:
-    """Link a pod to where its device is about to be; whether it had no link.
+    """Link a pod to where its device is about to be; returns whether it had no link.
 
-    Until the driver has made the target, nothing else shows that the pod may have the device: if
+    Until the driver has made the target, nothing else shows that the pod may have the device. If
     the agent is killed meanwhile, the next one finds it by the link. Raises OSError.
     """
     made = Path(link)

@@ -1,8 +1,8 @@
-"""Who keeps a volume from being unmounted, for people: asked when an unmount was refused as busy.
+"""Names the processes that keep a volume from being unmounted, after an unmount failed as busy.
 
-The agent's own unmounts and those of plugins and drivers fail with their own words, so what is
-asked here is whether the words say that it is busy. Loaded with the first refusal; one look at a
-time, in a thread of its own.
+The agent, plugins and drivers word their errors differently, so this module only checks whether a
+text mentions that the volume is busy. Loaded with the first failure; one scan of /proc at a time,
+in a thread of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _LOOKS = PatientThreads(1)
 
 
 async def held_by(words: str, path: str) -> str:
-    """The processes, as the end of a sentence; empty: it is not busy, or nobody could be found.
+    """The processes that hold a mount, as the end of a sentence; empty: not busy, or none found.
 
-    Words that do not mean it cost a look at /proc, and nothing is added.
+    A text that mentions "busy" for another reason costs one scan of /proc, and adds nothing.
 
     Args:
-        words: of the refusal.
+        words: the error text.
         path: the mount point.
     """
     if not (path and says_busy(words)):

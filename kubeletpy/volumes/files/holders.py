@@ -1,8 +1,8 @@
-"""Which processes keep a mount from being unmounted, by their links in /proc.
+"""Finds the processes that keep a mount from being unmounted, by their links in /proc.
 
 Blocking, for threads: but only links of /proc are read, which never wait for the mounted file
-system, and nothing is opened through them. Processes are strangers: how many are looked at, and for
-how long, is bounded, and of each only its number and its command's name are told.
+system, and nothing is opened through them. Processes are untrusted: their number and the CPU time
+of a scan are bounded, and only the process ID and the command's name are reported.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kubeletpy.structs import Struct
 
 MAX_PROCESSES = 20_000
 MAX_FILES = 1024
-"""Open files that are looked at for each process."""
+"""Open files that are checked for each process."""
 MAX_S = 0.5
-"""Of CPU: on a busy machine the same look takes longer, and is not worth less."""
+"""CPU seconds of one scan, so that a busy machine does not shorten it."""
 SHOWN = 3
 _LONGEST = 16
 """Bytes of a command's name, as the kernel has it."""
@@ -53,7 +53,7 @@ def holders(
 
 
 def told(found: list[HoldingProcess]) -> str:
-    """For the end of a sentence; empty: nobody was found."""
+    """The processes as text for the end of a sentence; empty: none was found."""
     if not found:
         return ""
     names = [
@@ -80,7 +80,7 @@ def _links(process: str) -> Iterator[str]:
         with os.scandir(f"{process}/fd") as entries:
             for entry in itertools.islice(entries, MAX_FILES):
                 yield _link(entry.path)
-    except OSError:  # it has ended, or is not ours to look at
+    except OSError:  # it has ended, or may not be read
         return
 
 

@@ -35,7 +35,7 @@ class HostPathError(Exception):
 
 
 def prepare(path: str, kind: str) -> None:
-    """Make the path if its type says so, and check it.
+    """Make the path if its type requires that, and check it.
 
     Raises:
         HostPathError: the path is of another type, or missing.

@@ -1,8 +1,8 @@
 """Opens a path inside a volume even while a container may be changing it.
 
-Every component is opened relative to the directory before it, never following a symlink; symlinks
-are read and resolved by this module, and cannot lead out: ".." goes back along directories that
-were opened, at most to the volume itself. Blocking, for threads.
+Every component is opened relative to the directory before it, never following a symlink. This
+module reads and resolves symlinks itself, so they cannot lead out: ".." goes back along directories
+that were opened, at most to the volume itself. Blocking, for threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubeletpy.host.below import make_directory
 from kubeletpy.volumes.files.paths import UnsafePath
 
 MAX_LINKS = 40
-"""As in the kernel: more symlinks in one path count as a loop."""
+"""The kernel's limit: more symlinks in one path count as a loop."""
 MAX_DEPTH = 512
 _PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 

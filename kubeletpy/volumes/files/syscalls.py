@@ -67,7 +67,7 @@ def is_mount_point(directory: str) -> bool:
 
 
 def share(directory: str) -> None:
-    """Make mounts below a directory visible both to the node and to containers that ask for it.
+    """Make mounts below a directory visible both to the node and to containers that request it.
 
     Unless the node's file systems are already shared, the directory becomes a mount of its own,
     like the kubelet's root directory.

@@ -43,7 +43,7 @@ class AttachedDiskPlugin(InTreePlugin):
     depth = 1
     """Components of a place."""
     file = ""
-    """What a place contains besides devices; empty: nothing."""
+    """Name of the file that a place contains besides devices; empty: none."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class AttachedDiskPlugin(InTreePlugin):
             if name:
                 yield replace(left, unique_name=name, handle=place)
             else:
-                yield replace(left, damaged="nothing says which disk it is of")
+                yield replace(left, damaged="its disk cannot be determined")
 
     def _of_mount(self, left: PublishedOnDisk, table: list[mount_table.MountPoint]) -> str:
         """The place of the disk that a pod has mounted; empty: there is none."""

@@ -164,7 +164,7 @@ class InTreePlugin:
         return await self._meters.ask(await self.answers_for(left), call, look)
 
     async def answers_for(self, left: PublishedOnDisk) -> str:
-        """Who answers when a volume is measured: volumes of one server hang together."""
+        """Name of what answers a measurement: volumes of one server hang together."""
         return left.path
 
     def found(self) -> Found:
@@ -198,7 +198,7 @@ class InTreePlugin:
         Returns whether it was bound just now. Raises OperationFailed.
         """
         word = "MountVolume.SetUp"
-        if await self.in_thread(partial(disk.is_mounted, target), "look at mounts"):
+        if await self.in_thread(partial(disk.is_mounted, target), "read of the mount table"):
             return False
         call = f"bind mount of {source}"
         await self.in_thread(partial(_bind, source, target), call)

@@ -74,7 +74,7 @@ async def format_and_mount(
         OperationFailed: it is damaged, or can't be formatted or mounted; FilesystemMismatch when
             it holds something else.
     """
-    if await in_thread(partial(is_mounted, target), "look at mounts"):
+    if await in_thread(partial(is_mounted, target), "read of the mount table"):
         return
     call = f"mount of {device}"
     if fs_type not in MKFS:
@@ -106,14 +106,14 @@ async def format_and_mount(
         if content.empty or content.fs_type == fs_type:
             raise
         holds = f"a {content.fs_type} file system" if content.fs_type else "something else"
-        message = f"{device} holds {holds}, not the {fs_type} that is asked for: {error.message}"
+        message = f"{device} holds {holds}, not the {fs_type} requested: {error.message}"
         raise FilesystemMismatch(
             error.outcome, message, event_word=_EVENT_WORD, call=call
         ) from error
 
 
 async def content_of(device: str) -> Content:
-    """What blkid finds: a file system, a partition table, anything else that it recognises.
+    """The content that blkid finds: a file system, a partition table or other data it recognizes.
 
     Raises:
         OperationFailed: it could not read the disk; nothing may be concluded.

@@ -48,7 +48,7 @@ class HostPathPlugin(InTreePlugin):
             await self.patient.run(partial(host_path.prepare, path, kind))
         except (HostPathError, OSError) as error:
             message = f"hostPath {path}: {error}"
-            raise OperationFailed(FailureOutcome.FINAL, message, call=f"look at {path}") from error
+            raise OperationFailed(FailureOutcome.FINAL, message, call=f"check of {path}") from error
         return Published(path)
 
     async def unpublish(self, left: PublishedOnDisk) -> None:

@@ -73,7 +73,7 @@ class LocalPlugin(InTreePlugin):
         if spec.mode is Mode.BLOCK:
             if kind is not Mode.BLOCK:
                 message = f"{path} is no block device, and the volume's mode is Block"
-                raise OperationFailed(FailureOutcome.FINAL, message, call=f"look at {path}")
+                raise OperationFailed(FailureOutcome.FINAL, message, call=f"stat of {path}")
             return
         if kind is Mode.BLOCK:
             from kubeletpy.volumes.intree.format_and_mount import format_and_mount
@@ -101,7 +101,7 @@ class LocalPlugin(InTreePlugin):
         kind = await self._kind_of(source, _EVENT_WORD)
         if spec.mode is Mode.BLOCK:
             maps = self._maps(spec.spec_name)
-            device = await self.in_thread(partial(disk.device_of, source), f"look at {source}")
+            device = await self.in_thread(partial(disk.device_of, source), f"stat of {source}")
             await self.in_thread(
                 partial(disk.map_device, device, f"{maps}/{use.uid}", target, device),
                 f"map of {device}",
@@ -168,10 +168,10 @@ class LocalPlugin(InTreePlugin):
         return f"{self.root}/plugins/{self.directory}/volumeDevices/{name}"
 
     async def _shared_group(self, source: str, use: PodUse) -> int | None:
-        """The current group, if other pods have the volume and this one asks for another group."""
+        """The current group, if other pods have the volume and this one requests another group."""
         if use.alone or use.fs_group is None:
             return None
-        group = await self.in_thread(lambda: Path(source).stat().st_gid, f"look at {source}")
+        group = await self.in_thread(lambda: Path(source).stat().st_gid, f"stat of {source}")
         return group if group != use.fs_group else None
 
     def _global_mount(self, name: str) -> str:
@@ -179,7 +179,7 @@ class LocalPlugin(InTreePlugin):
 
     async def _kind_of(self, path: str, event_word: str) -> Mode:
         """Whether a path is a directory or a disk. Raises OperationFailed."""
-        call = f"look at {path}"
+        call = f"stat of {path}"
         try:
             mode = (await self.patient.run(partial(os.stat, path))).st_mode
         except OSError as error:

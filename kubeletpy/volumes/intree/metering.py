@@ -1,8 +1,8 @@
 """Measures volumes whose file system may never answer.
 
-A call that hangs keeps its thread until it returns. So whoever answers for a volume (a server, or
-the volume itself) has one call at a time, is asked nothing more while that hangs, and only so many
-calls may hang at once. Everybody else's volumes are measured meanwhile.
+A call that hangs keeps its thread until it returns. So each server (or each volume without one) has
+one call at a time, and gets no other call while that hangs. At most MOST_HANGING calls may hang at
+once. The volumes of other servers are measured meanwhile.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE_S = 10.0
-"""Within which a file system that works has answered."""
+"""Seconds within which a working file system answers."""
 MOST_HANGING = 16
-"""Calls of one kind of volume; each holds a thread."""
+"""Hanging calls for one kind of volume; each holds a thread."""
 _NAMED = 4
 
 
@@ -36,12 +36,12 @@ class Meters:
     def __init__(self) -> None:
         self._threads = PatientThreads(MOST_HANGING + AT_ONCE)
         self._hanging: dict[str, str] = {}
-        """Who does not answer -> the call."""
+        """Server or volume that does not answer -> the call."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._full = False
 
     async def ask(self, who: str, call: str, look: Callable[[], T]) -> T:
-        """What ``look`` returns; ``call`` names it.
+        """Run ``look`` in a thread and return its result; ``call`` names it.
 
         Raises OperationFailed: it failed, or ``who`` does not answer, or too many others do not.
         """

@@ -49,7 +49,7 @@ class NfsPlugin(InTreePlugin):
     ) -> Published:
         """Mount it, unless it is mounted."""
         target = self.target(use.uid, spec.spec_name, spec.mode)
-        if not await self.in_thread(partial(is_mounted, target), "look at mounts"):
+        if not await self.in_thread(partial(is_mounted, target), "read of the mount table"):
             make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
             await self.in_thread(make, f"mkdir {target}")
             export = export_of(spec)
@@ -63,19 +63,21 @@ class NfsPlugin(InTreePlugin):
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
         """Unmount it; by force if the server does not answer."""
-        while await self.in_thread(partial(is_mounted, left.path), "look at mounts"):
+        while await self.in_thread(partial(is_mounted, left.path), "read of the mount table"):
             call = f"umount of {left.path}"
             try:
                 await run("umount", ["-i", left.path], call=call)
             except OperationFailed:
-                if not await self.in_thread(partial(is_mounted, left.path), "look at mounts"):
+                if not await self.in_thread(
+                    partial(is_mounted, left.path), "read of the mount table"
+                ):
                     break
                 await run("umount", ["-i", "-f", left.path], call=call)
         await self.in_thread(partial(remove_directory, left.path), f"rmdir {left.path}")
 
     async def answers_for(self, left: PublishedOnDisk) -> str:
         """The server, by the mount table."""
-        source = await self.in_thread(partial(mounted_from, left.path), "look at mounts")
+        source = await self.in_thread(partial(mounted_from, left.path), "read of the mount table")
         server, found, _ = source.partition(":/")
         return f"NFS server {server}" if found else left.path
 

@@ -71,7 +71,7 @@ def scan_lun(tree: ScsiTree, host: int, lun: int) -> None:
 
 
 def scan_all(tree: ScsiTree) -> None:
-    """Have the kernel scan all hosts for disks. Raises OSError: no host could be asked."""
+    """Have the kernel scan all hosts for disks. Raises OSError: no host could be scanned."""
     hosts = list(_entries(Path(tree.sys, "class/scsi_host")))
     failed: list[OSError] = []
     for host in hosts:

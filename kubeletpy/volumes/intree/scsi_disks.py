@@ -24,11 +24,11 @@ async def let_go(tree: ScsiTree, names: Iterable[str], in_thread: InThread) -> N
     maps: set[str] = set()
     for name in sorted(disks):
         look = partial(scsi.multipath_of, tree, f"{tree.dev}/{name}")
-        found = await in_thread(look, f"look for the map of {name}")
+        found = await in_thread(look, f"search for the map of {name}")
         if found is not None:
             maps.add(found)
             members = partial(scsi.members_of, tree, found)
-            disks.update(await in_thread(members, f"look for the disks of {found}"))
+            disks.update(await in_thread(members, f"search for the disks of {found}"))
     for device in sorted(maps):
         await _unheld(device, in_thread)
         await run("multipath", ["-f", device], call=f"multipath -f {device}")
@@ -40,7 +40,7 @@ async def let_go(tree: ScsiTree, names: Iterable[str], in_thread: InThread) -> N
 
 
 async def _unheld(device: str, in_thread: InThread) -> None:
-    call = f"look at {device}"
+    call = f"check of {device}"
     if await in_thread(partial(scsi.is_held, device), call):
         message = f"{device} is still in use: it is mounted elsewhere, or part of something"
         raise OperationFailed(FailureOutcome.UNCERTAIN, message, call=call)

@@ -1,4 +1,4 @@
-"""Counts volumes for the metrics: which are wanted, which exist, how operations ended.
+"""Counts volumes for the metrics: desired ones, existing ones, results of operations.
 
 Must never decide anything: the volume manager reports to it what it did. Source:
 docs/reference/metrics.csv: volume_manager_total_volumes, storage_operation_duration_seconds,
@@ -35,7 +35,7 @@ class VolumeAccounts:
         self._pods: dict[str, _Pod] = {}
 
     def planned(self, uid: str, volumes: Iterable[PlannedVolume], now: float) -> None:
-        """A pod wants these volumes. ``now`` is event-loop time."""
+        """A pod needs these volumes. ``now`` is event-loop time."""
         pod = self._pods.setdefault(uid, _Pod(now))
         wanted = Counter(plugin_name(volume.kind) for volume in volumes)
         self._moved(DESIRED, pod.wanted, wanted)
@@ -62,7 +62,7 @@ class VolumeAccounts:
                 self._metrics.first_set_up(plugin, now - pod.asked_at)
 
     def taken_down(self, uid: str, ended: Iterable[tuple[str, float]]) -> None:
-        """A pod's volumes are gone; ``ended`` holds each plugin and the seconds that it took."""
+        """A pod's volumes were removed; ``ended`` holds each plugin and the seconds it took."""
         for plugin, seconds in ended:
             self._metrics.done(UNMOUNT, plugin, seconds)
         pod = self._pods.pop(uid, None)

@@ -162,8 +162,8 @@ class NodeVolumes:
     async def set_up(self, pod: Pod) -> Mapping[str, Sequence[Mount]]:
         """Set up or update all volumes that the pod uses.
 
-        A volume that containers already use stays unchanged if it cannot be updated; an event says
-        why.
+        A volume that containers already use stays unchanged if it cannot be updated; an event
+        contains the reason.
 
         Raises:
             VolumeError: a volume is missing.
@@ -189,8 +189,8 @@ class NodeVolumes:
     async def refresh(self, pod: Pod) -> None:
         """Update the files that a terminating pod's containers have.
 
-        Volumes that were never set up are left alone. What can't be read any more (a deleted
-        configMap, in a namespace that is deleted) leaves its volume unchanged, without an event.
+        Volumes that were never set up are left alone. A volume whose object can't be read any more
+        (a deleted configMap, in a namespace that is deleted) stays unchanged, without an event.
 
         Raises:
             VolumeError: some could not be updated.
@@ -281,7 +281,7 @@ class NodeVolumes:
         await self._in_thread(pod.uid, partial(resize_tmpfs, directory, size))
 
     async def tear_down(self, pod_uid: str) -> None:
-        """Tear down all volumes of a pod whose containers are gone.
+        """Tear down all volumes of a pod whose containers have exited.
 
         Raises:
             VolumeError: something is still in use or cannot be removed.
@@ -352,7 +352,7 @@ class NodeVolumes:
         raise AssertionError("the last try returns or raises")
 
     async def _held_by(self, error: Exception) -> str:
-        """Who keeps a volume from being unmounted, for people; empty: nobody is known."""
+        """The processes that keep a volume from being unmounted, for people; empty: none found."""
         from kubeletpy.volumes.files.held_by import held_by
 
         return await held_by(str(error), str(getattr(error, "filename", None) or ""))

@@ -2,8 +2,8 @@
 
 On a busy node the first answer about a config map may take longer than a reader waits for it
 (docs/reference/constants.csv: objects, watch first sync wait). The kubelet sends an event for each
-such volume, which says that mounting has failed; a moment later the pod starts. That the API does
-not answer is no event here until it has lasted: the pod is told by ``kubeletpy explain`` at once.
+such volume that mounting has failed; a moment later the pod starts. This agent sends an event only
+when the API has not answered for longer; ``kubeletpy explain`` shows the wait at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from kubeletpy.kubeapi.errors import NoAnswerYet
 
 EVENT_AFTER_S = 10.0
-"""How long nothing is said of it."""
+"""Seconds without an answer before an event is sent."""
 
 
 class Unanswered:

@@ -62,7 +62,9 @@ class VolumeActs:
             return await self._take_away(operation, plugin)
         spec = operation.spec
         if pod is None or spec is None:
-            raise OperationFailed(FailureOutcome.TRANSIENT, "the pod is gone", call=operation.call)
+            raise OperationFailed(
+                FailureOutcome.TRANSIENT, "the pod was removed", call=operation.call
+            )
         use = pod_use(pod, alone=alone, selinux_context=spec.selinux_context)
         metadata = attached.metadata if attached is not None else None
         if operation.kind is OperationKind.STAGE:

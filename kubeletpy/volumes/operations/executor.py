@@ -94,10 +94,10 @@ class VolumeOperations:
         for plugin in plugins:
             plugin.on_change(self.driver_changed)
 
-    # -- what is wanted ----------------------------------------------------------------------
+    # -- what pods need ----------------------------------------------------------------------
 
     def demand(self, pod: Pod, specs: Sequence[VolumeSpec], waits: Mapping[str, Waits]) -> None:
-        """Record what a pod wants; a pod whose end was requested wants nothing any more."""
+        """Record what a pod needs; a pod whose end was requested needs nothing any more."""
         before = self.state.demands.get(pod.uid)
         if before is not None and before.ending:
             return
@@ -107,7 +107,7 @@ class VolumeOperations:
         self.look()
 
     async def settled(self, uid: str) -> Mapping[str, Waits]:
-        """What a pod's volumes wait for, once its operations have ended or take long."""
+        """The waits of a pod's volumes, once its operations have ended or take long."""
         await self.known.wait()
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE_S
@@ -164,7 +164,7 @@ class VolumeOperations:
         return {name: wait for (of, name), wait in self._plan.waits.items() if of == uid}
 
     def reports(self, uid: str) -> list[VolumeWait]:
-        """What each volume of a pod waits for, and since when: setup or teardown."""
+        """The wait of each volume of a pod, for setup or teardown, and when it began."""
         found = [
             VolumeWait(name, wait, self._times.of((uid, name)))
             for name, wait in self.waits(uid).items()

@@ -41,7 +41,7 @@ CLAIM_READINGS = 4
 
 
 class _Grown(Struct):
-    """What was asked of the driver so far, and the resulting size; bytes."""
+    """The size requested from the driver so far, and the resulting size; bytes."""
 
     asked: int = 0
     reached: int = 0
@@ -129,7 +129,7 @@ class Expander:
             return size
         infeasible = error.problem is ExpansionProblem.INFEASIBLE
         if error.problem is ExpansionProblem.REFUSED:
-            # the user has given this size up: the controller may go to the one wanted now
+            # the user has given this size up: the controller may try the one requested now
             infeasible = spec.unique_name in self._refused and asked_size(spec) != size
             self._refused.add(spec.unique_name)
         if infeasible:

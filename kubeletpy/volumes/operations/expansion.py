@@ -1,4 +1,4 @@
-"""Whether a volume is expanded on this node, and what its claim's status says about it. Pure.
+"""Decides whether a volume is expanded on this node, and makes its claim's status. Pure.
 
 Source: docs/reference/behaviour-storage.md, so2, so3.
 """
@@ -18,7 +18,7 @@ _ENDED = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeR
 
 
 class Flow(StrEnum):
-    """What to do."""
+    """The action to take for a claim."""
 
     LEGACY = "legacy"
     """Expand, then report it in the claim; nobody tracks the resize."""
@@ -33,7 +33,7 @@ class Flow(StrEnum):
 
 
 def flow(spec: VolumeSpec) -> tuple[Flow, int]:
-    """What to do for a claim that shows less than its volume should have, and the size in bytes."""
+    """The action for a claim that shows less than its volume should have, and the size in bytes."""
     claim = spec.claim or {}
     status = claim.get("status") or {}
     states, sizes = status.get("allocatedResourceStatuses"), status.get("allocatedResources")

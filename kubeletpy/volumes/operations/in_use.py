@@ -22,7 +22,7 @@ class InUse:
         self._sent: frozenset[str] = frozenset()
         """The list of the newest write, whatever became of it."""
         self._surely: frozenset[str] | None = None
-        """What every list that the API may have by now names; None: nothing was written yet."""
+        """The volumes in every list that the API may have by now; None: nothing was written yet."""
 
     def report(self) -> list[str] | None:
         """For the next status update of the node; None: not known yet, the API's list stays."""
@@ -33,18 +33,21 @@ class InUse:
         return list(self._listed)
 
     def written(self) -> bool:
-        """The API has the list that was reported last; whether that makes volumes usable.
+        """The API has the list that was reported last; returns whether that makes volumes usable.
 
-        Of a write that failed nobody knows whether it was done: until the next one has succeeded
-        the API may have either list.
+        A write that failed may have been done: until the next one has succeeded, the API may have
+        either list.
         """
         more = self._surely is not None and self._surely != self._sent
         self._surely = self._sent
         return more
 
     def unreported(self, spec: VolumeSpec) -> Waits | None:
-        """Why an attachable volume must not be used yet: the API may show it in use from before,
-        while a status without it is on its way, or has arrived unseen."""
+        """Why an attachable volume must not be used yet; None: it may be used.
+
+        The API may still show it as in use while a status without it is on its way, or has arrived
+        unseen.
+        """
         if not spec.attachable or self._surely is None or spec.unique_name in self._surely:
             return None
         return not_in_use_yet(f'volume "{spec.unique_name}"')
@@ -70,7 +73,7 @@ def attachable_as_shown(
 ) -> dict[str, Volume]:
     """Volumes found on disk that the API shows in use are attached; returns those that change.
 
-    For volumes that a pod wants, the API object decides: a driver may no longer need attaching, and
+    For volumes that a pod needs, the API object decides: a driver may no longer need attaching, and
     the controller detaches only unlisted volumes.
     """
     known = {spec.unique_name for each in demands for spec in each.specs}

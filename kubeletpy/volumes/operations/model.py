@@ -1,4 +1,4 @@
-"""Wanted volumes, existing volumes and possible operations. Pure.
+"""Desired volumes, existing volumes and possible operations. Pure.
 
 Source: docs/reference/behaviour-storage.md, sa1, sd1, sg.
 """
@@ -19,7 +19,7 @@ class Presence(StrEnum):
 
     ABSENT = "absent"
     UNCERTAIN = "uncertain"
-    """It may exist: it is made again while wanted, and torn down when not."""
+    """It may exist: it is made again while a pod needs it, and torn down when none does."""
     THERE = "there"
 
 
@@ -62,24 +62,24 @@ _IN_TREE_CALLS = {
 }
 
 Expansion = tuple[int, int, str, str]
-"""The inputs of an expansion: bytes of the PersistentVolume, bytes that the claim shows, and what
-the claim's status says about its resize.
+"""The inputs of an expansion: bytes of the PersistentVolume, bytes that the claim shows, and the
+claim's ``allocatedResources`` and ``allocatedResourceStatuses`` for storage.
 """
 
 Key = tuple[str, str]
-"""What an operation locks: unique name and pod uid; without a uid the whole volume."""
+"""The lock of an operation: unique name and pod uid; without a uid the whole volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodDemand:
-    """The volumes that one pod wants."""
+    """The volumes that one pod needs."""
 
     uid: str
     specs: tuple[VolumeSpec, ...] = ()
     waits: Mapping[str, Waits] = field(default_factory=dict)
     """Name of the pod's volume -> why it is not resolved."""
     ending: bool = False
-    """Its containers are gone, and its volumes are to be torn down."""
+    """Its containers have exited, and its volumes are to be torn down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Volume:
     unique_name: str
     plugin: str
     pods: Mapping[str, PodMount] = field(default_factory=dict)
-    """By pod uid."""
+    """Pod uid -> its mount."""
     device: Presence = Presence.ABSENT
     staged: StagedOnDisk | None = None
     device_found: bool = False
@@ -134,7 +134,7 @@ class Operation:
 
     @property
     def key(self) -> Key:
-        """What it locks."""
+        """The lock that it holds while it runs."""
         return (self.unique_name, "" if self.whole else self.pod_uid)
 
     @property
@@ -174,7 +174,7 @@ class Facts:
     """The inputs of a plan besides demands and existing volumes."""
 
     attachments: Mapping[str, Attached | Waits] = field(default_factory=dict)
-    """By unique name; a missing entry needs no attachment."""
+    """Unique name -> its attachment; a volume without an entry needs none."""
     blocked: Mapping[str, Waits] = field(default_factory=dict)
     """Unique name -> why an operation would only fail now."""
     running: Mapping[Key, Operation] = field(default_factory=dict)
@@ -189,7 +189,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class OperationsPlan:
-    """What to do now, and what everything else waits for."""
+    """The operations to do now, and what all other volumes wait for."""
 
     operations: tuple[Operation, ...] = ()
     waits: Mapping[tuple[str, str], Waits] = field(default_factory=dict)

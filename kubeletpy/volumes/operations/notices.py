@@ -35,7 +35,7 @@ class VolumeNotices:
             )
 
     def shared(self, spec: VolumeSpec, use: PodUse, group: int) -> None:
-        """A pod wants a volume's files for another group than the pods that have it."""
+        """A pod requests a volume's files for another group than the pods that have it."""
         message = (
             f"The requested fsGroup is {use.fs_group}, but the volume {spec.spec_name} has GID "
             f"{group}. The volume may not be shareable."

@@ -1,7 +1,7 @@
 """The state of a volume after an operation on it ended. Pure.
 
 Something that may exist stays so until it is made or torn down for certain. The kubelet forgets it
-when a later attempt fails for good; but a later attempt that did nothing says nothing about the
+when a later attempt fails for good; but a later attempt that did nothing proves nothing about the
 earlier one. Source: docs/reference/behaviour-storage.md, sg.
 """
 

@@ -1,7 +1,7 @@
-"""What to stage, publish, expand, unpublish and unstage next, and what each pod waits for. Pure.
+"""Plans the next volume operations, and determines what each pod waits for. Pure.
 
 Every plan guarantees two things: nothing is taken from a pod unless its own end was requested, and
-nothing is unstaged that a pod has, may have or wants. An unreadable claim causes no teardown.
+nothing is unstaged that a pod has, may have or needs. An unreadable claim causes no teardown.
 Source: docs/reference/behaviour-storage.md, sa1, sd1, sd2, sg.
 """
 
@@ -62,7 +62,7 @@ def claimed_size(spec: VolumeSpec) -> int:
 
 
 def asked_size(spec: VolumeSpec) -> int:
-    """Bytes that a claim's user wants; 0: nobody says."""
+    """Bytes that a claim's user requests; 0: none."""
     resources = ((spec.claim or {}).get("spec") or {}).get("resources") or {}
     return _bytes((resources.get("requests") or {}).get("storage"))
 
@@ -149,7 +149,7 @@ class _Planner:
                     OperationKind.UNPUBLISH,
                     volume.unique_name,
                     volume.plugin,
-                    "the pod's containers are gone",
+                    "the pod's containers have exited",
                     uid,
                     mount=mount.left,
                     whole=False,
@@ -169,15 +169,15 @@ class _Planner:
                     OperationKind.UNSTAGE,
                     volume.unique_name,
                     volume.plugin,
-                    "no pod of this node has or wants the volume",
+                    "no pod of this node has or needs the volume",
                     staged=volume.staged,
                 )
             )
 
     def _relabel(self, volume: Volume, specs: Iterable[VolumeSpec]) -> None:
-        """Unstage a volume that no pod has, if those who want it need another SELinux context."""
+        """Unstage a volume that no pod has, if pods need it with another SELinux context."""
         if all(_labelled_otherwise(volume, spec) for spec in specs):
-            name, why = volume.unique_name, "a pod wants it with another SELinux label"
+            name, why = volume.unique_name, "a pod needs it with another SELinux label"
             self._start(
                 Operation(OperationKind.UNSTAGE, name, volume.plugin, why, staged=volume.staged)
             )
@@ -209,9 +209,9 @@ class _Planner:
             text = "waiting for unmount: it is mounted with a different SELinux label"
             return Waits(WaitCause.SELINUX_CONFLICT, about, text)
         if spec.device_mountable and volume.device is not Presence.THERE:
-            why = "a pod wants the volume, and it is not staged"
+            why = "a pod needs the volume, and it is not staged"
             return self._start(self._operation(OperationKind.STAGE, mount, uid, spec, why))
-        why = "the pod wants the volume"
+        why = "the pod needs the volume"
         if mount is not None:
             why = "whether the pod has the volume is not certain"
         return self._start(self._operation(OperationKind.PUBLISH, mount, uid, spec, why))
@@ -233,7 +233,7 @@ class _Planner:
             return
         if isinstance(self._facts.attachments.get(spec.unique_name), Waits):
             return
-        why = "the driver asks for it now and then (requiresRepublish)"
+        why = "the driver requests it periodically (requiresRepublish)"
         self._start(self._operation(OperationKind.REPUBLISH, mount, uid, spec, why))
 
     def _operation(
@@ -279,7 +279,7 @@ class _Planner:
 
 
 def _labelled_otherwise(volume: Volume, spec: VolumeSpec) -> bool:
-    """Whether a volume is, or may be, staged with another SELinux context than the wanted one."""
+    """Whether a volume is, or may be, staged with another SELinux context than the desired one."""
     if volume.device is Presence.ABSENT or volume.staged is None:
         return False
     return volume.staged.selinux_context != (spec.selinux_context or "")

@@ -41,5 +41,5 @@ class OperationListener(Protocol):
         ...
 
     def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
-        """The wanted or the existing volumes have changed."""
+        """The desired or the existing volumes have changed."""
         ...

@@ -95,7 +95,7 @@ class Reporter:
         self._metrics.done(OWN, plugin, seconds, ok=ok)
 
     def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
-        """The wanted or the existing volumes have changed."""
+        """The desired or the existing volumes have changed."""
         now = asyncio.get_running_loop().time()
         wanted: Counter[str] = Counter()
         asked: dict[tuple[str, str], float] = {}

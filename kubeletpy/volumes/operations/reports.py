@@ -1,4 +1,4 @@
-"""What the termination of a pod waits for, volume by volume. Pure."""
+"""Lists what the termination of a pod waits for, volume by volume. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def ending_waits(
     under_way: Iterable[tuple[Operation, float]],
     failures: Mapping[Tried, Failure],
 ) -> Iterator[VolumeWait]:
-    """What is being taken from a pod, or could not be.
+    """The volumes that are being torn down for a pod, or could not be.
 
     ``under_way``: each operation, and when it began in event-loop time.
     """

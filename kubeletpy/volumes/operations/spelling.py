@@ -1,7 +1,7 @@
 """Unique names of one volume that are spelled in two ways. Pure.
 
-The disk does not show how the API spells a name: the portal of an iSCSI volume always has its port
-there, and names of Fibre Channel disks have underscores for blanks and dashes between them. The
+The disk does not show how the API spells a name. On disk, the portal of an iSCSI volume always has
+its port, and names of Fibre Channel disks have underscores for blanks and dashes between them. The
 kubelet treats them as two volumes. Source: docs/reference/behaviour-storage.md, sc1, sq.
 """
 

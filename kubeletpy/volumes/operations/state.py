@@ -1,4 +1,4 @@
-"""The executor's state: wanted volumes, existing volumes and operations in progress.
+"""The executor's state: desired volumes, existing volumes and operations in progress.
 
 Other threads read it too: nothing in it is changed in place while it is read.
 """
@@ -30,12 +30,12 @@ class VolumeState(Struct):
     """The state of this node's volumes."""
 
     plugins: Mapping[str, VolumePlugin]
-    """By name."""
+    """Name -> plugin."""
     demands: dict[str, PodDemand] = field(default_factory=dict)
-    """By pod uid, like ``pods``."""
+    """Pod uid -> the volumes that it needs; ``pods`` has the same keys."""
     pods: dict[str, Pod] = field(default_factory=dict)
     actual: dict[str, Volume] = field(default_factory=dict)
-    """By unique name."""
+    """Unique name -> volume."""
     running: dict[Key, Running] = field(default_factory=dict)
 
     def has(self, uid: str) -> bool:
@@ -50,7 +50,7 @@ class VolumeState(Struct):
         return [running for running in under_way if running.operation.pod_uid == uid]
 
     def spec(self, uid: str, volume: str) -> VolumeSpec | None:
-        """A volume that a pod wants, by its name in the pod."""
+        """A volume that a pod needs, by its name in the pod."""
         demand = self.demands.get(uid)
         found = (spec for spec in demand.specs if spec.pod_volume == volume) if demand else ()
         return next(iter(found), None)
@@ -84,6 +84,6 @@ class VolumeState(Struct):
         return has | gets
 
     def forget(self, uid: str) -> None:
-        """A pod wants nothing any more and has nothing."""
+        """Forget a pod that needs nothing any more and has nothing."""
         self.demands.pop(uid, None)
         self.pods.pop(uid, None)

@@ -31,7 +31,7 @@ def taken_over(actual: Mapping[str, Volume], plugin: str, found: Found) -> dict[
 def recognised(
     actual: Mapping[str, Volume], mount: PublishedOnDisk, staged: StagedOnDisk
 ) -> dict[str, Volume]:
-    """All known volumes, when a pod wants the volume that has, or will have, these paths.
+    """All known volumes, when a pod needs the volume that has, or will have, these paths.
 
     An agent that died before it had recorded which volume it was about to publish or stage leaves
     an anonymous directory. Once the volume is known, the directory belongs to it: it must not be

@@ -63,7 +63,7 @@ class WaitTimes:
 
 
 def words_of(waits: Mapping[Of, Waits], uids: set[str]) -> dict[str, frozenset[object]]:
-    """What each pod's volumes wait for, for comparison."""
+    """The waits of each pod's volumes, for comparison."""
     words: dict[str, set[object]] = {uid: set() for uid in uids}
     for (uid, name), wait in waits.items():
         words[uid].add((name, wait.cause, wait.message))

@@ -29,7 +29,7 @@ _HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
 
 
 class EmptyDirError(Exception):
-    """The volume cannot be made as the spec asks; the message contains the reason."""
+    """The volume cannot be made as the spec requires; the message contains the reason."""
 
 
 def memory_size(source: Mapping[str, Any], pod: Pod, allocatable: str | None) -> int:
@@ -68,14 +68,14 @@ def page_size(medium: str, pod: Pod) -> int:
         if len(asked) != 1:
             what = ", ".join(asked) or "none"
             raise EmptyDirError(
-                "medium HugePages: containers must ask for huge pages of one size, they ask for "
+                "medium HugePages: containers must request huge pages of one size, they request "
                 f"{what}; use medium HugePages-<size>"
             )
         name = asked[0]
     else:
         name = _PREFIX + medium.removeprefix(f"{HUGE_PAGES}-")
         if name not in asked:
-            raise EmptyDirError(f"medium {medium}: no container asks for {name}")
+            raise EmptyDirError(f"medium {medium}: no container requests {name}")
     try:
         return value(name.removeprefix(_PREFIX))
     except ValueError as error:

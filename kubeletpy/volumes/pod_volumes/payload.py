@@ -41,7 +41,7 @@ even where many show the same content.
 
 @dataclass(frozen=True, slots=True)
 class DownwardInput:
-    """What the items of a downward API source are rendered from.
+    """The data from which the items of a downward API source are rendered.
 
     Two are equal when everything that items can refer to is equal. Comparing is cheap; rendering
     may take seconds and is done in threads.

@@ -42,7 +42,7 @@ class PlannedVolume(Struct, frozen=True):
     """The field of its source: emptyDir, configMap, …"""
     source: Mapping[str, Any]
     propagated: bool = False
-    """Whether a container wants to see mounts made below it later."""
+    """Whether a container needs to see mounts made below it later."""
 
     @property
     def read_only(self) -> bool:

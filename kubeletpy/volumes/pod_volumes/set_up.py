@@ -62,7 +62,7 @@ NO_FEATURES = VolumeFeatures()
 
 
 class PodSetting(Struct, frozen=True):
-    """What all volumes of a pod share."""
+    """The inputs that all volumes of a pod share."""
 
     pod: Pod
     paths: PodPaths

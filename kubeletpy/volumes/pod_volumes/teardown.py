@@ -20,7 +20,7 @@ from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 
 
 def take_down(paths: PodPaths) -> list[tuple[str, float]]:
-    """Unmount and remove all volumes of a pod whose containers are gone.
+    """Unmount and remove all volumes of a pod whose containers have exited.
 
     Returns the plugin of each volume found (``kubernetes.io/secret``), and the seconds that its
     teardown took.

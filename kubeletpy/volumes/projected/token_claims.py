@@ -1,7 +1,7 @@
-"""How long a token lives that an earlier agent left in a pod's volume, if it is what is wanted.
+"""Reads the life of a token that an earlier agent left in a pod's volume, if it fits the pod.
 
-Pure. The signature is not checked: what a token claims decides when to ask for the next one, and
-nothing else. Must never show a token or a claim. Source: docs/reference/behaviour.md, i4.
+Pure. The signature is not checked: the claims decide when the next token is requested, and nothing
+else. Must never show a token or a claim. Source: docs/reference/behaviour.md, i4.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Life(Struct, frozen=True):
 
 
 def life_of(token: str, pod: Pod, key: TokenKey, now: float) -> Life | None:
-    """The life of a token that is still valid; None: it is not what the pod wants, ask for one.
+    """The life of a token that is still valid; None: it does not fit, a new one must be requested.
 
     It must be bound to this very pod and account, for the audience, and live no longer than was
-    asked for. A server that extends the life of its own tokens says in ``warnafter`` when it was
-    meant to end.
+    requested. A server that extends the life of its own tokens states their intended end in
+    ``warnafter``.
 
     Args:
         token: anything.

@@ -1,6 +1,6 @@
 """Service account tokens for pods: requested once, kept in memory, renewed before they expire.
 
-A timer wakes the pod when a token is due; a token that is still valid is kept when no new one can
+A timer wakes the pod when a token is due. A token that is still valid is kept when no new one can
 be obtained, also the one that an earlier agent left in the pod's volume. Must never log a token or
 write one anywhere. Source: docs/reference/behaviour.md, i4;
 docs/reference/constants.csv: token.
@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_SECONDS = 3600
 NEW_POD_WAITS = (0.03, 0.1, 0.3)
-"""Seconds before each retry: for some milliseconds neither the authorizer (403) nor the admission
-plugin NodeRestriction (404: it uses its own cache) knows a pod that we know.
+"""Seconds before each retry. The authorizer (403) and the admission plugin NodeRestriction (404: it
+uses its own cache) get a new pod some milliseconds later than this agent.
 """
 REQUESTS_AT_ONCE = 4
-"""A pod may want hundreds: other requests to the API wait for a few of them at most."""
+"""A pod may need hundreds: other requests to the API wait for a few of them at most."""
 MAX_JITTER_S = 10
 _LONGEST_S = 24 * 3600.0
 _SHARE = 0.2
@@ -93,7 +93,7 @@ class PodTokens:
 
         Args:
             left: reads the token that an earlier agent left in the pod's volume, empty if none.
-                Asked when none was kept yet. The token is used if it claims to be what is wanted.
+                Called when none was kept yet. The token is used if its claims fit the request.
 
         Raises:
             TokenError: there is no valid one.

@@ -26,7 +26,7 @@ VERSIONS = tuple(
 FIRST_ANSWER_S = 1.0
 """How long a pod waits for the first list; it is woken when that comes later."""
 MAX_BYTES = 64 << 20
-"""Of all certificates together."""
+"""Size of all certificates together."""
 
 
 class TrustBundles:

@@ -1,4 +1,4 @@
-"""Asks CSI drivers for the health of the volumes that pods use, in the background.
+"""Queries CSI drivers for the health of the volumes that pods use, in the background.
 
 The latest answers are kept in memory; a call that fails changes none of them. No caller waits for a
 driver. Source: docs/reference/behaviour-storage.md, sr1.
@@ -41,7 +41,7 @@ class VolumeHealthMonitor:
     ) -> None:
         """Args:
         mounted: all volumes of pods.
-        ask: the volume's driver; None: it does not report health. Raises OperationFailed.
+        ``ask``: queries the driver; None: it does not report health. Raises OperationFailed.
         changed: called with the uid of a pod for which another answer came.
         clock: the time of day.
         period: seconds between two rounds; 0 or less: a minute.
@@ -61,13 +61,13 @@ class VolumeHealthMonitor:
         return list(self._known.get(uid, {}).values())
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Query drivers until cancelled."""
         while True:
             await self.round()
             await asyncio.sleep(self._period)
 
     async def round(self) -> None:
-        """Ask once for every volume, and forget those that are gone."""
+        """Query every volume once, and forget those that were removed."""
         volumes = self._mounted()
         uids = {volume.uid for volume in volumes}
         for uid in self._known.keys() - uids:

@@ -1,8 +1,8 @@
 """Measures the usage of volumes of claims, drivers and disks in the background.
 
-No caller waits for a driver or a disk: a task per volume measures it, the next measurement starts
-only after the previous one has ended, and callers get the last results. A volume is measured when
-it appears, and then once per period plus up to half of that as jitter. Source:
+No caller waits for a driver or a disk: callers get the last results. A task per volume measures it,
+and the next measurement starts only after the previous one has ended. A volume is measured when it
+appears, and then once per period plus up to half of that as jitter. Source:
 docs/reference/behaviour-storage.md, sr.
 """
 
@@ -67,11 +67,11 @@ class VolumeMeter:
     ) -> None:
         """Args:
         mounted: all volumes of pods.
-        measure: asks the volume's plugin; None: it does not know. Raises OperationFailed.
+        measure: queries the volume's plugin; None: it cannot measure it. Raises OperationFailed.
         listener: notified of the results.
         clock: the time of day.
         period: seconds between two measurements of a volume; 0 or less: never.
-        health: gate CSIVolumeHealth: report the condition of volumes, where a driver knows it.
+        health: gate CSIVolumeHealth: report the condition of volumes whose driver reports it.
         rng: for jitter.
         """
         self._mounted = mounted

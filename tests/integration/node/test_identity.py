@@ -126,7 +126,7 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no-such-medium": (
         {"emptyDir": {"medium": "HugePages-16Gi"}},
-        "medium HugePages-16Gi: no container asks for hugepages-16Gi",
+        "medium HugePages-16Gi: no container requests hugepages-16Gi",
     ),
 }
 

@@ -135,7 +135,7 @@ CLAIM, PV = 'persistentvolumeclaim "default/data"', 'persistentvolume "pv-1"'
             WaitCause.BACKOFF,
             PV,
             "hostPath /srv/data: hostPath type check failed: /srv/data is not a directory",
-            "look at /srv/data",
+            "check of /srv/data",
             "create /srv/data on this node as the hostPath's type requires, or change the type",
         ),
         (

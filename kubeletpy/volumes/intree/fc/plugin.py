@@ -22,7 +22,7 @@ from kubeletpy.volumes.intree.fc.target import FcDisk, disk_of
 from kubeletpy.volumes.intree.scsi_disks import let_go
 
 DEVICE_S = 10.0
-"""How long udev may take to show a disk after the hosts were asked to scan."""
+"""Seconds that udev may take to show a disk after the scan of the hosts began."""
 LOOK_S = 0.5
 
 
@@ -51,15 +51,13 @@ class FcPlugin(AttachedDiskPlugin):
         return target.name_of(found) if found is not None else ""
 
     async def attach(self, spec: VolumeSpec, use: PodUse, directory: str) -> str:
-        """Look for the disk, rescan the hosts, and check again; a multipath map is preferred to one
-        of its disks.
-        """
+        """The disk's multipath map, or the disk; without a map the hosts are rescanned first."""
         wanted = disk_of(spec.source)
         await self.in_thread(partial(disk.make_directory, directory), f"mkdir {directory}")
         found, is_map = await self._look(wanted)
         if is_map:
             return found
-        call = f"look for FC disk {wanted.place}"
+        call = f"search for FC disk {wanted.place}"
         await self.in_thread(partial(scsi.scan_all, self._tree), call)
         until = asyncio.get_running_loop().time() + DEVICE_S
         while True:
@@ -77,19 +75,19 @@ class FcPlugin(AttachedDiskPlugin):
         raise OperationFailed(FailureOutcome.UNCERTAIN, message, event_word=word, call=call)
 
     async def device(self, spec: VolumeSpec) -> str:
-        """By its link."""
+        """The disk's device, found by its link."""
         wanted = disk_of(spec.source)
         found, _ = await self._look(wanted)
         if not found:
-            call = f"look for FC disk {wanted.place}"
-            raise OperationFailed(FailureOutcome.UNCERTAIN, "its link is gone", call=call)
+            call = f"search for FC disk {wanted.place}"
+            raise OperationFailed(FailureOutcome.UNCERTAIN, "its link does not exist", call=call)
         return found
 
     async def detach(self, left: StagedOnDisk, place: str) -> None:
         """Remove all paths of the disk, unless it is in use in the other mode."""
         wanted = target.disk_at(place)
         other = Mode.BLOCK if left.mode is Mode.FILESYSTEM else Mode.FILESYSTEM
-        call = f"look for FC disk {place}"
+        call = f"search for FC disk {place}"
         in_use = await self.in_thread(Path(self.directory_of(place, other)).exists, call)
         if wanted is None or in_use:
             return
@@ -98,7 +96,7 @@ class FcPlugin(AttachedDiskPlugin):
 
     async def _look(self, wanted: FcDisk) -> tuple[str, bool]:
         """The multipath map of a disk, or the disk, and which it is; empty: neither exists."""
-        call = f"look for FC disk {wanted.place}"
+        call = f"search for FC disk {wanted.place}"
         devices = await self.in_thread(partial(self._devices, wanted), call)
         for device in devices:
             look = partial(scsi.multipath_of, self._tree, device)

@@ -33,7 +33,7 @@ DATABASES = ("/etc/iscsi", "/var/lib/iscsi")
 """Where distributions keep its records."""
 EVENT_WORD = "MountVolume.WaitForAttach"
 LOGIN_S = 150.0
-"""By default, iscsid tries an unanswered login 8 times for 15 s each."""
+"""Seconds for a login: by default, iscsid tries an unanswered one 8 times for 15 s each."""
 _EXISTS = 15
 _NO_SESSION, _NO_RECORD, _NO_IFACE = 2, 21, 7
 MAX_RECORD = 1 << 16
@@ -48,7 +48,7 @@ class Iscsiadm:
 
     async def transport(self, iface: str) -> str:
         """The transport of an iface: ``tcp``, … Raises OperationFailed."""
-        call = f"iscsiadm: look at iface {iface}"
+        call = f"iscsiadm: show iface {iface}"
         found = transport_in(await self._run(call, "-m", "iface", "-I", iface, "-o", "show"))
         if not found:
             raise OperationFailed(
@@ -130,7 +130,7 @@ class Iscsiadm:
         await self._run(call, *record, "-o", "update", "-n", key, "-v", value)
 
     async def _try(self, call: str, *args: str) -> None:
-        """Apply a setting that old versions do not know."""
+        """Apply a setting that old versions do not have."""
         try:
             await self._run(call, *args)
         except OperationFailed as error:

@@ -89,13 +89,13 @@ class IscsiPlugin(AttachedDiskPlugin):
         wanted = disk_of(spec.source, spec.spec_name)
         chap = await self._chap(spec, use)
         async with self._alone(wanted.iqn):
-            # first, so that after a kill the next agent knows what to log out of
+            # first, so that after a kill the next agent can find what to log out of
             work = partial(_remember, directory, target.to_file(wanted))
             await self.in_thread(work, f"{target.FILE} of {directory}")
             return await self._sessions.attach(wanted, chap)
 
     async def device(self, spec: VolumeSpec) -> str:
-        """By its link."""
+        """The disk's device, found by its link."""
         return await self._sessions.device(disk_of(spec.source, spec.spec_name))
 
     async def detach(self, left: StagedOnDisk, place: str) -> None:
@@ -106,7 +106,9 @@ class IscsiPlugin(AttachedDiskPlugin):
         read = partial(self._read, left.path, at)
         known = await self.in_thread(read, f"{target.FILE} of {left.path}")
         async with self._alone(known.iqn):
-            others = await self.in_thread(partial(self._others, left.path), "look for other disks")
+            others = await self.in_thread(
+                partial(self._others, left.path), "search for other disks"
+            )
             await self._sessions.detach(known, others)
 
     async def _chap(self, spec: VolumeSpec, use: PodUse) -> Chap:

@@ -38,7 +38,7 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Chap:
-    """The credentials that a target requests; None: it asks for none."""
+    """The credentials that a target requests; None: it requests none."""
 
     discovery: Mapping[str, str] | None = field(default=None, repr=False)
     session: Mapping[str, str] | None = field(default=None, repr=False)
@@ -92,7 +92,7 @@ class IscsiSessions:
             FailureOutcome.UNCERTAIN,
             f"no disk of LUN {disk.lun} of target {disk.iqn} in {self._tree.dev}/disk/by-path",
             event_word=EVENT_WORD,
-            call=f"look for LUN {disk.lun} of iSCSI target {disk.iqn}",
+            call=f"search for LUN {disk.lun} of iSCSI target {disk.iqn}",
         )
 
     async def detach(self, disk: IscsiDisk, others: Iterable[IscsiDisk]) -> None:
@@ -108,7 +108,7 @@ class IscsiSessions:
         if any(shares_session(disk, each) for each in others):
             return
         held = partial(self._held, scsi.disks_of_other_luns(sessions, disk.lun))
-        for name in await self._in_thread(held, f"look at disks of target {disk.iqn}"):
+        for name in await self._in_thread(held, f"check of disks of target {disk.iqn}"):
             extra = {"target": disk.iqn, "disk": name}
             log.warning("an iSCSI session stays: one of its disks is in use", extra=extra)
             return
@@ -123,7 +123,7 @@ class IscsiSessions:
             await self._admin.discover(disk, portal, chap.discovery)
             await self._admin.log_in(disk, portal, chap.session)
             host = scsi.host_of(await self._sessions(disk), portal)
-        call = f"look for LUN {disk.lun} of iSCSI target {disk.iqn} at {portal}"
+        call = f"search for LUN {disk.lun} of iSCSI target {disk.iqn} at {portal}"
         if host is None:
             message = f"logged in to {disk.iqn} at {portal}, but the kernel shows no such session"
             raise OperationFailed(
@@ -150,7 +150,7 @@ class IscsiSessions:
         while True:
             for path in paths:
                 look = partial(scsi.multipath_of, self._tree, path)
-                found = await self._in_thread(look, f"look for the map of {path}")
+                found = await self._in_thread(look, f"search for the map of {path}")
                 if found is not None:
                     return found
             if asyncio.get_running_loop().time() >= until:
@@ -159,12 +159,12 @@ class IscsiSessions:
 
     async def _sessions(self, disk: IscsiDisk) -> list[Session]:
         look = partial(scsi.sessions_of, self._tree, disk.iqn)
-        return await self._in_thread(look, f"look for sessions with iSCSI target {disk.iqn}")
+        return await self._in_thread(look, f"search for sessions with iSCSI target {disk.iqn}")
 
     async def _shown(self, name: str) -> str | None:
         """A disk in by-path; a name with ``*`` gives the first match."""
         look = partial(_first, f"{self._tree.dev}/disk/by-path", name)
-        return await self._in_thread(look, f"look for {name}")
+        return await self._in_thread(look, f"search for {name}")
 
     def _held(self, names: list[str]) -> list[str]:
         return [name for name in names if scsi.is_held(f"{self._tree.dev}/{name}")]

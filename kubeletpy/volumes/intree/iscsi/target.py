@@ -176,7 +176,7 @@ def shares_session(one: IscsiDisk, other: IscsiDisk) -> bool:
 
 
 class PathsVerdict(StrEnum):
-    """What to do after all missing paths were tried."""
+    """The next action after all missing paths were tried."""
 
     AGAIN = "again"
     GO_ON = "go on"

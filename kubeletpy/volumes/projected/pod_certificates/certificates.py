@@ -54,7 +54,7 @@ VERSIONS = tuple(
 FIRST_ANSWER_S = 1.0
 """How long a pod waits for its first certificate; it is woken when that comes later."""
 NEW_POD_WAITS = (0.03, 0.1, 0.3)
-"""Seconds before each retry: the API server's caches may not know the pod yet."""
+"""Seconds before each retry: the API server's caches may not have the pod yet."""
 REQUESTS_AT_ONCE = 4
 _MAX_WAIT_S = 3600.0
 """The clock may be set during a wait: it is read at least this often."""
@@ -100,7 +100,7 @@ class PodCertificates:
         self._rng = rng
         self._sources: dict[str, dict[tuple[str, int], _Source]] = {}
         self._answers: dict[tuple[str, str], CertificateRequestStatus] = {}
-        """By namespace and name of the request."""
+        """Namespace and name of a request -> its status."""
         self._starting = asyncio.Lock()
         self._resource = VERSIONS[0]
         self._reflector: Reflector | None = None
@@ -296,7 +296,7 @@ class PodCertificates:
             self._answers = {key: each for key, each in self._answers.items() if key in names}
 
     def _tell(self, uid: str | None = None) -> None:
-        """Have the sources of a pod (None: of all) look at the answers."""
+        """Have the sources of a pod (None: of all) re-check the answers."""
         for each, of_pod in self._sources.items():
             if uid in (None, each):
                 for source in of_pod.values():

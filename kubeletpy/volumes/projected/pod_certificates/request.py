@@ -1,4 +1,4 @@
-"""PodCertificateRequests: the object to create, and what the API says of one. Pure.
+"""PodCertificateRequests: makes the object to create, and reads the status of one. Pure.
 
 Source: docs/reference/behaviour-storage.md, sx.
 """
@@ -17,12 +17,12 @@ from kubeletpy.volumes.projected.pem import block, certificates
 
 ISSUED, DENIED, FAILED = "Issued", "Denied", "Failed"
 MAX_CHAIN_CHARACTERS = 256 * 1024
-"""Of the certificates in one request; a chain has a few thousand."""
+"""Length of all certificates in one request; a chain has a few thousand characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateRequestStatus:
-    """What a request's status says. Times are Unix seconds."""
+    """The status of a request. Times are Unix seconds."""
 
     outcome: str = ""
     """ISSUED, DENIED or FAILED; empty: the signer has not answered."""

@@ -80,11 +80,11 @@ class SourceState(Struct, frozen=True):
     failures: int = 0
     """Requests in a row that could not be created."""
     problem: str = ""
-    """Why there is no request now, if one was tried or has gone."""
+    """Why there is no request now, if one was tried or has disappeared."""
 
 
 class SourceStep(Struct, frozen=True):
-    """What to do next.
+    """The next step of a source.
 
     Attributes:
         state: what is known now.
@@ -112,7 +112,7 @@ def advance(
 
     Args:
         state: what was known.
-        found: what the API says of the request that was created; None: it does not show one.
+        found: the status of the request that was created; None: the API does not show one.
         namespace: the pod's, for messages.
         now: Unix seconds.
         jitter: 0 to 1.
@@ -173,7 +173,7 @@ def why_missing(state: SourceState, source: Mapping[str, Any], namespace: str) -
     if refusal is not None:
         return (
             f"{about}PodCertificateRequest {namespace}/{refusal.name} was permanently "
-            f"{_past(refusal.outcome)}: {_because(refusal)}; only a new pod asks again"
+            f"{_past(refusal.outcome)}: {_because(refusal)}; only a new pod sends another"
         )
     if asked is not None:
         return (
@@ -195,7 +195,7 @@ def _answered(
     if found is None:
         if not asked.seen and now < asked.abandon_at:
             return state, "the request is not visible yet"
-        gone = f"PodCertificateRequest {namespace}/{asked.name} has gone without an answer"
+        gone = f"PodCertificateRequest {namespace}/{asked.name} disappeared without an answer"
         again = max(now, asked.since + AGAIN_S * (1 + jitter))
         return replace(state, asked=None, retry_at=again, problem=gone), gone
     if found.outcome in (DENIED, FAILED):

@@ -223,7 +223,7 @@ async def test_unpublished_in_words_only(node: Node) -> None:
     await node.plugin.stage(spec, None, use())
     await node.plugin.publish(spec, None, use(), remount=False)
     node.driver.faults.by_method["NodeUnpublishVolume"] = Fault(skip=True, times=1)
-    with pytest.raises(OperationFailed, match=r"says it is unpublished, but .* still mounted"):
+    with pytest.raises(OperationFailed, match=r"is unpublished, but .* still mounted"):
         await node.plugin.unpublish(node.plugin.published(spec, "u1"))
     await node.plugin.unpublish(node.plugin.published(spec, "u1"))
 
@@ -232,7 +232,7 @@ async def test_published_in_words_only(node: Node) -> None:
     spec = node.spec(node.volume())
     await node.plugin.stage(spec, None, use())
     node.driver.faults.by_method["NodePublishVolume"] = Fault(skip=True, times=1)
-    with pytest.raises(OperationFailed, match="says it is published, but there is nothing"):
+    with pytest.raises(OperationFailed, match="is published, but there is nothing"):
         await node.plugin.publish(spec, None, use(), remount=False)
 
 

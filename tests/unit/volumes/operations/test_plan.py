@@ -311,7 +311,7 @@ def test_each_pod_waits_under_its_own_name() -> None:
 
 
 OP = Operation(
-    OperationKind.STAGE, "vol", "kubernetes.io/csi", "a pod wants the volume", "u1", spec()
+    OperationKind.STAGE, "vol", "kubernetes.io/csi", "a pod needs the volume", "u1", spec()
 )
 OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, staged=STAGED)
 
@@ -319,11 +319,11 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
 @pytest.mark.parametrize(
     ("demand", "actual", "operation"),
     [
-        (wants("u1"), {}, replace(OP, reason="a pod wants the volume, and it is not staged")),
+        (wants("u1"), {}, replace(OP, reason="a pod needs the volume, and it is not staged")),
         (
             wants("u1"),
             there(THERE),
-            replace(OP, kind=OperationKind.PUBLISH, reason="the pod wants the volume"),
+            replace(OP, kind=OperationKind.PUBLISH, reason="the pod needs the volume"),
         ),
         (
             wants("u1"),
@@ -341,7 +341,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
             replace(
                 OP,
                 kind=OperationKind.PUBLISH,
-                reason="the pod wants the volume",
+                reason="the pod needs the volume",
                 spec=UNSTAGED,
                 whole=False,
             ),
@@ -352,7 +352,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
             replace(
                 OP,
                 kind=OperationKind.PUBLISH,
-                reason="the pod wants the volume",
+                reason="the pod needs the volume",
                 spec=replace(UNSTAGED, attachable=True),
             ),
         ),
@@ -374,7 +374,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
             replace(
                 OP,
                 kind=OperationKind.UNPUBLISH,
-                reason="the pod's containers are gone",
+                reason="the pod's containers have exited",
                 spec=None,
                 mount=left("u1"),
                 whole=False,
@@ -383,12 +383,12 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
         (
             ENDED,
             there(THERE),
-            replace(OF_DEVICE, reason="no pod of this node has or wants the volume"),
+            replace(OF_DEVICE, reason="no pod of this node has or needs the volume"),
         ),
         (
             wants("u1", RED),
             there(THERE),
-            replace(OF_DEVICE, reason="a pod wants it with another SELinux label"),
+            replace(OF_DEVICE, reason="a pod needs it with another SELinux label"),
         ),
     ],
 )

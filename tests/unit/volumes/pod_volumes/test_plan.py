@@ -362,9 +362,9 @@ def test_a_size_that_is_none() -> None:
     [
         ("HugePages", ["hugepages-2Mi"], 2 * MI),
         ("HugePages-1Gi", ["hugepages-2Mi", "hugepages-1Gi"], 1024 * MI),
-        ("HugePages", [], "they ask for none"),
+        ("HugePages", [], "they request none"),
         ("HugePages", ["hugepages-2Mi", "hugepages-1Gi"], "one size"),
-        ("HugePages-1Gi", ["hugepages-2Mi"], "no container asks for hugepages-1Gi"),
+        ("HugePages-1Gi", ["hugepages-2Mi"], "no container requests hugepages-1Gi"),
     ],
 )
 def test_huge_pages(medium: str, asked: list[str], result: int | str) -> None:

@@ -253,7 +253,7 @@ async def test_a_deleted_request_is_made_again_but_not_at_once() -> None:
     await agent.missing()
     agent.api.remove("req-1")
     await settle()
-    assert "req-1 has gone without an answer" in await agent.missing()
+    assert "req-1 disappeared without an answer" in await agent.missing()
     await asyncio.sleep(20)
     assert agent.api.created == 1
     await asyncio.sleep(45)

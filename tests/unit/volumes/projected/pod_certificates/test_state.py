@@ -186,7 +186,7 @@ def test_its_name_in_the_metric(state: SourceState, now: float, expected: str) -
         ),
         (SourceState(refusal=DENIAL), "ns/req-1 was permanently denied: reason="),
         (not_requested(SourceState(), "no", 0.0, 0.0), "could not be created: no"),
-        (advance(SourceState(asked=SEEN), None, "ns", 1.0, 0.0).state, "req-1 has gone without"),
+        (advance(SourceState(asked=SEEN), None, "ns", 1.0, 0.0).state, "req-1 disappeared without"),
     ],
 )
 def test_why_there_is_none_names_the_signer(state: SourceState, text: str) -> None:
