@@ -1,6 +1,6 @@
 """Additions to a container's config besides its spec, and who provides them.
 
-Variables and mounts come in here, and so do the node's resources given to a pod: a provider is an
+Variables, mounts and the node's resources allocated to a pod are such additions. A provider is an
 object in the list that the composition root hands to the runtime manager, and what it adds is data.
 Must never import a provider.
 """
@@ -19,10 +19,10 @@ from kubeletpy.structs import Struct, field
 
 
 class ContainerAdditions(Struct, frozen=True):
-    """What has been added to one container that is about to be made."""
+    """The additions so far to one container that is about to be made."""
 
     environment: EnvironmentInputs
-    """What its variables are computed from."""
+    """The inputs of its variables."""
     mounts: Sequence[Mount] = ()
     groups: Sequence[int] = ()
     """Supplemental groups."""
@@ -48,7 +48,7 @@ class ContainerProvider(Protocol):
         pod_ips: tuple[str, ...],
         given: ContainerAdditions,
     ) -> ContainerAdditions:
-        """What the providers before it have added, plus its own.
+        """The additions of the providers before it, plus its own.
 
         Raises:
             ContainerConfigError: the container can't be made; the message is for its owner.

@@ -1,7 +1,8 @@
 """The runtime manager: decides what a pod needs of the runtime, has it done, reports the outcome.
 
-Puts the parts of this package together behind protocol.RuntimeManager. Must never keep what matters
-only in memory: after a restart of the agent the runtime's own records are all it needs.
+Puts the parts of this package together behind ``protocol.RuntimeManager``. Must never keep
+essential state only in memory: after a restart of the agent the runtime's own records are all it
+needs.
 """
 
 from __future__ import annotations
@@ -295,7 +296,7 @@ class KubeRuntimeManager:
         return result
 
     def intends(self, pod: Pod, status: PodRuntimeStatus, probes: ProbeResults) -> SyncIntent:
-        """What :meth:`sync_pod` would do; changes nothing, and reads no cgroup."""
+        """The actions that :meth:`sync_pod` would take; changes nothing, and reads no cgroup."""
         return sync_intent(pod, status, probes, self._in_effect.recorded(pod))
 
     async def kill_pod(
@@ -410,10 +411,10 @@ class KubeRuntimeManager:
         try:
             if certain:
                 return await draft.finished(source), None
-            # A failed call may have had its effect all the same: a sandbox we don't know of.
+            # A failed call may have had its effect anyway: a sandbox that nobody has recorded.
             return await source.read_pod_status(before.uid, before.name, before.namespace), None
         except CRIError as error:
-            # We know what was done, not its effect: an old time makes the next sync look.
+            # The effect of the calls is unknown: an old time makes the next sync read it.
             return draft.now(before.observed_at), StartError(STATUS_ERROR, str(error))
 
 

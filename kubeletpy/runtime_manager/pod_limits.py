@@ -1,8 +1,7 @@
-"""What the runtime manager needs from pods' cgroups and from the records of what is in effect.
+"""The runtime manager's interfaces to pods' cgroups and to the records of what is in effect.
 
-A pod's resources are changed in place in two spots: the limits of each container, which the runtime
-sets, and the limits of the pod as a whole, which the agent sets itself. Must never depend on how
-that is done.
+A resize in place changes the limits of each container, which the runtime sets, and those of the pod
+as a whole, which the agent sets itself. Must never depend on how that is done.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class ActuatedResources(Protocol):
     """
 
     def get(self, uid: str, container: str) -> api.ResourceRequirements | None:
-        """What a container was last given; None: not known."""
+        """The resources that a container was last given; None: not known."""
         ...
 
     def set(self, uid: str, container: str, resources: api.ResourceRequirements) -> None:
@@ -78,7 +77,7 @@ class ActuatedResources(Protocol):
         ...
 
     def get_pod_level(self, uid: str) -> api.ResourceRequirements | None:
-        """What a pod as a whole was last given; None: unknown, or never given anything."""
+        """The resources that a pod as a whole was last given; None: unknown, or never given any."""
         ...
 
     def set_pod_level(self, uid: str, resources: api.ResourceRequirements) -> None:

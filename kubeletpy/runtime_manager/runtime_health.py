@@ -1,7 +1,4 @@
-"""What the runtime reports about itself.
-
-Pure.
-"""
+"""The runtime's status of itself. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from kubeletpy.structs import Struct
 
 
 class RuntimeHealth(Struct, frozen=True):
-    """What the runtime reports about itself (CRI Status), or why it could not be queried."""
+    """The runtime's status of itself (CRI Status), or why it could not be queried."""
 
     runtime_ready: bool
     network_ready: bool

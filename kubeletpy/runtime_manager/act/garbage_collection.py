@@ -51,7 +51,7 @@ class Collected(Struct, frozen=True):
 
 
 class _Listed(Struct, frozen=True):
-    """What a round needs of an entry of the runtime's list."""
+    """The fields of an entry of the runtime's list that a round needs."""
 
     id: str
     sandbox_id: str
@@ -205,11 +205,12 @@ def _directories(root: Path) -> list[str]:
 
 
 def _dangling_links(root: Path, target_root: str) -> list[str]:
-    """Links that lead nowhere and that will not lead anywhere again.
+    """Links whose target is absent for good.
 
-    All of those into our log directory, because the agent has a list of live containers. Others
-    only where the directory is absent too, as when the node was removed or kept its logs
-    elsewhere: the log of another program's living container may just be in rotation.
+    Includes all such links into our log directory, because the agent has a list of live containers.
+    Other links count only where the target's directory is absent too, as when the node was removed
+    or kept its logs elsewhere. Otherwise, the log of another program's live container may just be
+    in rotation.
     """
     try:
         return [path.name for path in root.iterdir() if _leads_nowhere(path, Path(target_root))]
@@ -223,7 +224,7 @@ def _leads_nowhere(path: Path, target_root: Path) -> bool:
             return False
         target = path.parent / path.readlink()
         return target_root in target.parents or not target.parent.exists()
-    except OSError:  # gone meanwhile
+    except OSError:  # removed meanwhile
         return False
 
 

@@ -37,7 +37,7 @@ MAX_SHOWN = 1024
 
 
 class HookMetrics(Protocol):
-    """What is counted about hooks."""
+    """The counters of hooks."""
 
     @property
     def http_fallbacks(self) -> Counted:

@@ -1,8 +1,8 @@
-"""What a pod is known to have been given, collected for the decisions of one sync.
+"""Collects the resources that a pod is known to have, for the decisions of one sync.
 
-The limits of a pod's own cgroup are read once in the agent's lifetime, when it first finds the pod
-running, and again after a resize that went wrong: an agent that died in the middle of one may have
-left them as they were. Must never change a limit.
+The limits of a pod's own cgroup are read when the agent first finds the pod running: a previous
+agent may have died during a resize. They are read again only after a resize that failed. Must never
+change a limit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ResourcesInEffect:
         """uids of pods whose cgroup has the limits it should have, according to the records."""
 
     def pod_in_effect(self, pod: Pod, status: PodRuntimeStatus) -> InEffect:
-        """What is in effect for a pod."""
+        """The resources in effect for a pod."""
         recorded = self.recorded(pod)
         if recorded.pod_level is None and pod.spec.get("resources") and not status.empty:
             # it is not known what they were: lost, or it had none until now
@@ -56,7 +56,7 @@ class ResourcesInEffect:
         return replace(recorded, pod_limits_differ=self._difference(pod, status))
 
     def recorded(self, pod: Pod) -> InEffect:
-        """What is in effect according to the records alone."""
+        """The resources in effect according to the records alone."""
         known = {}
         for container in (*pod.init_containers, *pod.containers):
             name = container["name"]

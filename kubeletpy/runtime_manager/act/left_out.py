@@ -1,9 +1,9 @@
-"""Whether a runtime would leave something out of a container without a word: found by trying.
+"""Finds out by a trial whether a runtime silently leaves parts of a container out.
 
-A runtime ignores fields of the CRI that are newer than itself, or that its configuration turns off:
-a container then lacks the CDI devices that it was given, or has the whole of an image in place of a
-part. The CRI's Version and Status do not report it. So a container is created first that has one
-that can not exist: a runtime that obeys the field refuses it, by that name. Must never start one.
+A runtime ignores fields of the CRI that are newer than itself, or that its configuration turns off.
+A container then lacks its CDI devices, or has a complete image in place of a part. The CRI's
+Version and Status do not report it. So the agent first creates a container with a device or part
+that cannot exist: a runtime that obeys the field refuses it, by that name. Must never start one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 class LeftOut:
-    """Remembers what it has seen: make a new one when the runtime was away.
+    """Remembers the results of its trials: make a new one when the runtime was unavailable.
 
-    A trial that is made sends events about its pod, and so has it synced: one in each try to start
-    a container would be followed by the next at once.
+    The creation of a trial container causes a runtime event, and thereby a sync of its pod. A trial
+    in each attempt to start a container would cause the next attempt at once.
     """
 
     def __init__(self, runtime: RuntimeService) -> None:
@@ -70,7 +70,7 @@ class LeftOut:
         except CRIError as error:
             if absent in error.details:
                 self._seen[what] = True
-            return True  # else something else is wrong: the real container will tell what
+            return True  # else something else is wrong: the real container fails with the reason
         self._seen[what] = False
         try:
             await self._runtime.remove_container(made)

@@ -1,7 +1,7 @@
 """One preStop hook in progress, from its start until its container has ended.
 
-The grace period limits how long its container waits for it, not the hook itself: a hook that takes
-longer goes on while the container is stopped, until the container has ended. Source:
+The grace period limits how long its container waits for it, not the hook itself. A hook that takes
+longer continues while the container is stopped, until the container has ended. Source:
 docs/reference/behaviour.md, n1. Must never stop the container.
 """
 

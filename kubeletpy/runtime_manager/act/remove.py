@@ -99,7 +99,7 @@ class Remover:
                 )
             ]
             for number, record in enumerate(ended[keep:], keep):
-                # the newest log tells the next start how many there were when no record does
+                # without a record, the next start derives its attempt from the newest log
                 await self._quietly(run, record.id, keep_logs=number == 0)
 
     async def _quietly(self, run: SyncRun, container_id: str, *, keep_logs: bool = False) -> None:

@@ -219,7 +219,7 @@ class _Resize:
         try:
             await self._runtime.update_pod_sandbox_resources(run.sandbox_id, overhead, resources)
         except Unimplemented:
-            pass  # the cgroup is what counts, the runtime need not know
+            pass  # only the cgroup counts, the runtime's copy is optional
         except CRIError as error:
             # containerd 2.2 has the call, but no error code for what it can't do
             if error.code is not Code.UNKNOWN or "not implemented" not in error.details:

@@ -1,11 +1,12 @@
-"""How many sandboxes and containers the node creates at once, and how many it stops at once.
+"""Limits how many sandboxes and containers the node creates or stops at the same time.
 
-More than a few per core only makes every one of them later. Work that completes a pod goes first
-(its containers before other pods' sandboxes; its sandbox's stop before other pods' containers), and
-work that only begins one never takes all places, so that in a burst pods are finished one after the
-other instead of all at the end; within each kind it is first come, first served. A start must never
-hold up a stop, and a slow stop does not hold up others for long: a signal that goes out late costs
-a container part of its grace period when the machine shuts down.
+More than a few per core only makes every one of them later. Work that completes a pod goes first:
+its containers before other pods' sandboxes, its sandbox's stop before other pods' containers. Work
+that only begins one never takes all slots, so that in a burst pods are finished one after the other
+instead of all at the end. Within each kind it is first come, first served.
+
+A start must never hold up a stop, and a slow stop does not hold up others for long. When the
+machine shuts down, a signal that is sent late costs a container part of its grace period.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from kubeletpy.trace.spans import span
 
 
 class StartKind(IntEnum):
-    """What is to be created; the lower value goes first."""
+    """Kind of object to create; the lower value goes first."""
 
     CONTAINER = 0
     SANDBOX = 1
 
 
 class StopKind(IntEnum):
-    """What is to be stopped; the lower value goes first."""
+    """Kind of object to stop; the lower value goes first."""
 
     SANDBOX = 0
     CONTAINER = 1
 
 
 Turn = asyncio.Future[bool]
-"""Whether a place has become free (True), or its waiter goes on without one."""
+"""Whether a slot has become free (True), or its waiter goes on without one."""
 HANDOVER_S = 0.002
 """Maximum seconds from the end of a pod's containers to the stop of its sandbox."""
 STOP_AT_MOST_S = {StopKind.SANDBOX: 1.0, StopKind.CONTAINER: 0.1}
-"""Seconds after which a stop no longer keeps its place: a container may use its whole grace period,
+"""Seconds after which a stop no longer keeps its slot: a container may use its whole grace period,
 and a call may hang."""
 
 
@@ -49,13 +50,13 @@ STOP_WAITS_AT_MOST_S = 2.0
 
 
 class Slots:
-    """A number of places to work in, for two kinds of work."""
+    """A limited number of slots for two kinds of work."""
 
     def __init__(self, limit: int, waiting: TraceCall, linger: float = 0.0) -> None:
         """Args:
         limit: at least 1; the second kind gets two thirds of them at most.
         waiting: what a trace calls the wait for one.
-        linger: seconds until a released place goes to a waiter: whoever released it may need it at
+        linger: seconds until a released slot goes to a waiter: whoever released it may need it at
             once for the next step.
         """
         if limit < 1:
@@ -70,7 +71,7 @@ class Slots:
     async def slot(
         self, kind: int, at_most: float = math.inf, patience: float = math.inf
     ) -> AsyncIterator[None]:
-        """Wait for a place and keep it, for ``at_most`` seconds; after ``patience`` seconds go on
+        """Wait for a slot and keep it, for ``at_most`` seconds; after ``patience`` seconds go on
         without one."""
         kept = [kind] if await self._acquire(kind, patience) else []
 

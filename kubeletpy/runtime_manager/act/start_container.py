@@ -192,7 +192,7 @@ class ContainerStarter:
     async def _gather_additions(
         self, context: PodContext, action: StartContainer, mounts: Sequence[Mount]
     ) -> ContainerAdditions:
-        """What the container is made with besides its spec."""
+        """Collect from the providers what the container is made with besides its spec."""
         given = ContainerAdditions(
             EnvironmentInputs(facts=NodeFacts(pod_ips=context.pod_ips)), mounts
         )
@@ -233,7 +233,7 @@ class ContainerStarter:
                 placement=given.placement,
                 userns=self._user_namespace(pod),
             )
-            # As large as the pod: expanding its variables may take a while.
+            # in a thread: expanding the variables of a large pod may take a while
             config = await asyncio.to_thread(
                 build_container_config, pod, container, action.kind, self._settings, inputs
             )

@@ -1,4 +1,4 @@
-"""What the starts of one sync share, and how a start that fails is reported.
+"""The shared context of one sync's starts, and the report of a start that fails.
 
 Must never start anything.
 """
@@ -50,7 +50,7 @@ class StartFailed(Exception):
 
 
 class PodContext(Struct, frozen=True):
-    """What the starts of one sync share."""
+    """The shared context of one sync's starts."""
 
     pod: Pod
     status: PodRuntimeStatus
@@ -90,7 +90,7 @@ def fail(
 ) -> NoReturn:
     """End a start with an event. Raises StartFailed."""
     recorder.event(context.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
-    if code == CONFIG_ERROR:  # no call fails that would tell it
+    if code == CONFIG_ERROR:  # no failed call would show it
         note(TraceCall.CREATE_CONTAINER, action.name, error=f"{code}: {message}")
     raise StartFailed(code, message, about=about)
 

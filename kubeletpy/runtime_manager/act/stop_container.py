@@ -92,7 +92,8 @@ class ContainerStopper:
         """Stop one container; None: it has stopped.
 
         ``override``, in seconds, replaces its grace period; with ``order`` it waits for its turn.
-        What an earlier agent began goes on: the rest of the grace period, and no second hook.
+        A stop that an earlier agent began continues with the rest of the grace period, and without
+        a second hook.
         """
         self._recorder.event(victim.reference, NORMAL, Reason.KILLING, message)
         grace = victim.grace if override is None else override

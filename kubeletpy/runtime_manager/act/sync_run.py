@@ -24,7 +24,7 @@ class SyncRun(Struct):
 
     request: SyncPodRequest
     status: PodRuntimeStatus
-    """What the plan was based on."""
+    """The status that the plan was based on."""
     plan: PodActions
     draft: StatusDraft
     sandbox_id: str

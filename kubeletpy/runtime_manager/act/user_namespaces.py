@@ -1,9 +1,9 @@
-"""Which ids of the node a pod with hostUsers false is mapped to.
+"""Assigns a range of the node's ids to each pod with hostUsers false.
 
 Each such pod has a range of its own, written into its directory before it is used, so that a
 restarted agent has it. Must never give a range to two pods, nor one that contains the node's own
-ids (the first ``ids_per_pod``): as long as a record can't be read, no pod gets a range that may be
-that pod's. Source: docs/reference/behaviour.md, j2; docs/reference/constants.csv: userns.
+ids (the first ``ids_per_pod``). While a pod's record can't be read, no other pod gets a range that
+may be its own. Source: docs/reference/behaviour.md, j2; docs/reference/constants.csv: userns.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class UserNamespaceRanges:
         twins = {other for other, used in self._used.items() if _overlap(found, used)}
         self._used[uid] = found
         if twins:
-            # one of the records is wrong, and it can't be told which
+            # one of the records is wrong, and nothing shows which
             self._unknown |= {uid, *twins}
             log.warning(
                 "two pods have the same user namespace by their records",

@@ -1,4 +1,4 @@
-"""What is passed to the runtime: sandboxes and containers in CRI terms.
+"""Builds the configs of sandboxes and containers for the runtime, in CRI terms.
 
 Pure: so is every module here.
 """

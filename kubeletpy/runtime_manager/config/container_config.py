@@ -42,7 +42,7 @@ _PROPAGATION = {
 
 
 class ContainerInputs(Struct, frozen=True):
-    """What a container config is made from besides pod, container and node settings."""
+    """The inputs of a container config besides pod, container and node settings."""
 
     restart_count: int
     image_ref: str

@@ -126,7 +126,7 @@ def placed(
 def oom_score_adj(
     pod: Pod, container: api.Container, kind: ContainerKind, memory_capacity: int
 ) -> int:
-    """Who is killed first when memory runs out: the higher the value, the sooner.
+    """The OOM score adjustment: the higher it is, the sooner the kernel kills the container.
 
     ``memory_capacity`` is the node's, in bytes. A Burstable container lies between the other
     classes, lower the more memory it requests; a sidecar is no higher than the regular container

@@ -1,8 +1,8 @@
 """The signal that stops a container: the spec's where the gate is on, else the image's.
 
-The runtime sends it, so it must support ContainerConfig.stop_signal (KEP-4960). One that
-does not silently sends the image's signal instead: this module then reports that. What a runtime
-supports it shows it in the status of the container; one that sends the signal and does not show it
+The runtime sends it, so it must support ContainerConfig.stop_signal (KEP-4960). A runtime that does
+not silently sends the image's signal instead: this module then reports that. A runtime that does
+shows the signal in the status of the container. One that sends the signal and does not show it
 there (CRI-O 1.37) cannot be distinguished from one that ignores it. Pure.
 """
 
@@ -24,7 +24,7 @@ _SIGNALS = cast(
 
 
 def wanted_signal(container: api.Container, *, enabled: bool) -> cri.Signal:
-    """What to pass to the runtime. ``enabled``: the gate ContainerStopSignals.
+    """The signal to pass to the runtime. ``enabled``: the gate ContainerStopSignals.
 
     Raises:
         ContainerConfigError: there is no such signal.
@@ -57,6 +57,6 @@ def why_ignored(
     if status is not None and status.stop_signal == cri.SIGNAL_RUNTIME_DEFAULT:
         return (
             f"{field} is not confirmed by the container runtime: "
-            "one that does not know stop signals sends the image's"
+            "one without support for stop signals sends the image's"
         )
     return ""

@@ -1,8 +1,8 @@
 """The hashes that state whether a container's definition, or its configuration, has changed.
 
-Of the definition only name and image count: the kubelet's own value, so that either agent adopts
-the other's containers without a restart. Of the configuration everything does: it states whether an
-existing container is what would be made now. Source: docs/reference/names.csv:
+The definition's hash covers only name and image and equals the kubelet's own, so that either agent
+adopts the other's containers without a restart. The configuration's hash covers everything: it
+states whether an existing container is what would be made now. Source: docs/reference/names.csv:
 io.kubernetes.container.hash.
 """
 
@@ -39,7 +39,7 @@ def _hash(name: str, image: str) -> str:
 
 
 def config_hash(config: cri.ContainerConfig, termination_path: str) -> str:
-    """Of all of it but the host side of the mount at ``termination_path``, and the hash itself.
+    """The hash of a config without itself and the host side of the mount at ``termination_path``.
 
     The termination message file, which is mounted there, is made anew at each try.
     """

@@ -1,8 +1,7 @@
 """Labels and annotations by which the agent, crictl and log collectors find a container's pod.
 
-What is read back may have been written by another agent or by an untrusted peer: anything may be
-missing or wrong, and reading never fails. Source: docs/reference/names.csv: cri-label,
-cri-annotation.
+Another agent or an untrusted peer may have written what is read back: anything may be missing or
+wrong, and reading never fails. Source: docs/reference/names.csv: cri-label, cri-annotation.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ POD_DELETION_GRACE_PERIOD = "io.kubernetes.pod.deletionGracePeriod"
 POD_TERMINATION_GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 
 MAX_HANDLER = 4096
-"""Characters of a preStop handler, or of a list of ports, that an annotation may hold: a runtime
-lists all annotations of the node in one answer of at most 16 MiB."""
+"""Maximum characters of a preStop handler, or of a list of ports, in an annotation. A runtime lists
+all annotations of the node in one answer of at most 16 MiB."""
 _MAX_COUNT = 2**31 - 2  # the next one must still be an API int32
 _SANDBOX_KEYS = (POD_NAME, POD_NAMESPACE, POD_UID)
 
@@ -54,7 +53,7 @@ class LabeledSandboxInfo(Struct, frozen=True):
 
 
 class LabeledContainerInfo(Struct, frozen=True):
-    """What a container belongs to, by its labels; empty strings for missing ones."""
+    """The pod and the name of a container, by its labels; empty strings for missing ones."""
 
     pod_name: str
     pod_namespace: str
@@ -63,7 +62,7 @@ class LabeledContainerInfo(Struct, frozen=True):
 
 
 class AnnotatedContainerInfo(Struct, frozen=True):
-    """What a container's annotations record of the spec it was made from."""
+    """The fields of the spec it was made from that a container's annotations record."""
 
     hash: str = ""
     restart_count: int = 0
@@ -170,7 +169,7 @@ def sandbox_rank(sandbox: cri.PodSandbox | cri.PodSandboxStatus) -> tuple[int, i
 
 
 def read_container_labels(labels: Mapping[str, str]) -> LabeledContainerInfo:
-    """What a container belongs to."""
+    """Read a container's pod and name from its labels."""
     return LabeledContainerInfo(
         pod_name=labels.get(POD_NAME, ""),
         pod_namespace=labels.get(POD_NAMESPACE, ""),
@@ -180,7 +179,7 @@ def read_container_labels(labels: Mapping[str, str]) -> LabeledContainerInfo:
 
 
 def read_container_annotations(annotations: Mapping[str, str]) -> AnnotatedContainerInfo:
-    """What the annotations record; a value that cannot be read counts as absent."""
+    """Read a container's annotations; a value that cannot be read counts as absent."""
     pre_stop = _json(annotations.get(PRE_STOP_HANDLER))
     ports = _json(annotations.get(PORTS))
     return AnnotatedContainerInfo(

@@ -1,4 +1,4 @@
-"""What to do about a pod, and why.
+"""Decides what to do about a pod, and why.
 
 Pure: so is every module here.
 """

@@ -66,12 +66,12 @@ class PodActions(Struct, frozen=True):
     sandbox_id: str
     """The sandbox to start containers in; with create_sandbox the one being replaced, or ""."""
     attempt: int
-    """Of the sandbox to create, or of the one in use."""
+    """Attempt number of the sandbox to create, or of the one in use."""
     containers_to_kill: tuple[KillContainer, ...] = ()
     containers_to_reset: tuple[ResetContainer, ...] = ()
     """In the order of their removal."""
     resize: ResizePlan = NOTHING
-    """What is changed in place once the sandbox is there, before anything starts in it."""
+    """Changes made in place once the sandbox exists, before anything starts in it."""
     ephemeral_to_start: tuple[StartContainer, ...] = ()
     init_to_start: tuple[StartContainer, ...] = ()
     """In the order of the spec."""

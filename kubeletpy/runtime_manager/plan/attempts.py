@@ -16,10 +16,10 @@ NO_RUN = -1
 def attempt_by_logs(logs: Mapping[str, int], last_run: int | None) -> int:
     """The attempt after those that left logs: the highest ``{n}.log*`` plus one, or 0.
 
-    An older log must not be written over. A newest log without a byte is the exception: a runtime
-    may open it before it has made the container, and leave it behind when the creation fails, or
-    is cut off because the agent died. Then that attempt is made again, unless the pod's status
-    shows that it, or a later one, ran.
+    An older log must not be overwritten, but an empty newest log may be. A runtime may open it
+    before it makes the container, and leave it behind when the creation fails or is interrupted by
+    the agent's death. Then that attempt is made again, unless the pod's status shows that it, or a
+    later one, ran.
 
     Args:
         logs: names of the files in the container's log directory, with their sizes in bytes.

@@ -7,9 +7,9 @@ clock was set since the container was started, its end counts from when it is fi
 never ends early.
 
 Goes on after a restart of the agent: the runtime's records contain how often a container was
-restarted, and when. These are wall times only; a step of the wall clock between two lives of the
-agent may shorten or lengthen the delay, to no more than one delay from when the new agent sees the
-end. Must never read a clock or wait: the caller gets a time to come back at.
+restarted, and when. These are wall times only: a step of the wall clock while no agent runs may
+shorten or lengthen the delay. The rest is never longer than a full delay from when the new agent
+sees the end. Must never read a clock or wait: the caller gets a time to come back at.
 
 All times are Unix seconds of :class:`kubeletpy.clock.SteadyClock`, where not stated otherwise, and
 ``offset`` is by how many seconds the wall clock has been set ahead of it.
@@ -49,13 +49,13 @@ class HeldBack(Struct, frozen=True):
     due_at: float
     """Unix seconds by the wall clock of now."""
     message: str
-    """As kubectl shows it beside CrashLoopBackOff."""
+    """The text that kubectl shows beside CrashLoopBackOff."""
     event: str
     """Text of the BackOff event."""
 
 
 class _Known(Struct, frozen=True):
-    """What this agent observed of one container."""
+    """The observations of one container since this agent began."""
 
     restarted_at: float | None
     """When this agent last restarted it; None: an earlier agent did."""

@@ -106,7 +106,7 @@ def containers_to_remove(
     all_sources_ready: bool,
     reported: Callable[[str], bool] = lambda uid: True,
 ) -> list[DeadContainer]:
-    """What to remove, oldest first.
+    """The dead containers to remove, oldest first.
 
     ``reported(pod_uid)``: whether the API has how the pod's containers ended. Until it does, what
     it can show of each container (its state and its last state) stays.
@@ -166,7 +166,7 @@ def log_directories_to_remove(names: Iterable[str], removable: Callable[[str], b
 
 
 def dead_links_to_remove(names: Iterable[str], live_ids: Iterable[str]) -> list[str]:
-    """Of links without a target, those whose container was removed or has ended.
+    """Links without a target whose container was removed or has ended.
 
     While a log is being rotated, its link has no target for a moment.
     """

@@ -40,7 +40,7 @@ def remembered_grace(container: AnnotatedContainerInfo) -> int:
 
 
 def remaining(grace: int, elapsed: float) -> int:
-    """What is left after some seconds; only whole seconds count."""
+    """The rest of a grace period after some seconds; only whole seconds count."""
     return max(0, grace - int(elapsed))
 
 

@@ -1,4 +1,4 @@
-"""What to do about init containers and sidecars in a sandbox that stays.
+"""Decides what to do about init containers and sidecars in a sandbox that stays.
 
 Walks the list from its end, because records of early init containers may be absent: the last one
 with a record shows how far initialisation has come. Must never start a later init container while
@@ -45,7 +45,7 @@ class InitPlan(Struct, frozen=True):
 
 
 class _Walk(Struct):
-    """What one walk over the list has found so far."""
+    """The findings of one walk over the list so far."""
 
     pod: Pod
     status: PodRuntimeStatus
@@ -59,7 +59,7 @@ class _Walk(Struct):
     starts: dict[int, str] = field(default_factory=dict)
     """Index -> reason."""
     again: set[int] = field(default_factory=set)
-    """Of ``starts``: those that have run before, and ended by themselves."""
+    """Indexes in ``starts`` of those that have run before, and ended by themselves."""
     kills: list[KillContainer] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
     resizes: list[ContainerResize] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a runtime sync would do with a pod, without doing it. Pure."""
+"""Predicts the actions of a runtime sync for a pod, without doing them. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubeletpy.runtime_manager.plan.shown_ends import with_shown_ends
 def sync_intent(
     pod: Pod, status: PodRuntimeStatus, probes: ProbeResults, in_effect: InEffect
 ) -> SyncIntent:
-    """What a sync would do; the arguments are those of :func:`compute_pod_actions`."""
+    """The actions a sync would take; the arguments are those of :func:`compute_pod_actions`."""
     plan = compute_pod_actions(
         pod,
         with_shown_ends(pod, status, pod.status),

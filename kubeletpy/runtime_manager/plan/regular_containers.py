@@ -1,4 +1,4 @@
-"""What happens to each regular container in a sandbox that stays.
+"""Decides what happens to each regular container in a sandbox that stays.
 
 A pure function. Must never start what runs. Source: docs/reference/behaviour.md, c5.
 """
@@ -23,7 +23,7 @@ from kubeletpy.structs import Struct
 
 
 class ContainerVerdict(Struct, frozen=True):
-    """What happens to one regular container."""
+    """The decision about one regular container."""
 
     keep: bool = False
     start: StartContainer | None = None

@@ -18,7 +18,7 @@ from kubeletpy.structs import Struct
 
 
 class ResizableResource(StrEnum):
-    """What can be resized, in the order of resizing."""
+    """A resource that can be resized; members are in the order of resizing."""
 
     MEMORY = "memory"
     CPU = "cpu"
@@ -72,7 +72,7 @@ def merged(
     desired: api.ResourceRequirements,
     resource: ResizableResource,
 ) -> api.ResourceRequirements:
-    """What a container has once one resource is as desired: the other one stays as it was known."""
+    """A container's resources once one of them is as desired; the other one stays as recorded."""
     result: dict[str, Any] = {**desired}
     for which in _WHICH:
         new, old = _quantities(desired, which), _quantities(known, which)

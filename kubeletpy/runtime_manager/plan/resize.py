@@ -33,10 +33,10 @@ UNKNOWN = "it is not known what it was given"
 
 
 class InEffect(Struct, frozen=True):
-    """What a pod and its containers are known to have been given."""
+    """The resources that a pod and its containers are known to have."""
 
     containers: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
-    """By container name; containers without a record are missing."""
+    """Container name -> its resources; containers without a record are missing."""
     pod_level: api.ResourceRequirements | None = None
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Sizes of volumes in memory, by name; used only where these are resized."""
@@ -64,11 +64,11 @@ class ContainerUpdate(Struct, frozen=True):
 
 
 class ContainerResize(Struct, frozen=True):
-    """What one running container needs."""
+    """The resize of one running container."""
 
     name: str
     why: str = ""
-    """What changes, in words."""
+    """The changes as text."""
     restart: bool = False
     """Its resizePolicy requires a restart: it is stopped and started with its new resources."""
     updates: tuple[ContainerUpdate, ...] = ()
@@ -84,7 +84,7 @@ class ContainerResize(Struct, frozen=True):
 
 
 class ResizePlan(Struct, frozen=True):
-    """What is to be changed in place in one sync."""
+    """The changes to make in place in one sync."""
 
     memory: tuple[ContainerUpdate, ...] = ()
     cpu: tuple[ContainerUpdate, ...] = ()
@@ -103,7 +103,7 @@ class ResizePlan(Struct, frozen=True):
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """What is done to the pod as a whole, for people."""
+        """The changes to the pod as a whole, for people."""
         of_pod = (Decision("set the limits of the pod", self.pod),) if self.pod else ()
         return (*of_pod, *self.volumes.decisions)
 
@@ -122,7 +122,7 @@ def judge_container(
     record: ContainerStatus,
     in_effect: InEffect,
 ) -> ContainerResize | None:
-    """What a running container needs; None: nothing.
+    """The resize that a running container needs; None: it needs none.
 
     A container without a record is compared with what the runtime reports for it. If the runtime
     reports nothing, everything is set again, without a restart.

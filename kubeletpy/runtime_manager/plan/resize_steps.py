@@ -1,7 +1,7 @@
 """The steps of a resize of a pod as a whole, and when memory must not be taken away.
 
-Pure. What is raised is raised for the pod before its containers, and what is lowered is lowered
-after them: a pod is never smaller than its containers. Source: docs/reference/behaviour.md, c10.
+Pure. Raised limits are raised for the pod before its containers, and lowered ones are lowered after
+them: a pod is never smaller than its containers. Source: docs/reference/behaviour.md, c10.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDLESS = 1 << 63
 
 
 class PodSteps(Struct, frozen=True):
-    """What to write to the pod's cgroup for one resource, in order."""
+    """The writes to the pod's cgroup for one resource, in order."""
 
     before: tuple[PodLimits, ...] = ()
     """Before the containers are updated: limits grow before requests."""

@@ -21,7 +21,7 @@ class VolumeUpdate(Struct, frozen=True):
 
     name: str
     size: str
-    """As in the spec."""
+    """The quantity as in the spec."""
     bytes: int
     before: str = ""
     """The size that was last applied; empty: it is not known."""
@@ -29,7 +29,7 @@ class VolumeUpdate(Struct, frozen=True):
 
 
 class VolumePlan(Struct, frozen=True):
-    """What is to be done about the sizes of a pod's volumes."""
+    """The changes to the sizes of a pod's volumes."""
 
     updates: tuple[VolumeUpdate, ...] = ()
     adopted: tuple[tuple[str, str], ...] = ()

@@ -11,12 +11,12 @@ from kubeletpy.api import types as api
 from kubeletpy.structs import Struct
 
 WITHDRAWN_S = 60.0
-"""Seconds after the end of the grace period until which a stop that was no deletion counts as the
-one that goes on: what caused it (a probe, an eviction) may not hold in the next agent."""
+"""Seconds after the end of the grace period for which a stop that was no deletion can be resumed.
+Later, its cause (a probe, an eviction) may not hold in the next agent."""
 
 
 class HookState(StrEnum):
-    """What became of a container's preStop hook."""
+    """The state of a container's preStop hook."""
 
     NONE = "none"
     """It was not started."""
@@ -38,7 +38,7 @@ class StopRecord(Struct, frozen=True):
 
 
 class ResumedStop(Struct, frozen=True):
-    """What is left of a stop."""
+    """The rest of a stop."""
 
     anew: bool = False
     """No earlier agent has begun it."""
@@ -56,10 +56,10 @@ def resume_stop(
     pre_stop: api.LifecycleHandler | None,
     now: float,
 ) -> ResumedStop:
-    """What is left of a stop that an earlier agent began; all of it without a record.
+    """The rest of a stop that an earlier agent began; all of it without a record.
 
-    A hook runs once: what an exec or HTTP hook had not done when its agent exited is not done. Of a
-    sleep the rest is left. ``now`` as the record's ``began``.
+    A hook runs once: an exec or HTTP hook that was interrupted with its agent is not completed. A
+    sleep continues for its remaining seconds. ``now`` is by the clock of the record's ``began``.
     """
     if record is None:
         return ResumedStop(anew=True, hook=pre_stop)

@@ -1,1 +1,1 @@
-"""What the runtime reports, as plain data."""
+"""Reads the runtime's answers into plain data."""

@@ -1,6 +1,6 @@
 """Whether a container's start was canceled with the agent that requested it. Pure.
 
-containerd cancels StartContainer when its client goes away: the container then is EXITED with
+containerd cancels StartContainer when its client disconnects. The container then is EXITED with
 reason StartError, exit code 128, no start time, and a message that ends with the canceled call. No
 process of the container was left running, so this end has no meaning for the pod. CRI-O and
 cri-dockerd complete the call without its client. Source: docs/reference/behaviour.md, c11.

@@ -1,4 +1,4 @@
-"""What the runtime reports about itself, as node conditions and the sync loop need it. Pure.
+"""Reads the runtime's status of itself, for node conditions and the sync loop. Pure.
 
 Source: docs/reference/behaviour.md, o4; CRI RuntimeCondition. Must never raise for an answer.
 """

@@ -1,4 +1,4 @@
-"""From the runtime's answers to a PodRuntimeStatus. Pure.
+"""Converts the runtime's answers to a PodRuntimeStatus. Pure.
 
 A runtime may send anything: records without an id or a name are left out, duplicate ids count once,
 absurd times count as unknown, foreign records are not the pod's. Must never call the runtime or
@@ -235,7 +235,7 @@ def sort_sandboxes(sandboxes: Iterable[SandboxStatus]) -> tuple[SandboxStatus, .
 
 
 def sort_containers(containers: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...]:
-    """Of each name the newest first."""
+    """Sort so that the newest one of each name comes first."""
     return tuple(sorted(containers, key=lambda c: c.rank, reverse=True))
 
 

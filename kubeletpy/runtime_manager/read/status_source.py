@@ -215,7 +215,7 @@ async def _together(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
 
 
 async def _all_or_none(read: Callable[[U], Awaitable[T]], keys: Iterable[U]) -> list[T]:
-    """What ``read`` returns for each key, in order; when one fails the others are cancelled.
+    """The results of ``read`` for each key, in order; when one fails the others are canceled.
 
     There are as many tasks as may read at once, not one for each key.
     """

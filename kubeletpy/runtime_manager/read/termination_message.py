@@ -1,10 +1,10 @@
 """The termination message of a container: from the file it may write, or the end of its log.
 
 Both files are written by the container and hostile, and whoever mounts their directories from the
-host can move them: only the file that the agent made for the container and a log below podLogsDir
-are read, only if it is a regular file, without following links or waiting for anything, and only
-the last bytes are read. Never a volume that is mounted at the path of the message. Must never
-raise for what is in them. Source: docs/reference/behaviour.md, e5.
+host can move them. Only the file that the agent made for the container and a log below podLogsDir
+are read, never a volume that is mounted at the path of the message. It must be a regular file;
+links are not followed, reading never blocks, and only the last bytes are read. Must never raise for
+what is in them. Source: docs/reference/behaviour.md, e5.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MAX_FILE_BYTES = 4096
 MAX_LOG_BYTES = 2048
 MAX_LOG_LINES = 80
 LOG_WINDOW = 256 * 1024
-"""How much of a log's end is searched for those lines, in bytes: a line of a CRI log is at most
-16 KiB, and only the last 2048 bytes of text count."""
+"""Bytes at a log's end that are searched for those lines. A line of a CRI log is at most 16 KiB,
+and only the last 2048 bytes of text count."""
 FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 
 

@@ -47,7 +47,7 @@ def test_what_is_said() -> None:
     # it may be sent nevertheless: CRI-O does, and its status does not show it
     assert why_ignored(spec, deaf, enabled=True) == (
         "lifecycle.stopSignal SIGUSR1 is not confirmed by the container runtime: "
-        "one that does not know stop signals sends the image's"
+        "one without support for stop signals sends the image's"
     )
     assert "ContainerStopSignals is off" in why_ignored(spec, None, enabled=False)
     silent: Any = container("app")
