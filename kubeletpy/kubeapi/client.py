@@ -4,11 +4,11 @@ The official client loads the credentials (:mod:`kubeletpy.kubeapi.credentials`)
 over our own transports (:mod:`kubeletpy.kubeapi.sessions`) because building the client's models
 costs more than the request. Must never log a header or a body.
 
-Bounds: a client has at most CONCURRENT_REQUESTS in flight besides its watches, so that a burst
-opens few connections on HTTP/1.1 (each costs a handshake and 0.2 MB) and is fair to other nodes;
-every request has a deadline; a 429 or
-503 with a Retry-After is retried at most RETRIES times; a 401 reloads the credentials at most every
-RELOAD_SECONDS and is retried once. All other failures are the caller's to retry.
+Bounds: a client has at most CONCURRENT_REQUESTS in flight besides its watches. So a burst opens few
+connections on HTTP/1.1 (each costs a handshake and 0.2 MB) and is fair to other nodes. Every
+request has a deadline. A 429 or 503 with a Retry-After is retried at most RETRIES times. A 401
+reloads the credentials at most every RELOAD_SECONDS and is retried once. All other failures are the
+caller's to retry.
 """
 
 from __future__ import annotations
@@ -139,13 +139,13 @@ class KubeClient(KubeApi):
 
     @property
     def usage(self) -> Usage:
-        """What all connections carry now, also those of other clients of this one."""
+        """The current load of all connections, also those of other clients of this one."""
         all_of_it = together([each.usage for each in (self._sessions, *self._others)])
         return self._sessions.losses.added_to(all_of_it)
 
     @property
     def watch_capacity(self) -> int:
-        """By the protocol, and by the streams that the server allows."""
+        """Limited by the protocol, and by the streams that the server allows."""
         return self._sessions.watch_capacity
 
     async def renew_credentials(self) -> None:

@@ -23,12 +23,12 @@ from kubeletpy.host.key_pair import KeyPair
 log = logging.getLogger(__name__)
 
 ALPN = ["h2", "http/1.1"]
-"""What is offered to a server in the TLS handshake, best first."""
+"""Protocols offered to a server in the TLS handshake, best first."""
 _LOADER = Path(__file__).with_name("kubeconfig_loader.py")
 _MAX_ANSWER = 1024 * 1024
 """Bytes; a token is the longest part."""
 _MALFORMED = (TypeError, ValueError, AttributeError, LookupError)
-"""What values of unexpected types lead to."""
+"""Exceptions that values of unexpected types lead to."""
 _begun: dict[str, subprocess.Popen[bytes]] = {}
 """Loaders started in advance, by kubeconfig path."""
 
@@ -103,9 +103,9 @@ async def connect_kubeconfig(path: str, certificate: KeyPair | None = None) -> C
 
 
 def _start_loader(path: str) -> subprocess.Popen[bytes]:
-    # -P: nothing in the working directory may shadow a module of the loader; it gets the agent's
-    # search path, which may have been set by a zipapp or a launcher;
-    # a session of its own: a Ctrl-C is for the agent
+    # -P: nothing in the working directory may shadow a module of the loader. The loader gets the
+    # agent's search path, which a zipapp or a launcher may have set, and a session of its own: a
+    # Ctrl-C is for the agent.
     return subprocess.Popen(
         [sys.executable, "-P", str(_LOADER), path, *filter(None, sys.path)],
         stdin=subprocess.PIPE,

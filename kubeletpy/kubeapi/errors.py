@@ -1,4 +1,4 @@
-"""What a Kubernetes API can return instead of an object, as types. Pure.
+"""The errors that a Kubernetes API can return instead of an object, as types. Pure.
 
 Must never carry request bodies or credentials, because messages end up in logs and events.
 """
@@ -97,8 +97,8 @@ def from_status(code: int, status: object, *, retry_after: float | None = None) 
 
     Args:
         code: HTTP status; a Status object's own ``code`` is used when this is 0.
-        status: the decoded body, a Status object if the server is well behaved; anything else
-            (hostile or a proxy's) only loses the reason.
+        status: the decoded body, normally a Status object. With anything else, such as a proxy's
+            answer, only the reason is lost.
         retry_after: seconds of the Retry-After header.
     """
     body: JSON = status if isinstance(status, dict) else {}

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 JSON_TYPE = "application/json"
 UNREADABLE = (ValueError, RecursionError)
-"""What decoding foreign bytes may raise."""
+"""Exceptions that decoding untrusted bytes may raise."""
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 MAX_BLANK_LINES = 1000
 """In a row in a watch: a kilobyte of gzip may hold a million of them."""
@@ -32,7 +32,7 @@ class WireFormat(Protocol):
     """How objects are written and read. The Content-Type has an answer's format."""
 
     def headers(self, resource: Resource) -> Mapping[str, str]:
-        """Of a request for a resource, where they differ from those of JSON."""
+        """Headers of a request for a resource, where they differ from those of JSON."""
         ...
 
     def encode(self, obj: JSON) -> tuple[bytes, str]:

@@ -128,7 +128,7 @@ class Http1Response:
 
     @property
     def content_length(self) -> int | None:
-        """As announced."""
+        """The announced length of the body."""
         return self._answer.content_length
 
     @property

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 _MALFORMED = (TypeError, ValueError, AttributeError)
-"""What the loader raises when parts of a kubeconfig have unexpected types."""
+"""Exceptions of the loader when parts of a kubeconfig have unexpected types."""
 
 
 class Said(logging.Handler):

@@ -10,7 +10,7 @@ from kubeletpy.kubeapi.transport import TransportError
 
 _code: dict[str, Any] = {}
 _threads = PatientThreads(1)
-"""Of its own: a heartbeat waits for no file work."""
+"""A separate pool: a heartbeat waits for no file work."""
 
 
 async def loaded(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Resolves the API server's name in its own threads.
 
-The event loop's lookup shares its threads with all file work: if those are busy, or blocked by a
+The event loop's lookup shares its threads with all file work. If those are busy, or blocked by a
 name server that does not answer, a heartbeat would wait with everything else.
 """
 

@@ -1,10 +1,10 @@
 """Follows objects by name: with a watch where one is available, else by polling.
 
-The number of watches is limited (:mod:`kubeletpy.kubeapi.watch_slots`), by the protocol among other
-things, so that it may fall while they last: all other objects are read every POLL_S, a few at a
-time, until there is room for a watch. Where watching is forbidden (a node
-may only read claims and volumes), objects are polled instead: frequently while a pod waits, else
-now and then. Must never log what an object holds.
+The number of watches is limited (:mod:`kubeletpy.kubeapi.watch_slots`). The limit depends on the
+protocol among other things, so it may fall while they last. All other objects are read every
+POLL_S, a few at a time, until a watch is free. Where watching is forbidden (a node may only read
+claims and volumes), objects are polled instead: frequently while a pod waits, else now and then.
+Must never log what an object holds.
 
 Source: docs/reference/constants.csv: objects; docs/reference/api-server.md, ae.
 """
@@ -90,8 +90,8 @@ class ObjectFollower:
                 readable = False
                 await self._pause(tracked)
                 continue
-            # What this node has no relation to yet (an attachment that is not there) may not even
-            # be read. Only a readable but unwatchable object says something about its whole kind.
+            # This node may not even read an object that it has no relation to yet (a missing
+            # attachment). Only a readable but unwatchable object proves that its whole kind is so.
             readable = await self._poll(tracked)
             if not readable:
                 await self._pause(tracked)
@@ -134,7 +134,7 @@ class ObjectFollower:
         try:
             async with asyncio.timeout_at(until):
                 await tracked.hurry.wait()
-                # a pod waits: not at once, though, for it may ask again and again
+                # a pod waits: not at once, though, because it may request it again and again
                 tracked.pace = max(tracked.pace, PRESSED_WAITS[0])
                 await asyncio.sleep(tracked.pace)
         except TimeoutError:
@@ -174,7 +174,7 @@ class ObjectFollower:
             field_selector=f"metadata.name={tracked.key.name}",
             forbidden_waits=() if self._read_when_forbidden else FORBIDDEN_WAITS,
             on_error=failed,
-            # there are hundreds: that the API is away is told by the watch of the pods
+            # there are hundreds: the watch of the pods reports that the API is unreachable
             foreseen=(_NoRoom, Unavailable, *((Forbidden,) if self._read_when_forbidden else ())),
             before_watch=admit,
             watch_seconds=(SHORTEST_WATCH_S, LONGEST_WATCH_S),

@@ -12,8 +12,8 @@ from kubeletpy.kubeapi.tracked_object import ObjectKey, is_that_object, shown
 READS_AT_ONCE = 4
 """Others use the API too: each of their requests waits for at most a few of these."""
 FORBIDDEN_WAITS = (0.03, 0.1, 0.3)
-"""Seconds before each retry of what was refused: a node may read what a pod of its own refers to,
-which its authorizer learns a moment after the pod was bound."""
+"""Seconds before each retry of what was refused. A node may read what a pod of its own refers to,
+but its authorizer permits that only a moment after the pod was bound."""
 
 
 class ObjectReader:

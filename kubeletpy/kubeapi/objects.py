@@ -1,9 +1,9 @@
 """Objects that pods use, by name: each followed once, however many pods share it.
 
 Objects are requested by name only, as the Node authorizer demands, and dropped with the last pod
-that uses them. What only environments need is followed while it is being read, and for a while
-after. How an object is followed: :mod:`kubeletpy.kubeapi.object_follower`. Must never log what an
-object holds.
+that uses them. An object that only environments need is followed while it is being read, and for a
+while after. How an object is followed: :mod:`kubeletpy.kubeapi.object_follower`. Must never log
+what an object holds.
 
 Source: docs/reference/constants.csv: objects; docs/reference/api-server.md, ae.
 """

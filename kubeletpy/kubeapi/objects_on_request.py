@@ -158,7 +158,7 @@ class ObjectsOnRequest:
 
     async def _read_object(self, key: ObjectKey, item: _Item) -> None:
         number, begun = next(self._numbers), asyncio.get_running_loop().time()
-        # one that is only looked at again may come from the server's cache, as with the kubelet
+        # a mere re-check may be answered from the server's cache, as with the kubelet
         of_cache = "0" if item.is_current and self._ttl is not None else ""
         try:
             found = await self._reader.read_object(

@@ -1,6 +1,6 @@
-"""What a client counts of its requests. Must never import a metrics library, nor be given a path.
+"""The interface for counting a client's requests. Pure.
 
-Pure.
+Must never import a metrics library, nor get a path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Objects in Kubernetes' protobuf, for ``contentType: application/vnd.kubernetes.protobuf``.
 
 Loaded only when a configuration requests it: to read a pod takes several times as long as to read
-its JSON, which is done in C. What the table of messages can't express is sent as JSON, and a server
-may answer JSON to everything. Must never put anything of a body into an error.
+its JSON, which is done in C. An object that the table of messages can't express is sent as JSON,
+and a server may answer JSON to everything. Must never put anything of a body into an error.
 
 Source: docs/reference/config.csv: contentType; docs/reference/api-wire.json.
 """

@@ -70,7 +70,7 @@ SUBJECTACCESSREVIEWS = Resource(
 
 
 MAX_VERSION_BYTES = 64 * 1024
-"""Of an answer of /version; a real one has about 400."""
+"""Maximum size of an answer of /version; a real one has about 400."""
 
 JSONPatch = list[dict[str, Any]]
 """The operations of an RFC 6902 patch."""
@@ -151,7 +151,7 @@ class KubeApi(ABC):
 
     @property
     def usage(self) -> Usage | None:
-        """What its connections carry now; None: it has none."""
+        """The current load of its connections; None: it has none."""
         return None
 
     @property
@@ -227,8 +227,8 @@ class KubeApi(ABC):
         """Follow changes after ``resource_version``; ends without error after ``timeout_seconds``.
 
         Starts with a BOOKMARK of ``resource_version`` once the server has accepted the watch. With
-        ``send_initial_events`` follow the objects that exist, as of that version or a later one
-        (if it is empty: as of now), and a BOOKMARK that ends them: see
+        ``send_initial_events``, the objects that exist come next, as of that version or a later one
+        (if it is empty: as of now). A BOOKMARK ends them: see
         :mod:`~kubeletpy.kubeapi.streamed_lists`.
 
         An ERROR event from the server is raised (410 as ``Gone``), not yielded.

@@ -179,7 +179,7 @@ class Reflector:
             except Gone:
                 if not continue_:
                     raise
-                # The pages took too long: their snapshot is gone. List everything in one request.
+                # The pages took too long: their snapshot has expired. List all in one request.
                 items, limit, continue_ = [], 0, ""
                 continue
             found, metadata = page.get("items"), page.get("metadata")
@@ -234,7 +234,7 @@ class Reflector:
                 raise Unstreamed(f"{what}, and no end of the list that it begins with") from None
             raise Unavailable(what) from None
         finally:
-            # it knows the task, which if cancelled keeps this frame: a cycle for each ended watch
+            # it refers to the task, which if cancelled keeps this frame: a cycle per ended watch
             del silence
         if initial is not None:
             raise Unavailable(f"watch of {self._resource.plural}: ended before its list was whole")

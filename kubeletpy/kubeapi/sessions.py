@@ -53,7 +53,7 @@ class _Session:
         self._http1: Transport | None = None
         self._http2: Transport | None = None
         self._closed = False
-        # a proxy's tunnel is aiohttp's, and without TLS nothing says what a server speaks
+        # only aiohttp tunnels through a proxy, and without TLS no protocol is negotiated
         self._fallen_back = connection.ssl is None or bool(connection.proxy)
 
     async def request(self, *asked: Any, **options: Any) -> Response:
@@ -82,7 +82,7 @@ class _Session:
 
     @property
     def watch_capacity(self) -> int:
-        """As the transport in use has it; before there is one, as HTTP/2 would."""
+        """The capacity of the transport in use; before there is one, that of HTTP/2."""
         if self._fallen_back:
             return MAX_HTTP1_WATCHES
         return MAX_WATCHES if self._http2 is None else self._http2.watch_capacity
@@ -93,7 +93,7 @@ class _Session:
 
     @property
     def usage(self) -> Usage:
-        """Of both protocols."""
+        """The load of both protocols' connections."""
         return together([each.usage for each in self._transports])
 
     @property
@@ -217,7 +217,7 @@ class Sessions:
 
     @property
     def usage(self) -> Usage:
-        """What its connections carry, those for old credentials among them."""
+        """The load of its connections, including those for old credentials."""
         sessions = [*self._retired, *([self._session] if self._session is not None else ())]
         return replace(together([each.usage for each in sessions]), watches=self._watches)
 

@@ -75,7 +75,7 @@ def worth_keeping(found: JSON) -> JSON:
 
 
 def version(found: JSON | None) -> tuple[str, str] | None:
-    """What differs between two versions of an object; None: it does not exist."""
+    """The fields that differ between versions of an object; None: it does not exist."""
     if found is None:
         return None
     metadata = found["metadata"]

@@ -1,4 +1,4 @@
-"""What carries requests to an API server: one interface for HTTP/1.1 and HTTP/2.
+"""Carries requests to an API server: one interface for HTTP/1.1 and HTTP/2.
 
 Neither retries, and neither interprets a status. Must never put a header or a body into an error.
 """
@@ -11,7 +11,7 @@ from typing import Protocol
 from kubeletpy.kubeapi.usage import Usage
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
-"""Of a response that is read as a whole; a page of a list holds 500 objects."""
+"""Bytes of a response that is read as a whole; a page of a list holds 500 objects."""
 
 
 class TransportError(Exception):
@@ -95,7 +95,7 @@ class Transport(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """What its connections carry now; which streams are watches is left to others."""
+        """The current load of its connections; which streams are watches is left to others."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What the connections to an API server carry, and how the last one was lost. Pure."""
+"""The load of the connections to an API server, and how the last one was lost. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Usage(Struct, frozen=True):
 
 
 def together(found: Sequence[Usage]) -> Usage:
-    """Of several transports to one server; losses are left to :class:`Losses`."""
+    """The sum of several transports to one server; losses are left to :class:`Losses`."""
     protocols: dict[str, int] = {}
     for each in found:
         for name, count in each.protocols.items():

@@ -25,7 +25,7 @@ from kubeletpy.kubeapi.transport import TransportError
 from kubeletpy.wire.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway
 
 _MALFORMED = (h2.exceptions.H2Error, ValueError, LookupError, TypeError, AssertionError)
-"""What bytes of a server lead to in h2: its own errors, and those of what it does not foresee."""
+"""Exceptions of h2 for bytes of a server: its own, and those of cases that it does not foresee."""
 _FLOOD = "too many frames that carry no answer"
 _PING = b"kubelet?"
 _SETTINGS = {
@@ -62,7 +62,7 @@ class Http2Connection(asyncio.Protocol):
         self._flushing = False
         self._allowed = limits.FIRST_STREAMS
         self._arrived = 0
-        """Bytes of bodies that were not given back yet."""
+        """Bytes of bodies that were not yet returned to the flow-control window."""
         self.opened_at = self._heard = self._quiet_since = self._loop.time()
         """On the loop's clock."""
         self._lost = lost
@@ -94,7 +94,7 @@ class Http2Connection(asyncio.Protocol):
 
     @property
     def load(self) -> Load:
-        """What it carries, and whether it takes more."""
+        """Its streams, and whether it takes more."""
         usable = not self._ending and self._error is None and not self._suspect
         return Load(usable, len(self._streams), self._allowed)
 
@@ -239,7 +239,7 @@ class Http2Connection(asyncio.Protocol):
         self._paused = False
         self._wake_senders()
 
-    # what a server says
+    # events from the server
 
     def _on_head(self, event: h2.events.ResponseReceived) -> None:
         stream = self._streams.get(event.stream_id or 0)
@@ -309,7 +309,7 @@ class Http2Connection(asyncio.Protocol):
         self._close_if_over()
         self._changed()
 
-    # what streams ask for
+    # requests from streams
 
     def give_back(self, stream: Stream, size: int) -> None:
         """Let the server send more on a stream."""
@@ -395,7 +395,7 @@ class Http2Connection(asyncio.Protocol):
             stream.wake()
 
     def _flush_soon(self) -> None:
-        """What is sent in one turn of the loop leaves in one write."""
+        """Write all data of one turn of the loop at once."""
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)

@@ -8,7 +8,7 @@ CONNECTION_WINDOW = 4 * 1024 * 1024
 """Bytes of all responses under way in the network. Given back on arrival, so that a response
 that nobody reads stalls no other."""
 MAX_HEADER_BYTES = 65536
-"""Of a response's headers, decoded. Kubernetes needs less than 1 kB."""
+"""Bytes of a response's headers, decoded. Kubernetes needs less than 1 kB."""
 MAX_WRITE_BUFFER = 4 * 1024 * 1024
 """Bytes that a server may leave unread: requests, and answers to its settings and pings."""
 
@@ -17,10 +17,10 @@ FIRST_STREAMS = 100
 MAX_STREAMS = 1000
 """On one connection, whatever the server allows."""
 HEADER_TABLE_BYTES = 4096
-"""Of request headers that are remembered to compress later ones, whatever the server allows."""
+"""Bytes of request headers remembered to compress later ones, whatever the server allows."""
 RESERVED_STREAMS = 30
 """Streams that watches leave to requests, of all connections: an agent's three clients have at most
-ten requests under way each. Of a server that allows few, a quarter."""
+ten requests under way each. If the server allows few streams, a quarter of them."""
 RESERVED_WATCHES = 32
 """Streams reserved for watches not of pods' objects (pods, the node, services, …)."""
 MAX_CONNECTIONS = 16

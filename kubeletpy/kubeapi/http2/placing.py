@@ -28,7 +28,7 @@ class Load(Struct, frozen=True):
 
 
 class Otherwise(Enum):
-    """What to do when no connection takes the stream."""
+    """The action when no connection takes the stream."""
 
     CONNECT = auto()
     WAIT = auto()

@@ -82,7 +82,7 @@ class Http2Pool:
 
     @property
     def watch_capacity(self) -> int:
-        """By the fewest streams that the server has announced for a connection."""
+        """Limited by the fewest streams that the server has announced for a connection."""
         loads = [each.load for each in self._connections]
         allowed = [load.allowed for load in loads if load.usable]
         return min(watch_capacity(min(allowed, default=limits.FIRST_STREAMS)), MAX_WATCHES)

@@ -47,7 +47,7 @@ class Stream:
         self._headers: Headers = ()
         self._waiting: list[bytes] = []
         self._read = 0
-        """Bytes that the reader has taken, and that were not given back yet."""
+        """Bytes that the reader has taken, not yet returned to the flow-control window."""
         self._ended = False
         self._error: TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -59,7 +59,7 @@ class Stream:
 
     @property
     def content_length(self) -> int | None:
-        """As announced; h2 has compared it with what came."""
+        """The announced length of the body; h2 has compared it with what came."""
         length = self.header("content-length")
         return int(length) if length.isascii() and length.isdigit() else None
 
