@@ -1,8 +1,8 @@
 """Listening sockets of an event loop on a machine that has no descriptors left.
 
-asyncio then stops to listen for a second, but tries to accept as often as the backlog is long
-before it does: each of these tries is logged, and begins to listen once more, on its own. A second
-of clients that connect became a quarter of a million tracebacks, and a loop that did nothing else.
+asyncio then stops listening for a second, but first tries to accept as often as the backlog is
+long. Each of these tries is logged, and begins to listen once more, on its own. A second of clients
+that connect became a quarter of a million tracebacks, and a loop that did nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-"""What asyncio waits a second for."""
+"""Errors after which asyncio waits a second."""
 SAID_AGAIN_S = 60.0
 ASYNCIOS_TEXT = "socket.accept() out of system resource"
 

@@ -1,9 +1,9 @@
 """Kubernetes objects as protobuf: messages of a table of field numbers, and JSON in them. Pure.
 
-The API's own form has no generated code here: docs/reference/api-wire.json states which field has
-which number, and how a kind is written: ``*`` a pointer, ``[]`` a list, ``map `` a map of strings,
-``^`` a message whose fields are those of the object around it, ``!`` a plain value that JSON has
-even if it is empty.
+The API's own form has no generated code here: docs/reference/api-wire.json contains the number and
+the kind of each field. Prefixes of a kind: ``*`` a pointer, ``[]`` a list, ``map `` a map of
+strings. After ``^``, a message's fields are those of the object around it. After ``!``, JSON has a
+plain value even if it is empty.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Unfit(ValueError):
 
 
 Table = Mapping[str, Mapping[str, list[str]]]
-"""Of each message the fields: number -> name in JSON, kind."""
+"""Message -> its fields: number -> name in JSON, kind."""
 
 
 def consisting_of(table: Table, roots: Iterable[str]) -> Table:
-    """Of a table the messages that some messages consist of, sorted by name."""
+    """The messages of a table that some messages consist of, sorted by name."""
     found, left = set(), list(roots)
     while left:
         name = left.pop()
@@ -69,7 +69,7 @@ class ApiMessages:
             message: {int(number): (name, kind) for number, (name, kind) in fields.items()}
             for message, fields in table.items()
         }
-        """Of each message, by number: the name in JSON, and the kind as the table has it."""
+        """Message -> number of a field -> its name in JSON, and its kind as the table has it."""
         self._classes = _classes(self.fields, others or {})
         self._writing: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
 
@@ -94,7 +94,7 @@ class ApiMessages:
         return bytes(message.SerializeToString())
 
     def _ways(self, name: str) -> dict[str, tuple[tuple[str, ...], str]]:
-        """Of a message, by name in JSON: the attributes that lead to the field, and its kind."""
+        """Name of a message's field in JSON -> the attributes that lead to it, and its kind."""
         known = self._writing.get(name)
         if known is None:
             known = self._writing[name] = {}

@@ -52,7 +52,7 @@ class Malformed(ValueError):
 
 
 class Enclosed(NamedTuple):
-    """What an envelope holds; ``raw`` is the object's own message."""
+    """The content of an envelope; ``raw`` is the object's own message."""
 
     api_version: str
     kind: str

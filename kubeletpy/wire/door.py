@@ -2,7 +2,7 @@
 
 Clients without credentials are unidentified: they are few and stay only briefly. When there are
 too many, of one address or of all, the oldest connection of the address with the most is closed.
-So clients that open connections and send nothing can't keep others out; nor can one authorized
+So clients that open connections and send nothing can't keep others out. Nor can one authorized
 client take all connections: an identity has at most SHARE times as many as are still free. Must
 never count by anything but descriptors: a connection counts until its socket is closed, also
 during the TLS handshake.
@@ -30,7 +30,7 @@ STRANGERS = 512
 """Connections of a port without an authenticated request yet. One that is silent holds 3 kB, one in
 a TLS handshake 55 kB."""
 STRANGERS_OF_ONE = 256
-"""Strangers of one address. An API server may have thousands of streams from one address: each is
+"""The same for one address. An API server may have thousands of streams from one address: each is
 authenticated by its first request, some milliseconds after it has connected."""
 V6_NETWORK = 64
 """Bits of an IPv6 address that count as one source: one host may own all addresses below them."""
@@ -48,7 +48,7 @@ def most_connections(wanted: int) -> int:
 
 
 class Door:
-    """The connections of one port, at most ``limit``, up to STRANGERS of them unidentified."""
+    """The connections of one port, at most ``limit``, up to ``STRANGERS`` of them unidentified."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -200,8 +200,8 @@ class Entrance(ListeningSocket):
                 or there will be none, and it is closed. Either ends the loop's round of accepting.
         """
         if self.door.is_full() and self._somebody_waits() and self.door.makes_room():
-            # Strangers being closed leave when the loop sees the end of their connections,
-            # which is not before this round of accepting is over.
+            # Unidentified connections being closed leave when the loop sees their end, which
+            # is not before this round of accepting is over.
             raise BlockingIOError
         number, address = self._accept()  # type: ignore[attr-defined]
         guest = Guest(self.family, self.type, self.proto, fileno=number)
@@ -210,7 +210,7 @@ class Entrance(ListeningSocket):
         if not self.door.enter(guest):
             guest.close()
             # after ConnectionAbortedError, the loop of Python 3.14 goes on in the same round: all
-            # that wait would be closed before strangers that are being closed have left
+            # that wait would be closed before the unidentified ones being closed have left
             raise BlockingIOError("too many connections")
         return guest, address
 

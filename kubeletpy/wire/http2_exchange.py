@@ -24,13 +24,13 @@ from kubeletpy.wire.http2_frames import FrameError, Frames, FrameSplitter, GoAwa
 Headers = list[tuple[bytes, bytes]]
 
 _MALFORMED = (h2.exceptions.H2Error, ValueError, LookupError, TypeError, AssertionError)
-"""What hostile bytes raise in h2: its own errors, and errors of cases that it does not check."""
+"""Exceptions of h2 for hostile bytes: its own, and those of cases that it does not check."""
 _SETTINGS_FRAME = 4
 _HTTP1 = b"HTTP/1."
 
 
 class Bounds(Struct, frozen=True):
-    """What one server may send in one exchange.
+    """The most that one server may send in one exchange.
 
     Attributes:
         bytes: all that is received.

@@ -53,7 +53,7 @@ class FrameSplitter:
         self._rest = bytearray()
 
     def split(self, data: bytes) -> Iterator[Frames | GoAway]:
-        """What is complete now. Raises FrameError; what was yielded before is sound."""
+        """The frames that are complete now. Raises FrameError; those yielded before are sound."""
         buffer = self._rest
         buffer += data
         start = at = control = count = 0

@@ -27,7 +27,7 @@ class _NoHttp(logging.Filter):
         if not isinstance(error, _OF_CLIENTS):
             return True
         log.debug(
-            "a client sent something other than an HTTP request, or has gone",
+            "a client sent something other than an HTTP request, or has disconnected",
             extra={"error": type(error).__name__},
         )
         return False

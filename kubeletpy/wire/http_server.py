@@ -1,4 +1,4 @@
-"""What our HTTP servers change of aiohttp's: headers of all answers, and no cycles of errors.
+"""Adapts aiohttp's servers: headers of all answers, and no reference cycles of errors.
 
 An error that is kept after it was caught refers to the frames that it passed, which refer to it.
 So every invalid request left its connection in a reference cycle, for the garbage collector. Must
@@ -18,8 +18,8 @@ from aiohttp import web
 async def set_up(runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
     """Set up a server; returns what makes the protocol of each connection.
 
-    No answer names the software behind it, and no browser guesses its type; this includes the
-    answers that aiohttp itself gives to invalid requests, which pass no middleware and no signal.
+    No answer names the software behind it, and no browser guesses its type. This includes aiohttp's
+    own answers to invalid requests, which pass no middleware and no signal.
     """
     await runner.setup()
     server = runner.server

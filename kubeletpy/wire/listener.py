@@ -1,6 +1,6 @@
 """Accepts the connections of a listening socket, and makes their TLS.
 
-A connection that has sent nothing is a socket and an entry in the selector, some 3 kB: its TLS
+A connection that has sent nothing is a socket and an entry in the selector, some 3 kB. Its TLS
 state is allocated at its first byte, its HTTP handler after its handshake. Nothing of a failed
 handshake outlives its connection. asyncio's own server allocates both at once, and leaves them in
 a reference cycle for each handshake that fails.

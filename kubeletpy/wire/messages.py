@@ -37,8 +37,8 @@ class MessageField(Struct, frozen=True):
 def message_classes(package: str, messages: Mapping[str, Iterable[MessageField]]) -> dict[str, Any]:
     """The classes of a package's messages by name.
 
-    As in edition 2023: singular fields track presence, repeated numbers are packed, and text that
-    is not UTF-8 is an error.
+    They follow edition 2023: singular fields track presence, repeated numbers are packed, and text
+    that is not UTF-8 is an error.
 
     Raises:
         KeyError: a kind is neither a scalar nor in the table.

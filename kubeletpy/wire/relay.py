@@ -24,10 +24,10 @@ WRITE_BUFFER = 256 << 10
 class Leaving(asyncio.Protocol):
     """Takes a connection over whose other side has closed, and closes it a moment later.
 
-    A runtime's streaming server that sees the end of a connection before it has answered all SPDY
-    streams of it waits permanently for its own answers (containerd 1.6 and 2.x, moby/spdystream):
-    it then holds a lock without which the container's exit is not processed, and the pod can't be
-    stopped any more. What a client requested before it closed is answered first.
+    If a connection ends before a runtime's streaming server has answered all its SPDY streams, the
+    server waits permanently for its own answers (containerd 1.6 and 2.x, moby/spdystream). It then
+    holds a lock without which the container's exit is not processed, and the pod can't be stopped
+    any more. The delay lets the runtime answer the client's last requests first.
     """
 
     def __init__(

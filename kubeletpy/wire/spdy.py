@@ -126,7 +126,7 @@ def _control_frame(kind: int, flags: int, body: bytes) -> Frame:
 
 
 class Encoder:
-    """What a client sends: streams have odd numbers and share one header compression."""
+    """Encodes a client's frames: streams have odd numbers and share one header compression."""
 
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(9, zdict=DICTIONARY)

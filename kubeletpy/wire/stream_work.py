@@ -58,7 +58,7 @@ class TimeSlices:
 
 
 class StreamWork:
-    """What one stream has done of its slice. Create it on the loop that runs the stream."""
+    """The work of one stream within its slice. Create it on the loop that runs the stream."""
 
     def __init__(self) -> None:
         self._slices = slices_of(asyncio.get_running_loop())

@@ -54,7 +54,7 @@ async def join(request: web.Request, answer: UpgradeResponse, *, idle_timeout: f
     client = request.transport
     if client is None or client.is_closing():
         answer.transport.abort()
-        raise ConnectionResetError("the client has gone")
+        raise ConnectionResetError("the client has disconnected")
     handler = request.protocol
     lines = [f"HTTP/1.1 101 {answer.reason or 'Switching Protocols'}"]
     lines += [f"{name}: {value}" for name, value in answer.headers if _passes(name)]
@@ -89,7 +89,7 @@ async def streams(
     """
     client = request.transport
     if client is None or client.is_closing():
-        raise ConnectionResetError("the client has gone")
+        raise ConnectionResetError("the client has disconnected")
     handler, loop = request.protocol, asyncio.get_running_loop()
     client.write(head)
     reader = asyncio.StreamReader(limit=limit)

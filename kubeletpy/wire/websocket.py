@@ -61,7 +61,7 @@ class WebSocketDecoder:
         self._buffer = bytearray()
         self._at = 0
         self._kind = 0
-        """Of the message whose fragments are under way; 0: there is none."""
+        """Opcode of the message whose fragments are under way; 0: there is none."""
         self._partial = bytearray()
 
     def feed(self, data: bytes) -> None:
@@ -72,7 +72,7 @@ class WebSocketDecoder:
         self._buffer += data
 
     def next_message(self) -> Message | None:
-        """What the next frame is; None: it is not complete. Raises ProtocolError."""
+        """The message of the next frame; None: it is not complete. Raises ProtocolError."""
         frame = self._frame()
         return None if frame is None else self._message_of(*frame)
 
