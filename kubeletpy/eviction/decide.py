@@ -1,8 +1,9 @@
-"""What a node under pressure does next, and which conditions it reports. Pure.
+"""Decides what a node under pressure does next, and which conditions it reports. Pure.
 
 Time is an argument. Source: docs/reference/behaviour-resources.md, rc. A threshold
 counts only when two consecutive observations found it crossed: a single outlier evicts nothing.
-Pods that exceed a limit of their own go first, and nobody goes for the disk before they have.
+Pods that exceed a limit of their own are evicted first, and no pod is evicted for the disk before
+they are.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def decide(
     crossings = tuple(
         Crossing(t, seen[t.signal], since)
         for t, since in sorted(ready.items(), key=lambda each: _place(each[0]))
-        if seen[t.signal].at > state.last[t.signal].at  # nothing is sure at the first look
+        if seen[t.signal].at > state.last[t.signal].at  # one observation is not enough
     )
     new_state = EvictionState(
         suspected=met,

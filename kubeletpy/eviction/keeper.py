@@ -131,7 +131,7 @@ class EvictionKeeper:
         return tuple(each.value for each in self.state.conditions)
 
     def report(self) -> PressureReport:
-        """What is known of the node's pressure, for explain."""
+        """The node's pressure and its evictions, for explain."""
         now = asyncio.get_running_loop().time()
         wall = self._clock.now()
         return report(self._rules, self.state, self._observer.doubts, self.done, now=now, wall=wall)
@@ -139,10 +139,10 @@ class EvictionKeeper:
     async def order(
         self, asked: Pod | None = None, without: Collection[str] = ()
     ) -> tuple[EvictionOrder, ...]:
-        """In which order pods would be evicted as things stand; measures what they use.
+        """The order in which pods would be evicted now; measures what they use.
 
         Args:
-            asked: a pod to include, with the resources that it would be allocated.
+            ``asked``: a pod to include, with the resources that it would be allocated.
             without: uids of pods that would have ended by then.
         """
         return await self._pressure.order(self.state, asked, without)
@@ -179,7 +179,7 @@ class EvictionKeeper:
                 wait: float | None = PERIOD_S
                 try:
                     wait = await self._round()
-                except Exception:  # the boundary of a round: the next one comes all the same
+                except Exception:  # the boundary of a round: the next one comes anyway
                     log.exception("node pressure could not be measured")
                 await self._signals.noticed(wait)
         finally:

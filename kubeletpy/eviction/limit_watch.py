@@ -35,7 +35,7 @@ class Meter(Protocol):
     """Measures how much of the disk pods use."""
 
     async def measure(self, wanted: Mapping[str, bool]) -> Mapping[str, PodStorage]:
-        """By uid, as far as it is known; ``wanted``: uid -> whether writable layers count."""
+        """Uid -> use, as far as it is known; ``wanted``: uid -> whether writable layers count."""
         ...
 
     async def close(self) -> None:
@@ -67,9 +67,9 @@ class LimitWatch:
         self._known: dict[str, LocalStorageLimits | None] = {}
         """Limits of the pods that may run; they never change."""
         self._uses: Mapping[str, PodStorage] = {}
-        """As last measured."""
+        """The last measurement."""
         self._offenders: list[Offender] = []
-        """By that measurement."""
+        """The pods to evict, by that measurement."""
         self._spared: dict[str, Spared] = {}
         """Critical pods that exceed a limit, by that measurement."""
         self._measured_at = float("-inf")
@@ -130,7 +130,7 @@ class LimitWatch:
         self._offenders.remove(offender)
 
     def describe_eviction(self, pod: Pod, offender: Offender, at: float) -> LimitEviction:
-        """What is remembered of an eviction at that time (Unix seconds): call it before the end."""
+        """The record of an eviction at that time (Unix seconds): make it before the pod ends."""
         watched, offenders = self._watched(), {each.uid for each in self._offenders}
         others = (
             _place(other, nearest(watched[uid], use))
@@ -194,7 +194,7 @@ class LimitWatch:
             ]
             self._offenders = [each for each in over if not self._is_critical(each.uid)]
             self._spare([each for each in over if self._is_critical(each.uid)])
-        except Exception:  # the boundary of a measurement: the next one comes all the same
+        except Exception:  # the boundary of a measurement: the next one comes anyway
             log.exception("local storage could not be measured")
         finally:
             self._measuring = None

@@ -41,7 +41,7 @@ class Limit(Struct, frozen=True):
 
 
 class LocalStorageLimits(Struct, frozen=True):
-    """What a pod may use; at least one limit is set.
+    """The limits of a pod's local storage; at least one is set.
 
     Attributes:
         volumes, containers: by name.
@@ -59,7 +59,7 @@ class LocalStorageLimits(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """What is used of one limit, in bytes. ``of``: what it limits, such as ``container main``."""
+    """The use of one limit, in bytes. ``of``: what it limits, such as ``container main``."""
 
     of: str
     used: int
@@ -67,7 +67,7 @@ class Share(Struct, frozen=True):
 
 
 class LocalStorageEviction(Struct, frozen=True):
-    """Why a pod is evicted: the label of kubelet_evictions, and the words of event and status."""
+    """Why a pod is evicted: the label of kubelet_evictions, and the message of event and status."""
 
     signal: str
     message: str
@@ -104,7 +104,7 @@ class LimitEviction(Struct, frozen=True):
 
 
 def limits_of(pod: Pod) -> LocalStorageLimits | None:
-    """What limits a pod's local storage; None: nothing.
+    """The limits of a pod's local storage; None: it has none.
 
     emptyDirs in memory are left out: their tmpfs has that size. A limit that can't be read is none.
     """

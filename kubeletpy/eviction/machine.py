@@ -74,7 +74,7 @@ class MachineSignals:
         self._proc = str(proc)
         self._paths: dict[str, str] = {"nodefs": root_dir}
         self._layout: Layout | None = None
-        # apart from what else goes on in threads: that must not keep a look waiting
+        # separate from other work in threads, which must not delay an observation
         self._memory = SteadyThreads(1, "eviction-memory")
         self._disk = SteadyThreads(DISKS, "eviction-disk")
         self._asked: dict[str, asyncio.Future[dict[Signal, SignalObservation]]] = {}
@@ -96,7 +96,7 @@ class MachineSignals:
         return cls(groups, kubepods, root_dir, images, notices, huge_pages=huge_pages)
 
     async def observe(self, wanted: Collection[Signal]) -> Observations:
-        """What is available for each signal that can be observed."""
+        """Observe what is available for each signal, as far as that is possible."""
         loop = asyncio.get_running_loop()
         found = dict(await loop.run_in_executor(self._memory, self._processes, wanted, loop.time()))
         disks = [name for name, signals in _SPACE.items() if set(signals) & set(wanted)]
@@ -133,7 +133,7 @@ class MachineSignals:
         await self._notices.wait(within)
 
     def wake(self) -> None:
-        """As if the kernel had notified us."""
+        """Have :meth:`noticed` return as if the kernel had notified us."""
         self._notices.wake()
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
 """Does what crossed thresholds call for: reclaims what the node can do without, or evicts one pod.
 
-Must never have two pods end for the same condition at a time, except for a hard threshold that is
-crossed while a pod still has the grace period of a soft one. Must never wait for a reclaim or for a
-pod's end.
+Must never have two pods end for the same condition at a time. A hard threshold that is crossed
+while a pod still has the grace period of a soft one is the exception. Must never wait for a reclaim
+or for a pod's end.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class NodePressure:
         self._evicted = evicted
         self._aged = aged
         self.done: deque[EvictionRecord] = deque(maxlen=REMEMBERED)
-        """What was done last, newest at the end."""
+        """The last evictions and reclaims, newest at the end."""
         self._reclaiming: asyncio.Task[None] | None = None
         self._reclaimed = False
         """A reclaim is over: what is still crossed takes an eviction."""
@@ -221,7 +221,7 @@ class NodePressure:
     async def order(
         self, state: EvictionState, asked: Pod | None, without: Collection[str]
     ) -> tuple[EvictionOrder, ...]:
-        """As :meth:`kubeletpy.eviction.keeper.EvictionKeeper.order`."""
+        """The result of :meth:`kubeletpy.eviction.keeper.EvictionKeeper.order`."""
         from kubeletpy.eviction.order import orders
         from kubeletpy.eviction.pod_use import candidate
 

@@ -1,7 +1,7 @@
 """Has the kernel report when memory runs short, so that there is no need to poll.
 
 Source: docs/reference/behaviour-resources.md, rf. On cgroup v1 an eventfd fires when a cgroup's
-usage crosses a threshold; where the kernel reports stalls (PSI) a trigger does, and on v2 the
+usage crosses a threshold. Where the kernel reports stalls (PSI), a trigger fires, and on v2 the
 file ``memory.events`` of a cgroup with a limit. Without a source of notices, periodic observations
 find the same, later. Must never block, and never act.
 """
@@ -150,7 +150,7 @@ class MemoryNotices:
         file, poll = self._triggers[path]
         events = poll.poll(0)
         if path.endswith("memory.events"):
-            # an event comes with an error, too: only reading says whether the cgroup is still there
+            # an event comes with an error, too: only reading shows whether the cgroup still exists
             try:
                 os.pread(file, 1, 0)  # else the same event is reported again
             except OSError:

@@ -1,4 +1,4 @@
-"""In which order the pods would go if the node ran short now, for plan and explain. Pure.
+"""The order in which pods would be evicted if the node ran short now. Pure, for plan and explain.
 
 The ranking is the one that evicts (:mod:`.ranking`); nothing here decides anything. Pods that
 exceed a limit of their own are evicted before all others, regardless of this order.
@@ -30,12 +30,12 @@ class Next(Struct, frozen=True):
 
 
 class EvictionOrder(Struct, frozen=True):
-    """Who would be evicted, one after the other.
+    """The pods that would be evicted, one after the other.
 
     Attributes:
         signals: those for which this order holds.
         crossed: one of them is below its threshold now.
-        reclaims: what the node clears away itself before it evicts anybody.
+        reclaims: what the node reclaims before it evicts any pod.
         pods: the first FIRST, and the requested one.
         count: how many there are.
         stay: how many others are critical or static, and not evicted.
@@ -66,7 +66,7 @@ def orders(
     Args:
         layout: None: the runtime does not report its file systems; then no pod is evicted for the
             disk.
-        asked: a pod to include; it replaces the one with its uid. Without a
+        ``asked``: a pod to include; it replaces the one with its uid. Without a
             use it is assumed to use what it requests.
     """
     others = [pod for pod in pods if asked is None or pod.uid != asked.uid]

@@ -1,4 +1,4 @@
-"""What a pod and its containers use, next to what they requested. Pure.
+"""The resource use of a pod and its containers, next to their requests. Pure.
 
 Source: docs/reference/behaviour-resources.md, ra; docs/reference/behaviour-resources.md, rd.
 """
@@ -44,7 +44,7 @@ class ContainerUse(Struct, frozen=True):
 
 
 class Use(Struct, frozen=True):
-    """What a running pod uses."""
+    """The resource use of a running pod."""
 
     memory: int = 0
     tasks: int = 0

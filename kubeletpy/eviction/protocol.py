@@ -11,10 +11,10 @@ from kubeletpy.pods.pod import Pod
 
 
 class NodeSignals(Protocol):
-    """What a node has left."""
+    """Observes how much of each resource a node has left."""
 
     async def observe(self, wanted: Collection[Signal]) -> Observations:
-        """What is available for each signal that can be observed."""
+        """Observe what is available for each signal, as far as that is possible."""
         ...
 
     async def layout(self) -> Layout | None:
@@ -39,7 +39,7 @@ class NodeSignals(Protocol):
 
 
 class PodUses(Protocol):
-    """What pods use, as of now."""
+    """Measures the current resource use of pods."""
 
     async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
         """Each pod with what it uses; ``disk``: including the disk."""

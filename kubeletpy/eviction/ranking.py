@@ -28,7 +28,7 @@ containerd does so every 10 s by default, and the count itself takes a while.
 
 
 class Reclaim(StrEnum):
-    """What the node can clear away itself, in this order: dead containers keep images in use."""
+    """A kind of reclaim by the node, in this order: dead containers keep images in use."""
 
     CONTAINERS = "containers"
     IMAGES = "images"
@@ -39,7 +39,7 @@ _OF_IMAGES = (Signal.IMAGEFS, Signal.IMAGEFS_INODES)
 
 
 def reclaims(signal: Signal, layout: Layout) -> tuple[Reclaim, ...]:
-    """What helps against too little of a signal."""
+    """The reclaims that help against too little of a signal."""
     if signal in MEMORY or signal is Signal.PIDS:
         return ()
     if layout is Layout.ONE:
@@ -120,8 +120,8 @@ def is_premature(
 
     Args:
         chosen: the first of these pods to be evicted for this signal.
-        grown: bytes or inodes used up since the layers may have been counted; what is no more than
-            0, or of a signal that is not of a disk, puts nobody first.
+        grown: bytes or inodes used up since the layers may have been counted. With 0 or less, or
+            for a signal that is not of a disk, the answer is no.
         crossed: when the threshold was crossed, Unix seconds.
     """
     hiding = [

@@ -45,7 +45,7 @@ class EvictionOutcome(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What would help the node."""
+    """A remedy for the node's pressure."""
 
     FREE_MEMORY = "free memory"
     FREE_SPACE = "free space"
@@ -75,7 +75,7 @@ class RankingEntry(Struct, frozen=True):
 
 
 class EvictionReport(Struct, frozen=True):
-    """What was done about a crossing, with the numbers of that moment."""
+    """The response to a crossed threshold, with the numbers of that moment."""
 
     at: float
     outcome: EvictionOutcome
@@ -92,7 +92,7 @@ class EvictionReport(Struct, frozen=True):
     ranking: tuple[RankingEntry, ...]
     """The first of the ranking, including the pod that was evicted."""
     next: RankingEntry | None
-    """What would have been evicted next, as things stood then."""
+    """The pod that would have been evicted next, as of then."""
 
 
 class HeldCondition(Struct, frozen=True):
@@ -237,7 +237,7 @@ def _eviction_report(done: EvictionRecord, offset: float) -> EvictionReport:
 
 
 def place_of(ranked: Ranked) -> RankingEntry:
-    """What explain shows of a pod in a ranking."""
+    """The entry for a pod in a ranking, as explain shows it."""
     namespace, _, name = ranked.pod.key.rpartition("/")
     return RankingEntry(
         namespace,

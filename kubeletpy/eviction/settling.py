@@ -1,9 +1,9 @@
-"""When what an eviction or a reclaim frees shows on the disk. Pure.
+"""Decides when the space that an eviction or a reclaim frees has appeared on the disk. Pure.
 
-A runtime may remove a container at once and its writable layer later: containerd leaves layers to
-its own garbage collection, which ran 0.1 to 0.5 s after RemoveContainer on an idle machine, and
-which pauses for fifty times as long as it last took. Until then the disk is as full as before, and
-the next pod would be evicted for what the last one left behind.
+A runtime may remove a container at once and its writable layer later. containerd leaves layers to
+its own garbage collection, which ran 0.1 to 0.5 s after RemoveContainer on an idle machine. It
+pauses for fifty times as long as it last took. Until then the disk is as full as before, and the
+next pod would be evicted for what the last one left behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST = 0.9
 
 
 class Awaited(Struct, frozen=True):
-    """What is to be freed.
+    """Disk space or inodes that are to be freed.
 
     Attributes:
         counted: bytes or inodes; None: not known.
@@ -46,7 +46,7 @@ class Awaited(Struct, frozen=True):
 
 
 class Settling(Struct, frozen=True):
-    """What was seen of it.
+    """The observed progress of what is to be freed.
 
     One observation may be wrong: a jump counts once the next one confirms it, as where pods are
     chosen.
@@ -65,7 +65,7 @@ class Settling(Struct, frozen=True):
 
 
 def freed_by(going: Ranked, threshold: Threshold, layout: Layout, written: int) -> Awaited | None:
-    """What a pod's end frees behind the agent's back; None: nothing, it removes all of it itself.
+    """The space that the runtime frees later, after a pod's end; None: the agent frees all itself.
 
     Args:
         written: bytes or inodes that were used up since the layers may have been counted.
@@ -95,7 +95,7 @@ def may_be_settling(age: float) -> bool:
 
 
 def freed_by_reclaim(threshold: Threshold, age: float) -> Awaited:
-    """What the removal of dead containers frees behind the agent's back.
+    """The space that the runtime frees later, after the removal of dead containers.
 
     Args:
         age: seconds since the first observation. An evicted pod's layer is worth a longer

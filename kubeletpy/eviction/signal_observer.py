@@ -1,4 +1,4 @@
-"""What was seen of a node in the last seconds, as far as it is plausible."""
+"""Observes a node, and keeps the plausible observations of the last seconds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SignalObserver:
         """Observations of the last seconds, at most one a second."""
 
     async def observe(self) -> CheckedObservations:
-        """What is available now."""
+        """Observe what is available now."""
         found = await self._signals.observe(self._rules.signals)
         now = asyncio.get_running_loop().time()
         seen = believable(found, now)
@@ -55,7 +55,7 @@ class SignalObserver:
         return seen
 
     async def left(self, signal: Signal) -> SignalObservation | None:
-        """What is available for one signal now."""
+        """Observe what is available for one signal now."""
         return (await self.observe()).observations.get(signal)
 
     def most_left(self, signal: Signal) -> int:

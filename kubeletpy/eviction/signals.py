@@ -1,4 +1,4 @@
-"""What is watched on a node, and what was seen of it. Pure.
+"""The signals that are watched on a node, and their observations. Pure.
 
 Source: docs/reference/behaviour.md, p4; docs/reference/behaviour-resources.md, ra.
 """
@@ -71,7 +71,7 @@ class Layout(StrEnum):
 
 
 def layout_of(node: int, images: int, layers: int) -> Layout:
-    """By the numbers of the devices of --root-dir, images and writable layers."""
+    """The layout, by the device numbers of --root-dir, images and writable layers."""
     if images == node:
         return Layout.ONE
     return Layout.SPLIT if layers == node else Layout.APART

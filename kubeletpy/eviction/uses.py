@@ -1,4 +1,4 @@
-"""What pods use, collected on demand: the ranking must not depend on old numbers."""
+"""Collects what pods use on demand: the ranking must not depend on old numbers."""
 
 from __future__ import annotations
 
