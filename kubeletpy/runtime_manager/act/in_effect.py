@@ -1,7 +1,7 @@
 """Collects the resources that a pod is known to have, for the decisions of one sync.
 
 The limits of a pod's own cgroup are read when the agent first finds the pod running: a previous
-agent may have died during a resize. They are read again only after a resize that failed. Must never
+agent may have died during a resize. They are read again after a resize that failed. Must never
 change a limit.
 """
 

@@ -55,7 +55,7 @@ class HeldBack(Struct, frozen=True):
 
 
 class _Known(Struct, frozen=True):
-    """The observations of one container since this agent began."""
+    """Observations of one container by this agent."""
 
     restarted_at: float | None
     """When this agent last restarted it; None: an earlier agent did."""

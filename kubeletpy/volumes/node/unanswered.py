@@ -3,7 +3,7 @@
 On a busy node the first answer about a config map may take longer than a reader waits for it
 (docs/reference/constants.csv: objects, watch first sync wait). The kubelet sends an event for each
 such volume that mounting has failed; a moment later the pod starts. This agent sends an event only
-when the API has not answered for longer; ``kubeletpy explain`` shows the wait at once.
+after EVENT_AFTER_S without an answer; ``kubeletpy explain`` shows the wait at once.
 """
 
 from __future__ import annotations
