@@ -1,7 +1,7 @@
 """The cause texts of runtimes and of this agent, cut down to the informative part. Pure.
 
 A runtime wraps a cause in the steps that led to it, and each step names the image or the container
-again. What the reader needs is the end. External text is on one line afterwards.
+again. The reader needs only the end. External text is put on one line afterwards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from kubeletpy.explain.words import one_line
 
 LONGEST = 800
-"""Characters of a cause. Of a longer one the end is kept."""
+"""Maximum characters of a cause. A longer one keeps its end."""
 READ = 16 * 1024
 """Characters that are read."""
 _QUOTED = r'"(?:[^"\\]|\\.){0,1000}"'
@@ -45,7 +45,7 @@ _WRAPPERS = re.compile(
     )
 )
 _LOG_LINE = re.compile(rf'time="[^"]{{0,64}}" level=\w{{1,16}} msg=({_QUOTED})')
-"""What runc wrote into its log, of which CRI-O makes an error."""
+"""The message in a log line of runc; CRI-O puts such lines into its errors."""
 _ESCAPED = re.compile(r'\\(["\\])')
 _BACK_OFF = re.compile(r"back-off (\S+) restarting failed container=\S+ pod=\S+?\([0-9a-f-]+\)")
 _WHERE = re.compile(r' \(pod: "[^"]{0,400}", container: [^)\s]{1,64}\)')

@@ -58,7 +58,7 @@ _FIELDS: dict[SpecField | None, CauseCode] = {
     SpecField.RUN_AS_NON_ROOT: CauseCode.RUNS_AS_ROOT,
 }
 _STARTS = {"PostStartHookError": CauseCode.POST_START, "RunContainerError": CauseCode.NEVER_RAN}
-"""Of a start that has failed just now; a moment later its back-off is shown."""
+"""Codes of a start that has just failed; a moment later the status shows its back-off."""
 _DENIED = re.compile(
     r"authoriz|unauthorized|denied|forbidden|no basic auth|authentication required|\b40[13]\b", re.I
 )
@@ -70,9 +70,9 @@ _UNREACHABLE = re.compile(
 )
 _NO_OBJECT = re.compile(r'\b(?:configmap|secret)s? "[^"]{0,400}" not found', re.I)
 _NO_HANDLER = re.compile(r'\bno runtime for "|\bruntime handler\b', re.I)
-"""Of a runtime (containerd, CRI-O) without the handler of the pod's RuntimeClass."""
+"""The error of a runtime (containerd, CRI-O) without the handler of the pod's RuntimeClass."""
 _NO_PROGRAM = re.compile(r'\bexec: "')
-"""Of a runtime (CRI-O) that searches for the program when it creates the container."""
+"""The error of a runtime (CRI-O) that searches for the program when it creates the container."""
 _NO_KEY = re.compile(r"couldn't find key|references non-existent .{0,20}key", re.I)
 
 
@@ -98,7 +98,7 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
 
 
 def image_code(why: str) -> str:
-    """Of an image that can't be had; ``why`` begins with the waiting reason."""
+    """The code for an image that is not available; ``why`` begins with the waiting reason."""
     reason, _, said = why.partition(": ")
     if reason == ImageErrorCode.INVALID_NAME:
         return CauseCode.IMAGE_NAME
@@ -115,7 +115,7 @@ def image_code(why: str) -> str:
 
 
 def crash_code(facts: PodFacts, name: str) -> str:
-    """Of a container that keeps ending."""
+    """The code for a container that keeps ending."""
     error = facts.start_errors.get(name)
     if error is not None and error.cause.startswith("PostStartHookError"):
         return CauseCode.POST_START
@@ -131,7 +131,7 @@ def crash_code(facts: PodFacts, name: str) -> str:
 
 
 def terminal_code(facts: PodFacts) -> CauseCode:
-    """Of a pod that has ended or was refused."""
+    """The code for a pod that has ended or was refused."""
     reason = facts.status.get("reason") or ""
     if facts.phase == "Succeeded":
         return CauseCode.SUCCEEDED

@@ -36,7 +36,7 @@ class NodeTaint(Struct, frozen=True):
     effect: str
 
     def __str__(self) -> str:
-        """As kubectl has it."""
+        """Formats the taint like kubectl: ``key=value:effect``."""
         return self.key + (f"={self.value}" if self.value else "") + f":{self.effect}"
 
 
@@ -72,7 +72,8 @@ class PodFacts(Struct, frozen=True):
     awaited_plugins: AwaitedPlugins | None = None
     """Device plugins that its admission waits for."""
     volumes: tuple[VolumeWait, ...] = ()
-    """What volumes of claims and drivers wait for; times are on the event loop's clock."""
+    """Volumes of claims and drivers that wait, and for what; times are on the event loop's
+    clock."""
     failing_watches: tuple[FailingWatch, ...] = ()
     """Watches that keep failing, of services and of objects that the pod uses and that were never
     read; times are on the event loop's clock."""

@@ -85,7 +85,7 @@ def _waits_for_name(record: WorkerRecord) -> bool:
 
 
 def _since(facts: PodFacts, record: WorkerRecord) -> float | None:
-    """Of a pod that ends since when it does; else since when this agent syncs it."""
+    """When a terminating pod began to end; for others, when this agent began to sync it."""
     match record.stage:
         case Stage.SYNC:
             return record.started_at or record.first_seen_at

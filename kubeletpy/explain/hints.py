@@ -1,4 +1,4 @@
-"""What to do about a cause: one line each. Pure.
+"""Hints for fixing a cause: one line each. Pure.
 
 Commands name the objects, in the reader's shell; names of pods and containers are DNS labels.
 """
@@ -229,8 +229,8 @@ def _ended(facts: PodFacts) -> str:
     if ended[0].exit_code:
         return _see_log(facts, ended[0].name)
     return (
-        "nothing, if its work is done; a pod is Ready only while all its containers run: what runs "
-        "to its end belongs into an init container, or into a pod of its own"
+        "nothing, if its work is done. A pod is Ready only while all its containers run; move work "
+        "that ends to an init container or to a pod of its own"
     )
 
 

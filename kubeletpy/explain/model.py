@@ -14,7 +14,7 @@ from kubeletpy.trace.names import Name
 
 
 class WaitKind(StrEnum):
-    """What a pod can wait for. Code compares the members; the values are what people read."""
+    """The kinds of waits of a pod. Code compares the members; people read the values."""
 
     RUNTIME = "runtime"
     STATIC_NAME = "static name"
@@ -49,7 +49,7 @@ class WaitKind(StrEnum):
 
 
 class Role(StrEnum):
-    """What a container is in its pod."""
+    """The kind of a container in its pod."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -91,7 +91,7 @@ class Wait(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True):
-    """What is being done for the pod right now."""
+    """A step or call that is under way for the pod."""
 
     what: Name
     subject: str
@@ -163,7 +163,7 @@ class WorkerView(Struct, frozen=True):
     state: WorkerState
     since: float | None
     stage: str
-    """Whose sync is running; empty between two syncs."""
+    """The stage whose sync is running; empty between two syncs."""
     grace: int | None
     """Seconds that a terminating pod has."""
     next_sync_at: float | None
@@ -188,7 +188,7 @@ class PodExplanation(Struct, frozen=True):
     first_seen: float | None
     """When that began: the first time, not the latest try; None while all is well."""
     hint: str
-    """What to do about it, on one line; may be empty."""
+    """How to fix it, on one line; may be empty."""
     final: bool
     """This pod is never tried again, whatever is done about the cause."""
     phase: str

@@ -43,7 +43,7 @@ def device_plugin(resource: str) -> str:
 
 
 def volume(found: VolumeWait) -> str:
-    """What a volume waits for, with the call and the object to check."""
+    """The cause of a volume's wait, with the call and the object to check."""
     said = say(found.wait)
     return said if found.wait.object in said else f"{said} ({found.wait.object})"
 

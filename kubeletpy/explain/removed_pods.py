@@ -1,4 +1,4 @@
-"""What was known last about pods that were removed: for an hour, and bounded. Pure."""
+"""Keeps the last facts about removed pods for an hour, within limits of number and size. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 KEPT_S = 3600.0
 MAX_PODS = 100
 MAX_SIZE = 4 << 20
-"""Of all their objects, as :func:`size` counts. An ordinary pod has 2,000 to 10,000."""
+"""Size of all kept pod objects, as :func:`size` counts. A typical pod has 2,000 to 10,000."""
 MAX_POD = MAX_SIZE // 4
 """A larger pod is not kept: a tenant could fill the node's memory with pods that were removed."""
 NODE = 8
-"""What each value of an object counts besides the length of a text."""
+"""Size of each value of an object, in addition to the length of its text."""
 
 
 class _RemovedPod(Struct, frozen=True):
     facts: PodFacts
     size: int
-    """Of the pod's object."""
+    """Size of the pod's object."""
 
 
 class RemovedPods:

@@ -1,4 +1,4 @@
-"""What a node does not get or do, as text: from its configuration, and from the agent's parts.
+"""Settings without effect and failing parts of the agent, as text.
 
 Pure; works on the socket's JSON.
 """

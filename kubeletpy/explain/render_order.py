@@ -16,9 +16,7 @@ def orders(view: Sequence[View]) -> str:
     """All orders, without a line break at the end; empty: there is none."""
     if not view:
         return ""
-    return "\n".join(
-        ["Who would be evicted first", *(line for each in view for line in _order(each))]
-    )
+    return "\n".join(["Eviction order", *(line for each in view for line in _order(each))])
 
 
 def _order(order: View) -> list[str]:

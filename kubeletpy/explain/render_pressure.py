@@ -41,10 +41,10 @@ def node(view: View | None) -> str:
         lines = "\n".join(
             f"  {_eviction_line(each, now)}" for each in reversed(view["deeds"][-MAX_EVICTIONS:])
         )
-        parts.append(f"What was done, newest first\n{lines}")
+        parts.append(f"Actions taken, newest first\n{lines}")
     if view["helps"]:
         lines = "\n".join(f"  {_help(each)}" for each in view["helps"])
-        parts.append(f"What would help\n{lines}")
+        parts.append(f"Remedies\n{lines}")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

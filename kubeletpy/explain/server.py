@@ -1,8 +1,8 @@
 """Explains the state of pods to root on this machine, and foresees it: JSON over HTTP on a socket.
 
-Read-only. The socket belongs to root alone (mode 0600); still, no client can hold more than a few
-connections for more than a few seconds, nor make the agent keep anything for it. The code that
-explains is loaded on the first request.
+Read-only. The socket belongs to root alone (mode 0600). Still, no client can hold more than a few
+connections for more than a few seconds, or make the agent store anything for it. The explaining
+code is loaded on the first request.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SOCKET_NAME = "explain.sock"
 MAX_CONNECTIONS = 16
 MAX_LIFE_S = 10.0
 MAX_PLAN_BYTES = 3 * 2**20
-"""Of a manifest or patch: more than any API server stores."""
+"""Maximum size of a manifest or patch: more than any API server stores."""
 MAX_PATH = 107
 """Bytes: the kernel's maximum for a socket path."""
 
@@ -45,7 +45,7 @@ MAX_PATH = 107
 Elsewhere = Callable[[str, str], Awaitable["Mapping[str, Any] | None"]]
 """A pod's object in the API; None: there is none. LookupError: why it could not be read."""
 Foresee = Callable[[dict[str, Any]], Awaitable[Any]]
-"""What the node would do with a pod, as a Struct; raises ValueError for what is no request."""
+"""Predicts what the node would do with a pod, as a Struct. ValueError: the request is invalid."""
 Evictions = Callable[[], Awaitable[Sequence[Any]]]
 """In which order pods would be evicted as things stand (eviction.order.EvictionOrder)."""
 Usage = Callable[[], Awaitable[dict[str, Any]]]
@@ -205,7 +205,7 @@ class ExplainServer:
         return {**found, "eviction": evicted[-1] if evicted else None, "by_limit": by_limit}
 
     def node(self) -> dict[str, Any]:
-        """What the node runs short of, what does not work, and which settings have no effect."""
+        """The node's shortages, the parts that do not work, and the settings without effect."""
         return {
             "name": self._node_name,
             "pressure": self._pressure(),
@@ -234,7 +234,7 @@ class ExplainServer:
         return await asyncio.to_thread(log_ends, facts.runtime.containers, self._log_end)
 
     async def _not_here(self, namespace: str, name: str) -> dict[str, Any]:
-        """What else is known: how it was when it went, or what the API has of it."""
+        """Other facts about a pod that is not here: its last state, or the API's object."""
         from kubeletpy.explain import phrases
         from kubeletpy.explain.from_api import verdict
         from kubeletpy.explain.removed_pods import explain_removed

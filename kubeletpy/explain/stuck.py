@@ -30,7 +30,7 @@ LOOK_S = 5.0
 
 
 def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
-    """What holds up a pod that should have ended by now, and why; None when nothing does (yet).
+    """The obstacle of a pod that should have ended by now, and the reason; None if it has none yet.
 
     The first part stays the same as long as the same thing holds the pod up.
     """
@@ -42,7 +42,7 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
         return None
     if record.finished and not (facts.pod is not None and facts.pod.being_deleted):
         return None
-    from kubeletpy.explain.waits import waits  # as in look()
+    from kubeletpy.explain.waits import waits  # imported on the first check
 
     found = waits(facts)
     if found:
@@ -83,7 +83,7 @@ class StuckPods:
             try:
                 self.report_stuck()
                 failed = ""
-            except OSError as error:  # the first look imports what it needs
+            except OSError as error:  # the first check imports its modules
                 if str(error) != failed:
                     failed = str(error)
                     log.warning("terminating pods could not be checked", extra={"error": failed})

@@ -11,7 +11,7 @@ from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import Pod
 
 REASON = "TaintToleration"
-"""Of a pod that does not tolerate the node's taints of effect NoExecute."""
+"""The reason for a pod that does not tolerate the node's taints of effect NoExecute."""
 BY_TAINT_MANAGER = "DeletionByTaintManager"
 """The reason of the condition that whoever deletes pods for taints sets before."""
 EFFECT = "NoExecute"

@@ -1,7 +1,7 @@
 """The start and the end of a pod as a waterfall of spans. Pure.
 
-Each span has its offset from the moment the agent first saw the pod (or began to end it) and its
-length, in seconds; a span that contains others stands above them.
+Each span has its length and its offset from the moment the agent first saw the pod (or began to end
+it), both in seconds. A span that contains others stands above them.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Timeline(Struct, frozen=True):
     start: TimelineChapter
     end: TimelineChapter | None = None
     life: TimelineChapter | None = None
-    """What was done between them; None: nothing that matters."""
+    """Spans between the start and the end; None: nothing that matters."""
     verdict: str = ""
     """How the pod is now."""
     waits: tuple[Wait, ...] = ()
-    """What it waits for now, and until when; in Unix seconds."""
+    """The pod's waits now, and until when; in Unix seconds."""
     at: float = 0.0
     """Unix seconds of the request."""
 

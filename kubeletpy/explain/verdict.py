@@ -25,7 +25,7 @@ _OF_ANY_END = (
     WaitKind.RUNTIME_CALL,
     WaitKind.RELEASE,
 )
-"""What the end of a pod that is well takes: not the reason for it."""
+"""Waits that are part of a normal termination, not its reason."""
 
 
 def verdict(facts: PodFacts) -> tuple[str, bool]:

@@ -1,4 +1,4 @@
-"""What to do about a volume that is not available: one line for each kind of cause. Pure."""
+"""Hints for volumes that are not available: one line for each kind of cause. Pure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _names(facts: PodFacts, wait: VolumeWait) -> dict[str, str]:
 
 
 def _of_text(text: str, facts: PodFacts) -> str:
-    """By what the message names; empty when it names nothing that is known here."""
+    """A hint for the object that the message names; empty when it names no known object."""
     if "clustertrustbundle" in text.lower():
         if "feature gate" in text:
             return "enable the feature gate ClusterTrustBundleProjection on this node"

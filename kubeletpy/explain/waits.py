@@ -1,4 +1,4 @@
-"""What a pod waits for, and until when. Pure.
+"""Lists a pod's waits, and until when each lasts. Pure.
 
 The order matters: the first wait is the main obstacle, and the verdict is based on it.
 """
@@ -60,7 +60,7 @@ _IMAGE_BACKOFFS = (
 
 
 def actions(facts: PodFacts) -> tuple[Action, ...]:
-    """What is being done for the pod now."""
+    """The steps and calls that are under way for the pod."""
     if facts.trace is None:
         return ()
     return tuple(

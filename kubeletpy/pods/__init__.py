@@ -1,4 +1,4 @@
-"""What a pod is, what is known about it, and what components share of its lifecycle.
+"""Data types for pods: their objects, their runtime status and what components share about them.
 
 Pure, as is every module here.
 """

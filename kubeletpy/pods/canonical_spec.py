@@ -1,7 +1,7 @@
 """A static pod's spec with its quantities as the API would return them: ``cpu: 1`` is ``"1"``.
 
-Pods from the API arrive so. What a status shows comes from the spec: a text that the API would
-change is a difference to what the API returns, for as long as the pod exists. Pure; never changes
+The API returns its pods in this form. A status repeats values of the spec: a value that the API
+rewrites makes our status differ from the API's for as long as the pod exists. Pure; never changes
 its argument.
 """
 

@@ -1,4 +1,4 @@
-"""What can go wrong when building a sandbox or container config from a pod: errors as types.
+"""Errors in building the sandbox or container config of a pod, as types.
 
 The messages reach users as waiting reasons and events: they name the container and the field, and
 never hold a value of a secret.

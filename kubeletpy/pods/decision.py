@@ -1,4 +1,4 @@
-"""What the agent has decided about a pod and why, for people."""
+"""The agent's decisions about a pod and their reasons, for people."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What a pod's spec has where nothing was specified: the API's defaults for pods.
+"""Fills in the API's defaults for unspecified fields of a pod's spec.
 
 The API fills them in for its own pods, the agent for static pods, which no API has seen. The values
 are those of docs/reference/api-server.md, aa. Pure; never changes its argument. Needs a pod of the
 right shape (:mod:`kubeletpy.pods.shape`).
 
-What admission adds is not here: tolerations for a node that is not ready, priorities, service
-accounts.
+Values that admission adds are not here: tolerations for a node that is not ready, priorities,
+service accounts.
 """
 
 from __future__ import annotations

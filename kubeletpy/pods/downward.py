@@ -22,7 +22,7 @@ class DownwardError(ValueError):
 
 
 class NodeFacts(Struct, frozen=True):
-    """What a pod may read about its node."""
+    """Facts about the node that a pod may read."""
 
     pod_ips: tuple[str, ...] = ()
     """The preferred family first."""

@@ -19,7 +19,7 @@ from kubeletpy.structs import Struct, field
 MAX_ENVIRONMENT = 8 << 20
 """Characters in all variables combined; half of what one CRI message may hold."""
 SERVICES_UNREAD = "services have not yet been read at least once, cannot construct envvars"
-"""As the kubelet has it, in the event and in the container's status."""
+"""The kubelet's message, in the event and in the container's status."""
 
 
 class EnvSources(Protocol):

@@ -1,4 +1,4 @@
-"""What the node has granted to a container: devices, CPUs, memory. Pure."""
+"""Resources that the node has granted to a container: devices, CPUs, memory. Pure."""
 
 from __future__ import annotations
 

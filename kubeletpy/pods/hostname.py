@@ -54,7 +54,7 @@ def pod_domain(pod: Pod, cluster_domain: str) -> str:
 
 
 def kernel_hostname(pod: Pod, cluster_domain: str) -> str:
-    """What the pod's UTS namespace gets: the hostname, or the FQDN with setHostnameAsFQDN.
+    """The hostname in the pod's UTS namespace: with setHostnameAsFQDN, the FQDN.
 
     Raises:
         HostnameError: the FQDN is longer than the kernel accepts, or a name is not a DNS name.

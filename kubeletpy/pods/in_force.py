@@ -1,4 +1,4 @@
-"""What a pod may take of its node right now: what it requests, is allocated, or still has.
+"""The resources that a pod may use on its node now: requested, allocated, or still held.
 
 During a resize a container has its old resources and will get those allocated to it; until the node
 reports it done, both count. Pure. Source: docs/reference/behaviour.md, c10, l; KEP-1287.

@@ -1,4 +1,4 @@
-"""What the agent mounts into a container: host paths and files from images."""
+"""The agent's mounts in a container: host paths and files from images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Mount(Struct, frozen=True):
     selinux_relabel: bool = False
     recursive_read_only: bool = False
     options: tuple[str, ...] = ()
-    """Of noexec, nodev and nosuid, those that the runtime adds to the bind mount."""
+    """The subset of noexec, nodev and nosuid that the runtime adds to the bind mount."""
     volume: str = ""
     """Name of the pod's volume; empty for the agent's own files."""
     spec_name: str = ""

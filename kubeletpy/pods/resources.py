@@ -1,4 +1,4 @@
-"""What a pod requests in total: sums of its containers' requests and limits.
+"""A pod's total requests and limits: sums over its containers.
 
 Source: docs/reference/behaviour.md, k3; KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-688
 (overhead). Amounts are Decimals in the resource's own unit (cores, bytes, pieces).
@@ -39,9 +39,8 @@ def container_amounts(container: api.Container, which: Kind) -> Amounts:
 def pod_requests(pod: Pod, *, overhead: bool = True, with_claims: bool = False) -> Amounts:
     """The pod's requests as counted by the scheduler and the pod cgroup.
 
-    The larger of what runs together at the end (regular containers and all sidecars) and what runs
-    while each init container does (it and the sidecars before it); pod-level values replace the
-    sums. Raises ValueError.
+    The larger of two sums: the regular containers with all sidecars, and each init container with
+    the sidecars before it. Pod-level values replace the sums. Raises ValueError.
 
     Args:
         overhead: whether ``spec.overhead`` counts.
@@ -59,7 +58,7 @@ def pod_limits(pod: Pod, *, overhead: bool = True, with_claims: bool = False) ->
 
 
 def pod_quantities(pod: Pod, which: Kind, *, with_claims: bool = False) -> dict[str, Quantity]:
-    """What a pod requests, or its limits, in the formats of the spec. Raises ValueError."""
+    """A pod's total requests or limits, in the formats of the spec. Raises ValueError."""
     return _pod_total(pod, which, read_quantity, overhead=True, with_claims=with_claims)
 
 

@@ -43,7 +43,7 @@ def restart_after_exit(
     if policy:
         rule = matching_rule(container, exit_code)
         if rule is not None and rule.get("action") in (ACTION_RESTART, ACTION_RESTART_ALL):
-            return True, f"it exited with {exit_code} and its rule says {rule.get('action')}"
+            return True, f"it exited with {exit_code} and its rule is {rule.get('action')}"
         owner = "its restartPolicy"
     if policy not in ("Always", "OnFailure", "Never"):
         policy, owner = pod_policy, "the pod's restartPolicy"

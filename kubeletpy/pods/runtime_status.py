@@ -1,4 +1,4 @@
-"""What the runtime reports about a pod, as immutable data: the other half of every decision.
+"""The runtime's report about a pod, as immutable data: the other half of every decision.
 
 Built from CRI responses by :mod:`kubeletpy.runtime_manager`; times are Unix nanoseconds, the CRI's
 unit, 0 when unknown. Must never hold a connection, a clock or anything mutable.
@@ -31,7 +31,7 @@ class RuntimeUser(Struct, frozen=True):
 
 
 class RuntimeResources(Struct, frozen=True):
-    """What the runtime enforces now (CRI LinuxContainerResources); None where not reported."""
+    """The limits that the runtime enforces (CRI LinuxContainerResources); None: not reported."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -101,8 +101,8 @@ class PodRuntimeStatus(Struct, frozen=True, dict=True):
     """Everything that the runtime has of one pod.
 
     ``observed_at`` is a lower bound, in nanoseconds of the event loop's clock: just before the
-    runtime was queried, or when its event was sent. Of two statuses the one observed later wins,
-    however the wall clock was set meanwhile.
+    runtime was queried, or when its event was sent. The status observed later wins, even if the
+    wall clock was set meanwhile.
     """
 
     uid: str
@@ -111,7 +111,7 @@ class PodRuntimeStatus(Struct, frozen=True, dict=True):
     sandboxes: tuple[SandboxStatus, ...] = ()
     """Newest first."""
     containers: tuple[ContainerStatus, ...] = ()
-    """Of each name the newest first."""
+    """The newest of each name first."""
     ips: tuple[str, ...] = ()
     """Those of the newest ready sandbox; kept while a pod terminates."""
     observed_at: int = 0
@@ -123,7 +123,8 @@ class PodRuntimeStatus(Struct, frozen=True, dict=True):
 
     @cached_property
     def _newest(self) -> Mapping[str, ContainerStatus]:
-        """By name: a pod of thousands of containers is searched for each of them."""
+        """The newest record of each name; an index, because pods may have thousands of
+        containers."""
         return {status.name: status for status in reversed(self.containers)}
 
     def by_id(self, container_id: str) -> ContainerStatus | None:

@@ -12,7 +12,7 @@ from kubeletpy.structs import Struct
 
 
 class SandboxDecision(Struct, frozen=True):
-    """What to do about the sandbox."""
+    """Whether a pod needs a new sandbox, and why."""
 
     create: bool
     """A new sandbox is needed."""
@@ -22,7 +22,7 @@ class SandboxDecision(Struct, frozen=True):
     """The sandbox in use, or the one that a new one replaces; empty when there is none."""
     reason: str
     message: str = ""
-    """Of condition PodReadyToStartContainers while a new sandbox is needed."""
+    """The message of condition PodReadyToStartContainers while a new sandbox is needed."""
 
 
 NOT_READY = "PodSandboxNotReady"
@@ -53,7 +53,7 @@ def decide_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxDecision:
             True,
             following,
             "",
-            "the sandbox's network namespace is not the one the pod asks for",
+            "the sandbox's network namespace is not the one the pod requests",
             "network namespace mode changed and sandbox needs to be recreated",
         )
     if not pod.host_network and newest.has_network and not newest.ips:

@@ -24,7 +24,8 @@ def service_variables(
 
 
 def _visible(services: Iterable[api.Service], namespace: str, links: bool) -> list[api.Service]:
-    """By name; default/kubernetes wins over a namespace's own service of that name."""
+    """The visible services, one per name; default/kubernetes wins over a service of the
+    namespace."""
     found: dict[str, api.Service] = {}
     for service in services:
         metadata = service.get("metadata") or {}

@@ -1,9 +1,9 @@
 """Whether an object has the shape that the API promises, before anything is read from it.
 
-Typed clients reject malformed objects while decoding; we work on plain JSON, so this is our
-decoding step: once for each object that arrives, and from then on every field is what
-:mod:`kubeletpy.api.types` declares or absent. Unknown fields pass: newer APIs have more. Must never
-judge a value that can be read: that is validation, and the API's job.
+Typed clients reject malformed objects while decoding. We work on plain JSON, so this is our
+decoding step, once for each object that arrives. From then on every field is absent or what
+:mod:`kubeletpy.api.types` declares. Unknown fields pass: newer APIs have more. Must never judge a
+value that can be read: that is validation, and the API's job.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATH_FIELDS = ("name", "namespace", "uid")
 
 
 def pod_problem(obj: object, checked: Collection[object] = ()) -> str:
-    """What is wrong with the shape of a decoded pod; empty when nothing is.
+    """The fault in the shape of a decoded pod; empty when there is none.
 
     ``checked``: values of its fields that were found right before, the same objects.
     """

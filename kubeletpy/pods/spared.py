@@ -6,7 +6,7 @@ from kubeletpy.structs import Struct
 
 
 class Spared(Struct, frozen=True):
-    """What is used of one limit, in bytes.
+    """The usage of one limit, in bytes.
 
     Attributes:
         of: what it limits, such as ``container main``.

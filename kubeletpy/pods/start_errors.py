@@ -1,7 +1,7 @@
-"""What may be shown of the reason the runtime gives for a container that never ran.
+"""Hides quoted parts of the runtime's reason for a container that never ran.
 
 Runtimes include the command, and a command may contain variables from secrets. The runtime keeps
-the text, so a restarted agent does not have the values: quoted parts are hidden. Pure.
+the text, but a restarted agent does not have the values, so it hides every quotation. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a runtime sync or a kill returns: plain data that is passed on to status and worker.
+"""The results of a runtime sync or a kill: plain data for status and worker.
 
 Must never decide anything.
 """
@@ -112,7 +112,7 @@ class PodSyncResult(Struct, frozen=True):
 
 
 class SyncIntent(Struct, frozen=True):
-    """What a runtime sync would do, by names of containers."""
+    """The planned actions of a runtime sync, by names of containers."""
 
     decisions: tuple[Decision, ...]
     ends: bool = False

@@ -14,7 +14,7 @@ from kubeletpy.structs import Struct
 
 BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
 MAX_MODE = 0o1777
-"""Of an emptyDir."""
+"""Maximum mode of an emptyDir."""
 MAX_USER = 2**31 - 1
 FILE_SOURCES = ("configMap", "secret", "downwardAPI", "projected")
 _SINGLE_FILES = ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
@@ -56,7 +56,7 @@ _REASONS = {
 
 
 def problems(spec: Mapping[str, Any]) -> Iterator[FieldProblem]:
-    """What is wrong with these fields of a well-formed pod spec, in the order of the spec."""
+    """The faults in these fields of a well-formed pod spec, in the order of the spec."""
     volumes = spec.get("volumes") or ()
     for index, volume in enumerate(volumes):
         yield from volume_problems(volume, f"spec.volumes[{index}]")
@@ -69,7 +69,7 @@ def problems(spec: Mapping[str, Any]) -> Iterator[FieldProblem]:
 
 
 def volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[FieldProblem]:
-    """What is wrong with these fields of one volume."""
+    """The faults in these fields of one volume."""
     mode = (volume.get("emptyDir") or {}).get("mode")
     if mode is not None and not 0 <= mode <= MAX_MODE:
         detail = "must be a number between 0 and 01777 (octal), both inclusive"
@@ -102,7 +102,7 @@ def _user_problems(source: Mapping[str, Any], field: str, path: str) -> Iterator
 def bind_mount_problems(
     mount: Mapping[str, Any], path: str, images: Collection[object]
 ) -> Iterator[FieldProblem]:
-    """What is wrong with one mount's ``bindMountOptions``; ``images``: names of image volumes."""
+    """The faults in one mount's ``bindMountOptions``; ``images``: names of image volumes."""
     options = mount.get("bindMountOptions") or []
     path = f"{path}.bindMountOptions"
     listed = ", ".join(f'"{option}"' for option in BIND_MOUNT_OPTIONS)

@@ -94,7 +94,7 @@ class AdmissionGate:
         self._resizes_preempt = resizes_preempt
         self._one_by_one = asyncio.Lock()
         self._giving_way: dict[str, asyncio.Future[None]] = {}
-        """By uid of the pod for whose resize others give way."""
+        """Preemptions for resizes, by uid of the resized pod."""
         self._needs: dict[str, tuple[api.Pod, Needs]] = {}
 
     def __call__(self, pod: Pod, others: Sequence[Pod]) -> Rejection | Deferred | None:
@@ -259,7 +259,7 @@ class AdmissionGate:
         self._metrics.preemptions.labels(signal).inc()
 
     def _needs_of(self, pod: Pod) -> Needs:
-        """What a pod already on the node takes of it."""
+        """The resources that a pod already on the node takes."""
         kept = self._needs.get(pod.uid)
         if kept is not None and kept[0] is pod.object:
             return kept[1]

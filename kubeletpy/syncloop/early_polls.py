@@ -40,7 +40,7 @@ class EarlyPolls:
         self._pleg = pleg
         self._current_pod = current_pod
         self._looking: dict[str, asyncio.Task[None]] = {}
-        """By pod uid."""
+        """Running polls, by pod uid."""
         self._looked: dict[str, str] = {}
         """Pod uid -> the init container that was polled last."""
 

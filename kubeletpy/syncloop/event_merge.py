@@ -1,4 +1,4 @@
-"""What a CRI event adds to what is known of a pod.
+"""Merges a CRI event into the known status of a pod.
 
 Pure. An event carries the pod's status as it was just before the event was stamped, and only the
 containers of one sandbox; a status read meanwhile may contain more. So an event's status is trusted
@@ -37,10 +37,9 @@ def goes_forward(known: PodRuntimeStatus | None, event: PodRuntimeStatus) -> boo
 
 
 def without(known: PodRuntimeStatus, removed_id: str, at: int) -> PodRuntimeStatus:
-    """What is known, less a container or sandbox that was removed at ``at``
-    (nanoseconds, as ``observed_at``).
+    """The known status without a container or sandbox that was removed at ``at``.
 
-    A sandbox takes its containers with it.
+    ``at``: nanoseconds, like ``observed_at``. A sandbox takes its containers with it.
     """
     return replace(
         known,

@@ -98,7 +98,7 @@ class EventStream:
                 if not self._is_left_over(event):
                     await self._handle_event(event)
                 elif self._clock_was_set():
-                    self._pleg.relist_soon()  # it may be a new event that only looks old
+                    self._pleg.relist_soon()  # a new event can appear old after a clock change
 
     def _is_left_over(self, event: cri.ContainerEventResponse) -> bool:
         """Whether an event is an old one, which the runtime has kept from before we listened.
@@ -158,7 +158,7 @@ class EventStream:
         if uid is None or known is None:
             return
         if self._cache.is_doubtful(uid):
-            # what is kept may lack what runs: of such a rest, nothing is known to be gone
+            # the cached status may lack running containers: they must not count as removed
             self._pleg.read_soon(uid, known.name, known.namespace)
             return
         sent_at = event_observed_at(event.created_at, self._wall_ns(), steady_ns())

@@ -19,7 +19,7 @@ Settled = Callable[[str, Rejection | None], None]
 
 
 class HeldPods:
-    """By uid; bounded by the pods of the configuration."""
+    """Pods whose admission is undecided or refused, by uid; no more than the configuration has."""
 
     def __init__(self, settled: Settled) -> None:
         """``settled(uid, rejection)`` is called with the outcome of a pod's admission; None: it may
@@ -37,8 +37,8 @@ class HeldPods:
     def undecided(self) -> frozenset[str]:
         """Pods that take nothing of the node: those waiting, but for the ones just admitted.
 
-        An admitted pod counts from the end of its own judgment on: the next one may be judged in
-        the same turn of the event loop, before its outcome is taken in.
+        An admitted pod counts as soon as its own admission is decided. The next pod may be decided
+        in the same turn of the event loop, before this outcome is recorded.
         """
         return frozenset(uid for uid, task in self._tasks.items() if not _admits(task))
 

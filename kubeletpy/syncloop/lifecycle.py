@@ -31,7 +31,7 @@ class LifecycleEvent(Struct, frozen=True):
 
 
 def diff(old: RuntimePodSummary | None, new: RuntimePodSummary | None) -> list[LifecycleEvent]:
-    """What happened to one pod between two relists; None: the runtime had nothing of it."""
+    """The events of one pod between two relists; None: the runtime had nothing of it."""
     named = old or new
     if named is None:
         return []

@@ -127,7 +127,7 @@ class SyncLoop:
         self._dispatch(source, merged)
 
     def unreadable(self, source: str, uid: str, problem: str) -> None:
-        """What a source now has for a pod can't be read: the pod keeps its last good version."""
+        """A source's data for a pod became unreadable: the pod keeps its last good version."""
         if (pod := self._merge.pods(source).get(uid)) is not None:
             self._say_invalid(pod, f"Error validating pod {pod.description} from {problem}")
 
@@ -146,8 +146,9 @@ class SyncLoop:
         self._pause.recheck()
 
     def probe_settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
-        """A probe has a new result: ready and started are shown at once, whatever the worker is
-        busy with; a container that is not alive is left to its next sync."""
+        """Handle a new result of a probe. Ready and started are shown at once, even while the
+        worker
+        is busy; a failed liveness probe waits for the pod's next sync."""
         if kind is not ProbeKind.LIVENESS:
             self._workers.refresh_status(uid)
         elif result is not ProbeOutcome.FAILURE:

@@ -1,14 +1,14 @@
 """Merges what the sources deliver into operations on pods (docs/reference/behaviour.md, a2).
 
-Pure: the time comes in as an argument, nothing is sent or logged. Objects are never changed in
-place; a pod that goes out carries the annotations config.source and config.seen. A single watch
-event (``apply_event``) has the same effect as a full set with that one change (``set_pods``).
+Pure: the time is an argument, nothing is sent or logged. Objects are never changed in place. Merged
+pods carry the annotations config.source and config.seen. A single watch event (``apply_event``) has
+the same effect as a full set with that one change (``set_pods``).
 
-What arrives may not be a valid pod. A known pod then keeps its last good version, as it does under
-an agent whose client can't decode the object; only its deletion is taken over. It must never count
-as removed: a typo would end what runs. An unknown pod (the agent has just started) can't be run,
-but what runs of it is left alone for as long as the source has it. NAMELESS stands for something
-whose uid is not even known: a file that could not be read, and was reported.
+An incoming object may not be a valid pod. A known pod then keeps its last good version, as it does
+under an agent whose client can't decode the object; only its deletion is applied. It must never
+count as removed: a typo would end what runs. An unknown pod (the agent has just started) can't be
+run, but its running containers are left alone for as long as the source has it. NAMELESS stands for
+an object without a known uid: a file that could not be read, and was reported.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Merge:
 
 
 def change(existing: Pod, new: Pod) -> Op | None:
-    """What kind of change lies between two objects of one pod; None: none that matters."""
+    """The kind of change between two objects of one pod; None: none that matters."""
     old_meta, meta = existing.metadata, new.metadata
     differs = (
         existing.spec != new.spec
@@ -280,7 +280,7 @@ def _checked(obj: api.Pod) -> Pod:
 
 
 def _checked_again(obj: api.Pod, known: api.Pod) -> Pod:
-    """As :func:`_checked`, with the parts of ``known`` that are equal in place of its own.
+    """Like :func:`_checked`, but reuses the parts of ``known`` that are equal.
 
     Checking a large spec costs several times as much as comparing it, and what compares it later
     finds the same object. Raises MalformedPod.

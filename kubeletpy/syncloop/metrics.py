@@ -1,4 +1,4 @@
-"""What the sync loop counts. Must never import a metrics library: the registry is outside. Pure."""
+"""The sync loop's metrics. Must never import a metrics library: the registry is outside. Pure."""
 
 from __future__ import annotations
 

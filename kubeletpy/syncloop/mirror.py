@@ -28,7 +28,7 @@ NodeUid = Callable[[], str | None]
 
 
 class MirrorPlan(Struct, frozen=True):
-    """What is to be done about a mirror."""
+    """The calls needed to bring a mirror up to date."""
 
     delete: bool = False
     create: bool = False
@@ -131,7 +131,7 @@ class ApiMirrorKeeper:
 
     async def _carry_out(self, pod: Pod | None, mirror: Pod | None) -> None:
         if mirror is not None and (pod is None or plan_mirror(pod, mirror).delete):
-            # gone, or another one by now: the watch shows it, and the pod is synced again
+            # removed or replaced by now: the watch reports it, and the pod is synced again
             with contextlib.suppress(NotFound, Conflict):
                 await self._api.delete(
                     PODS, mirror.name, mirror.namespace, grace_period_seconds=0, uid=mirror.uid

@@ -1,4 +1,4 @@
-"""What the merging of the sources hands to the loop. Plain data. Pure."""
+"""Operations on pods: the merged sources pass them to the loop. Plain data. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubeletpy.structs import Struct
 
 
 class Op(StrEnum):
-    """What happened to a source's pods (docs/reference/behaviour.md, a2)."""
+    """The kinds of change to a source's pods (docs/reference/behaviour.md, a2)."""
 
     ADD = "ADD"
     UPDATE = "UPDATE"
@@ -43,4 +43,4 @@ class MergedDelivery(Struct, frozen=True):
     refused: tuple[RefusedPod, ...] = ()
     """For events on these pods."""
     malformed: tuple[str, ...] = ()
-    """What is wrong with objects that are not pods; they are left out."""
+    """The faults of objects that are not pods; these objects are left out."""

@@ -1,7 +1,7 @@
 """The pod lifecycle event generator: finds changes in the runtime by relisting.
 
-Every relist reads two plain lists; a pod is read in full only when the lists show something that
-the status cache does not have yet. What the workers found out themselves costs nothing here. While
+Every relist reads two plain lists. A pod is read in full only when the lists show something that
+the status cache does not have yet; results of the workers are already there and cost nothing. While
 the runtime's own events flow (:mod:`.event_stream`), relists only check that none was missed.
 It must never act on a pod: it fills the cache and calls ``on_change``.
 """

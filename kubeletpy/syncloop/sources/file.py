@@ -1,11 +1,11 @@
 """The source *file*: static pods from a manifest directory, or from one manifest file.
 
 The kernel notifies of changes; an occasional rescan catches what it missed. A bad file is logged
-once and left out: the others stay, and so does the pod of a file that was good before, until the
-file is good again or removed. For a file that was never good while this agent ran, NAMELESS is
-delivered: its pod is not known, and what runs may be that pod. A file that was deleted and
-reappears is a new order, however quickly and whatever its content: its pod is withdrawn first. It
-must never follow what lies below a subdirectory.
+once and left out. The other files keep their pods, and so does a file that was good before, until
+it is good again or removed. For a file that was never good while this agent ran, NAMELESS is
+delivered: its pod is unknown, and a running pod may be that pod. A file that was deleted and
+reappears is a new order, however quickly and whatever its content: its pod is withdrawn first.
+Must never read files below a subdirectory.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FileSource:
         self._logged: dict[str, str] = {}
         self._last: list[api.Pod] | None = None
         self._good: dict[str, list[api.Pod]] = {}
-        """What each file held when it was last readable."""
+        """The pods of each file when it was last readable."""
         self._signature: Signature | None = None
 
     async def run(self) -> None:
@@ -161,7 +161,7 @@ Signature = tuple[tuple[str, int, int, int], ...]
 
 
 def manifests_signature(path: Path) -> Signature:
-    """What can be seen of manifests without reading them. Raises OSError."""
+    """Identifies the state of the manifests without reading them. Raises OSError."""
     try:
         files = _files(path)
     except FileNotFoundError:
@@ -177,7 +177,7 @@ def manifests_signature(path: Path) -> Signature:
 
 
 class ManifestFiles(Struct):
-    """What manifest files hold.
+    """The contents of manifest files.
 
     Attributes:
         pods: by file.

@@ -1,6 +1,6 @@
 """A source of static pods that a program brings itself: one that embeds an agent.
 
-What it shows is read as a manifest from a URL would be: with the same checks, defaults and uids.
+Its pods pass the same checks, defaults and computation of uids as a manifest from a URL.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class PodSource(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the source alone, in the pods' annotation ``kubernetes.io/config.source``."""
+        """The source's unique name, used in the pods' annotation
+        ``kubernetes.io/config.source``."""
         ...
 
     async def run(self, show: Show) -> None:

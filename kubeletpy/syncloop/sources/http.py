@@ -1,7 +1,7 @@
 """The source *http*: static pods from a URL, polled at intervals.
 
-What was last read stays in force while the URL does not answer with pods; an empty answer means
-that there are none. It must never log the headers: they may hold credentials.
+The pods last read stay in force while the URL returns none that can be read; an empty answer means
+that there are none. Must never log the headers: they may hold credentials.
 """
 
 from __future__ import annotations

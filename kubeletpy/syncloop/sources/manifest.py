@@ -142,7 +142,7 @@ def renamed(pod: api.Pod, uids: Mapping[str, str]) -> api.Pod:
 
 
 def _yaml_problem(error: Exception) -> str:
-    """What is wrong and where, without the text itself."""
+    """The error and its position, without the text itself."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return str(error).partition("\n")[0]
     said = ", ".join(each for each in (error.context, error.problem) if each)

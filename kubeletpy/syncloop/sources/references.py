@@ -21,7 +21,7 @@ _SECRET_REF_VOLUMES = ("cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "stora
 
 
 def forbidden_reference(spec: Any) -> str:
-    """What a static pod's spec references but may not, for people; empty when all is well."""
+    """The kind of object that a static pod's spec references but may not; empty: none."""
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         return "serviceaccounts"
     if spec.get("imagePullSecrets"):

@@ -41,7 +41,7 @@ REMADE = frozenset({UidReason.CHANGED, UidReason.UNPROVEN})
 
 
 class RunningStaticPod(Struct, frozen=True):
-    """What the runtime's record contains about a pod of which a sandbox runs.
+    """The runtime's record of a pod with a running sandbox.
 
     Attributes:
         seen: Unix seconds at which an agent first saw its manifest; 0: unknown.
@@ -123,7 +123,7 @@ class _Difference(Struct, frozen=True):
 
 
 def _recorded_difference(pod: Pod, found: RunningStaticPod) -> str:
-    """What the runtime's record has otherwise than the manifest; empty: nothing."""
+    """The first difference between the runtime's record and the manifest; empty: none."""
     for what, ours, theirs in (
         ("label", pod.labels, found.labels),
         ("annotation", _own(pod.annotations), found.annotations),

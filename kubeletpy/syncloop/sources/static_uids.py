@@ -1,7 +1,7 @@
 """Finds the uids of static pods whose manifests have none: see :mod:`.static_uid`.
 
-Reads the runtime and the API when a source first shows its pods, and a file in which adopted uids
-are kept: a manifest that was adopted once keeps its uid over restarts, reboots and switches.
+Reads the runtime and the API when a source first shows its pods, and a file that keeps adopted
+uids. A manifest that was adopted once keeps its uid over restarts, reboots and switches.
 """
 
 from __future__ import annotations

@@ -313,8 +313,8 @@ async def test_elsewhere_what_was_not_checked_is_named(
 async def test_the_order_of_evictions_is_shown_when_asked_for(agent: Agent, capsys: Any) -> None:
     agent.evictions = (EvictionOrder((Signal.MEMORY,), False, (), (), 0, 3),)
     assert await run(agent.at, "web", "-p", "{}") == 0
-    assert "Who would be evicted first" not in capsys.readouterr().out
+    assert "Eviction order" not in capsys.readouterr().out
     assert await run(agent.at, "web", "-p", "{}", "--evictions") == 0
-    assert "Who would be evicted first\n  memory.available" in capsys.readouterr().out
+    assert "Eviction order\n  memory.available" in capsys.readouterr().out
     assert await run(agent.at, "web", "-p", "{}", "-o", "json") == 0
     assert json.loads(capsys.readouterr().out)[0]["evictions"][0]["stay"] == 3

@@ -97,7 +97,7 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
         "evicted default/bigger (used 6.0 GiB, more than its request of 0 GiB, priority -5): "
         "memory.available was 0 GiB, below 1.0 GiB" in text
     )
-    assert "What would help\n  nothing: there is enough again" in text
+    assert "Remedies\n  nothing: there is enough again" in text
     told = render_pressure.eviction(view["deeds"][0], view["at"])
     assert told.startswith("Evicted because the node ran short\n  20s ago: memory.available was 0")
     assert "    3. default/critical: critical or static: stays\n" in told

@@ -42,8 +42,8 @@ OTHERWISE = "see the object or driver that is named: kubectl get pvc,pv,volumeat
             0,
             "running, not ready: container job has ended and is not started again: it exited with "
             "0 and the pod's restartPolicy is OnFailure",
-            "nothing, if its work is done; a pod is Ready only while all its containers run: what "
-            "runs to its end belongs into an init container, or into a pod of its own",
+            "nothing, if its work is done. A pod is Ready only while all its containers run; move "
+            "work that ends to an init container or to a pod of its own",
         ),
         (
             {"restartPolicy": "Never"},

@@ -1,4 +1,4 @@
-"""Who would be evicted first, in words."""
+"""Eviction order as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACE = RankingEntry("ns", "a", "u", 0, False, 30 * MI, 10 * MI, True)
 
 def shown(order: EvictionOrder) -> list[str]:
     head, *lines = orders([to_builtins(order)]).splitlines()
-    assert head == "Who would be evicted first"
+    assert head == "Eviction order"
     return [line.strip() for line in lines]
 
 

@@ -456,7 +456,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         ) in text
         assert "  pid.available: it is old" in text
         assert (
-            "\nWho would be evicted first\n  memory.available (enough now)\n"
+            "\nEviction order\n  memory.available (enough now)\n"
             "    no pod can be evicted\n    2 critical or static pods stay\n"
         ) in text
         assert await run(explain, at, "--node", "-o", "json") == 0
@@ -473,7 +473,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         assert await run(explain, at, "--node") == 0
         out, error = capsys.readouterr()
         assert out.startswith("The node is under no pressure.")
-        assert "Who would be evicted" not in out
+        assert "Eviction order" not in out
         assert error.startswith("kubeletpy explain: who would be evicted is not known: ")
         assert await run(explain, at, "web") == 0
         assert "Evicted because the node ran short\n" in capsys.readouterr().out

@@ -150,7 +150,7 @@ def test_the_order_of_evictions_is_part_of_the_text_only_under_pressure(
     )
     text = shown(ForeseenOutcome.RUNS, squeezed=squeezed, evictions=evictions)
     assert [line.strip() for line in text.splitlines() if line.endswith(" now)")] == orders
-    assert ("Who would be evicted first" in text) == bool(orders)
+    assert ("Eviction order" in text) == bool(orders)
     answer = to_builtins(Foreseen("ns", "web", "n1", ForeseenOutcome.RUNS, evictions=evictions))
     assert plan(answer, evictions=True).count(" now)") == 3
 
