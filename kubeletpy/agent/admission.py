@@ -23,7 +23,7 @@ from kubeletpy.syncloop.admission_gate import AdmissionGate, Place
 
 
 class Admission(Struct, frozen=True):
-    """What the rest of the composition root uses."""
+    """The objects that decide which pods the node runs."""
 
     gate: AdmissionGate
     shutdown: ShutdownManager

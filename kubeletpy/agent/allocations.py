@@ -1,4 +1,4 @@
-"""What has been allocated to pods: a part of the composition root.
+"""Builds the records of resources allocated to pods: a part of the composition root.
 
 Must never decide anything about a pod.
 """
@@ -22,7 +22,7 @@ from kubeletpy.structs import Struct
 
 
 class Allocations(Struct, frozen=True):
-    """What the composition root uses. ``actuated`` is what containers were last given."""
+    """The allocation objects. ``actuated``: the resources that containers were last given."""
 
     manager: AllocationManager
     actuated: ResourceState

@@ -63,7 +63,7 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
 
 
 def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observers) -> None:
-    """Who listens to what, in this order."""
+    """Connect each signal to its listeners, in the order in which they are called."""
     signals, loop, gate, monitor = core.signals, core.loop, core.admission.gate, core.monitor
     own_node, shutdown, storage = core.node.own, core.admission.shutdown, core.storage
     pressure, certificate = eviction.pressure, observers.certificate

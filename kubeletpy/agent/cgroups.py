@@ -16,7 +16,7 @@ from kubeletpy.structs import Struct
 
 
 class Cgroups(Struct, frozen=True):
-    """What the rest of the composition root uses.
+    """The cgroup objects for the rest of the composition root.
 
     Attributes:
         tree: None: the machine's cgroups are not ours to use (a simulation, cgroupsPerQOS off).

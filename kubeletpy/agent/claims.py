@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ClaimParts(Struct, frozen=True):
-    """What the rest of the composition root uses; ``drivers`` handles DRA plugins."""
+    """The objects for resource claims; ``drivers`` handles DRA plugins."""
 
     components: list[Component]
     manager: ClaimManager

@@ -1,4 +1,4 @@
-"""What every part of the composition root is built with."""
+"""Inputs common to all parts of the composition root."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 One function, read from top to bottom. Each object is constructed from what stands above it;
 ``components`` then has its hooks for the agent: its tasks, how it starts and how it ends.
-What can be read on its own has its own module, built by one call here: :mod:`.allocations`,
+Independent parts have their own modules, each built by one call here: :mod:`.allocations`,
 :mod:`.devices`, :mod:`.claims`, :mod:`.storage`, :mod:`.placement`, :mod:`.cgroups`,
 :mod:`.images`, :mod:`.node`, :mod:`.admission`. Must never decide anything about a pod, nor import
-what only observes pods: :mod:`.observers` is built from the finished :class:`Core`.
+code that only observes pods: :mod:`.observers` is built from the finished :class:`Core`.
 
 Build a new component where everything it needs exists, and add it to ``components`` next to it; a
 new capability of a pod gets an entry in ``steps``.
@@ -113,7 +113,7 @@ DRAIN_S = 1.5
 
 
 class Core(BuildContext, frozen=True, kw_only=True):
-    """What runs pods. Observers are built from it; it refers to none of them.
+    """The components that run pods. Observers are built from it; it refers to none of them.
 
     Attributes:
         components: in the order in which they start.

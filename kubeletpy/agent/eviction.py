@@ -35,7 +35,7 @@ FRESH_S = 1.0
 
 
 class Eviction(Struct, frozen=True):
-    """What the rest of the composition root uses.
+    """The eviction objects for the rest of the composition root.
 
     Attributes:
         keeper: None: nobody is evicted.
@@ -70,7 +70,7 @@ class Eviction(Struct, frozen=True):
 
 
 def new_collector(core: Core, disks: DiskMeter | None = None) -> StatsCollector:
-    """What the node's pods use; ``disks`` None: measured every volumeStatsAggPeriod."""
+    """A collector of the pods' usage; ``disks`` None: measured every volumeStatsAggPeriod."""
     return make_collector(
         core.settings,
         core.outside.clock,

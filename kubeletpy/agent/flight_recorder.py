@@ -21,7 +21,7 @@ _MIB = 1 << 20
 
 
 class Flight(Struct, frozen=True):
-    """What reports to the recorder; all None without one."""
+    """The recorder's callbacks; all None without a recorder."""
 
     components: tuple[Component, ...] = ()
     event: Callable[[Event, Sequence[Effect]], None] | None = None

@@ -1,4 +1,4 @@
-"""What guards the machine: a part of the composition root.
+"""Builds the guards of the machine: a part of the composition root.
 
 Must never decide anything about a pod.
 """

@@ -49,7 +49,7 @@ class AgentHealth:
         return error
 
     def node_health(self) -> NodeHealth:
-        """What the node's Ready condition is computed from."""
+        """The inputs of the node's Ready condition."""
         pleg = self._pleg.health_error() if self._cache.populated else ""
         runtime, storage = self._monitor.runtime_error(), self._storage()
         unanswered = (runtime if self._monitor.unanswered else "", storage)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Images(Struct, frozen=True):
-    """What the rest of the composition root uses."""
+    """The image objects for the rest of the composition root."""
 
     manager: ImageManager
     gc: ImageGarbageCollector

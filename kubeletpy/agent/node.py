@@ -22,7 +22,7 @@ from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 
 
 class ApiNode(Struct, frozen=True):
-    """What the rest of the composition root uses.
+    """The node objects for the rest of the composition root.
 
     Attributes:
         manager, lease, mirrors: None: standalone, there is no API.
@@ -61,11 +61,11 @@ def build_node(
     volumes_in_use_written: Callable[[], None],
     devices: Callable[[Mapping[str, str]], DeviceCounts],
 ) -> ApiNode:
-    """Args:
-    runtime_info: what the runtime reports about itself now.
-    wanted: whether a static pod is still in the configuration.
-    volumes_in_use, volumes_in_use_written: see NodeManager.
-    devices: those of device plugins; given the capacity that the API shows.
+    """The node objects, and the components that keep the API's Node and mirrors up to date.
+
+    ``runtime_info`` returns the runtime's report about itself, ``wanted`` whether a static pod is
+    still in the configuration. ``volumes_in_use``, ``volumes_in_use_written``: see NodeManager.
+    ``devices`` counts those of device plugins, from the capacity that the API shows.
     """
     outside, options, started_at = context.outside, context.options, context.started_at
     recorder, signals = context.recorder, context.signals

@@ -1,4 +1,4 @@
-"""What observes the core: explain, plan, the servers. A part of the composition root.
+"""Builds the observers of the core (explain, plan, the servers): a part of the composition root.
 
 Must never decide anything about a pod.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Observers(Struct, frozen=True):
-    """What the composition root uses.
+    """The observers of the core.
 
     Attributes:
         certificate: None: the server's is in files.

@@ -1,4 +1,4 @@
-"""What an agent depends on and does not create itself: machine, runtime, API, time and randomness.
+"""Dependencies that an agent does not create: machine, runtime, API, time and randomness.
 
 A launch fills this with the real things, a simulation with its own; both pass it to
 :func:`kubeletpy.agent.build.build`. Settings are not in here.
@@ -67,11 +67,11 @@ class Machine(Struct, frozen=True):
     cgroups: CgroupTree | PodGroups | None = None
     """None: pods have no cgroups of their own (cgroupsPerQOS false)."""
     signals: NodeSignals | None = None
-    """What the node has left; None: it is not monitored, and node pressure evicts no pod."""
+    """Measures the node's free resources; None: unmonitored, node pressure evicts no pod."""
     guarded: GuardedHost | None = None
     """The machine itself, to be kept healthy; None: it is left alone."""
     uses: PodUses | None = None
-    """What pods use; None: read it from their cgroups."""
+    """Measures the pods' usage; None: it is read from their cgroups."""
     container_logs_dir: str = "/var/log/containers"
     """Where links to container logs are, for log collectors."""
     concurrent_starts: int | None = None
@@ -117,7 +117,7 @@ class Outside(Struct, frozen=True):
     watchdog: Callable[[Mapping[str, Callable[[], str]]], Coroutine[Any, Any, None]] | None = None
     """Notifies a watchdog while all health checks pass; None: there is none."""
     notices: Sequence[Notice] = ()
-    """What the configuration requests but does not get, for explain."""
+    """Configured settings without effect, for explain."""
     kubernetes: ResolvedVersion | None = None
     """Where the version comes from, for explain; None: nothing was resolved."""
     tracer: Tracer = NO_TRACER

@@ -49,7 +49,7 @@ from kubeletpy.syncloop.admission_gate import Place, Settle
 
 
 class Placed(Struct, frozen=True):
-    """What the rest of the composition root uses.
+    """The placement objects for the rest of the composition root.
 
     Attributes:
         providers: contribute to container configs.

@@ -1,4 +1,4 @@
-"""What an agent serves: health checks, explain, and the kubelet's own server.
+"""Builds an agent's endpoints: health checks, explain, and the kubelet's own server.
 
 A part of the composition root. Must never decide anything about a pod.
 """
@@ -89,10 +89,10 @@ def served(
     certificate: ServingCertificate | None,
     problems: Sequence[HealthCheck] = (),
 ) -> list[Component]:
-    """Args:
-    gone: explains pods that were removed.
-    certificate: None: the server's is in files.
-    problems: those of other parts, for explain.
+    """The components that serve HTTP.
+
+    ``gone`` explains pods that were removed. ``certificate`` is None if the server's is in files.
+    ``problems`` are those of other parts, for explain.
     """
     settings, flags, outside, monitor = core.settings, core.flags, core.outside, core.monitor
     troubles, device_plugins = core.workers.notes.troubles, core.devices.plugins.problem
@@ -225,7 +225,8 @@ async def _usage(collector: StatsCollector) -> JSON:
 
 
 def _log_end(pod_logs: str, run: ContainerStatus) -> str:
-    """As for termination messages: never through links that a pod may have made."""
+    """The last text of a container's log, read without following a link that a pod may have
+    made."""
     from kubeletpy.runtime_manager.read.termination_message import last_log_text, read_tail
 
     return last_log_text(read_tail(pod_logs, run.log_path, LOG_END, container_id=run.id))

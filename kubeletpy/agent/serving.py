@@ -1,9 +1,9 @@
 """Begins to answer HTTP requests once the node's status has been written.
 
-The ports are bound before, and clients wait in the kernel's queue: what answers them takes a
-quarter of what all imports take, and none of it makes a node Ready. It is loaded soon anyway,
-not by the first client, who may come when no file can be opened any more. Must never decide what is
-served.
+The ports are bound before, and clients wait in the kernel's queue. Importing the handlers takes a
+quarter of the time of all imports, and none of them makes a node Ready. They are loaded soon
+anyway, not on the first request: by then it may be impossible to open files. Must never decide what
+is served.
 """
 
 from __future__ import annotations

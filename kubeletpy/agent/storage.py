@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Storage(Struct, frozen=True):
-    """What the composition root uses.
+    """The storage objects for the rest of the composition root.
 
     Attributes:
         objects: the configMaps and secrets of pods; connect it (``on_change``).

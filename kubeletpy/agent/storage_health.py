@@ -18,7 +18,8 @@ from kubeletpy.volumes.usage.health import VolumeHealthMonitor
 
 
 class StorageHealth(Struct, frozen=True):
-    """What the composition root uses; ``of_pod`` has the health of volumes by uid of their pod."""
+    """The health checks of storage; ``of_pod`` returns the health of a pod's volumes, by its
+    uid."""
 
     components: list[Component]
     of_pod: Callable[[str], Sequence[api.PodVolumeHealth]]

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     except (AdoptionRefused, HostError, DropInError, UnitError, UnitMissing) as error:
         return _fail(str(error))
     except (asyncio.CancelledError, KeyboardInterrupt):
-        return _fail("interrupted: the node has been given back")
+        return _fail("interrupted: the node has been returned to the kubelet")
 
 
 def show(journal: Journal) -> int:
@@ -181,7 +181,7 @@ def _baseline(
 
 
 def refused_statuses(path: Path, clock: Clock, pods: Sequence[str]) -> tuple[str, ...]:
-    """Of these pods, those whose status the API does not accept, with the agent's reason."""
+    """Those of ``pods`` whose status the API does not accept, with the agent's reason."""
     found = []
     for key in pods:
         try:
@@ -228,8 +228,8 @@ def parser() -> argparse.ArgumentParser:
         prog="kubeletpy adopt",
         description="On a node where a kubelet runs, have the kubelet's systemd unit start this "
         "agent, and watch the node. If it is not Ready in time, a container restarts, a pod loses "
-        "its readiness or the API does not accept a status, the node is given back. Until the "
-        "watch has ended, a reboot gives it back, too.",
+        "its readiness or the API does not accept a status, the node returns to the kubelet. Until "
+        "the watch has ended, a reboot does the same.",
         epilog="To give the node back later: kubeletpy give-back.",
     )
     made.add_argument("--watch", type=duration, default=600.0, metavar="TIME", help="10m")

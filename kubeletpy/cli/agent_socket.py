@@ -65,7 +65,7 @@ def find(
             if path.exists():
                 found.append(path)
         except PermissionError as error:
-            raise NoAgent(f"may not look into {path.parent}: run this as root") from error
+            raise NoAgent(f"{path.parent} is not readable: run this as root") from error
     listening = live(table)
     if alive := [path for path in found if path in listening]:
         return alive[0]
@@ -73,7 +73,7 @@ def find(
         return listening[0]
     if listening:
         shown = " or ".join(f"--socket {path}" for path in listening)
-        raise NoAgent(f"several agents run here: say {shown}")
+        raise NoAgent(f"several agents run here: use {shown}")
     if found:
         return found[0]
     if os.geteuid() != 0:
@@ -81,7 +81,7 @@ def find(
     places = " or ".join(str(path) for path in candidates)
     raise NoAgent(
         f"no agent runs here: there is no socket {places}. If the agent was started with "
-        f"--root-dir DIR (`up`: --state-dir), say --socket DIR/{SOCKET_NAME}"
+        f"--root-dir DIR (`up`: --state-dir), use --socket DIR/{SOCKET_NAME}"
     )
 
 

@@ -1,8 +1,8 @@
 """How much freed memory the C library keeps for this process: little, and not for long.
 
 A burst of pods, a long list from the runtime or a large annotation leaves freed blocks in the
-arenas of all threads that had a part in it, and they stay. Only a process of our own is set up like
-this, never a program that has an agent as a library.
+arenas of all threads involved, and they stay there. Only a process of our own is set up like this,
+never a program that uses an agent as a library.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import os
 ARENAS = 2
 """Threads hold Python's lock while they allocate: an arena for each would help nobody."""
 LARGE = 1 << 20
-"""Bytes of a block that is given back as soon as it is free. glibc begins with 128 KiB, and raises
-it up to 32 MiB as large blocks are freed; to stay at 128 KiB made work with such blocks slower,
-2.7 times at worst, for the kernel has to clear them each time."""
+"""Size in bytes from which a block returns to the system as soon as it is free.
+
+glibc begins with 128 KiB, and raises it up to 32 MiB as large blocks are freed. A fixed 128 KiB
+made work with such blocks slower, 2.7 times at worst, because the kernel has to clear them each
+time."""
 ENDS = 2 << 20
 """Bytes of free memory that an arena's end may have; glibc's is twice what LARGE has become."""
 GIVEN_BACK_EVERY_S = 30.0

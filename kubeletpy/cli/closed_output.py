@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 EXIT_CODE = 128 + signal.SIGPIPE
-"""What a shell shows for a program that SIGPIPE has ended, which Python ignores."""
+"""The exit code that shells show for a program ended by SIGPIPE, which Python ignores."""
 
 
 def quiet_if_closed(command: Callable[[], int]) -> int:

@@ -125,14 +125,14 @@ def from_own_api(kubeconfig: Path, namespace: str, name: str) -> tuple[Any, list
 
 
 class ExplainOutput(NamedTuple):
-    """What to print, and what of it counts as a change: not that time goes by."""
+    """The text to print, and the state to compare: the passing of time is no change."""
 
     text: str
     state: Any
 
 
 def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
-    """What to print. Raises NoAgent, NotFound."""
+    """The output of one request. Raises NoAgent, NotFound."""
     from kubeletpy.explain import (
         render,
         render_connections,
@@ -144,7 +144,7 @@ def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
 
     if given.node:
         about = agent_socket.get_json(path, "node")
-        # to know the order takes a measurement of all pods, which is too much every second
+        # the order requires a measurement of all pods, which is too much every second
         evictions = None if given.watch else _evictions(path)
         if given.output == "json":
             return _same(json.dumps({**about, "evictions": evictions}, indent=2) + "\n")
@@ -206,7 +206,7 @@ def _same(text: str) -> ExplainOutput:
 
 
 def _state(view: Any) -> Any:
-    """What of a pod is news when it changes: no duration and no time."""
+    """The fields of a pod whose change is news: no duration and no time."""
     keys = ("namespace", "name", "uid", "state", "healthy", "cause", "phase", "ready")
     containers = [
         [each[key] for key in ("name", "state", "reason", "ready", "restarts")]

@@ -23,7 +23,7 @@ _STANDARD = frozenset(
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What the caller passed as ``extra``."""
+    """The fields that the caller passed as ``extra``."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 

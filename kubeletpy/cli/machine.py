@@ -40,7 +40,7 @@ def wrong_kernel_settings(directory: Path = Path("/proc/sys")) -> str:
 def problems_here(
     settings: config.KubeletSettings, flags: config.NodeFlags
 ) -> list[config.Problem]:
-    """What keeps settings and flags from working on this machine."""
+    """The reasons why settings and flags can't work on this machine."""
     problems = config.check_host(
         settings,
         cgroup_version=cgroup_version(),

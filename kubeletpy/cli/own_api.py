@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _Read = TypeVar("_Read")
 
 TIMEOUT_S = 5.0
-"""Of all requests for one answer together."""
+"""Maximum duration of all requests for one answer together."""
 MAX_NEEDS = 200
 """Objects that are checked for one pod; the others count as not checked."""
 MAX_PODS = 500
@@ -42,7 +42,7 @@ def kubeconfig(socket: Path) -> Path | None:
 
 
 def once(path: Path, read: Callable[[OwnApi], Awaitable[_Read]]) -> _Read:
-    """What one reading returns, over connections of its own. Raises Unread."""
+    """Run one reading over its own connections and return its result. Raises Unread."""
 
     async def run() -> _Read:
         async with connected(path) as api:
@@ -85,7 +85,7 @@ class OwnApi:
     async def need_states(
         self, namespace: str, needs: Iterable[Mapping[str, Any]]
     ) -> dict[tuple[str, str], NeedState]:
-        """What the API has of the objects that a pod needs."""
+        """The states in the API of the objects that a pod needs."""
         wanted = [(each["kind"], each["name"]) for each in needs][:MAX_NEEDS]
         async with _in_time():
             states = await asyncio.gather(*(self._state(namespace, *each) for each in wanted))
@@ -132,7 +132,7 @@ class OwnApi:
             return unplaced.explain_unscheduled(pod, await self._events(namespace, name))
 
     async def events(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """What schedulers and controllers reported about a pod, as the agent returns its events."""
+        """Events of schedulers and controllers about a pod, in the form of the agent's events."""
         from kubeletpy.explain import unplaced
 
         async with _in_time():

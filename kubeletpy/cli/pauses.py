@@ -1,6 +1,4 @@
-"""What the interpreter stops the event loop for, made short: collections of garbage, and waits for
-the interpreter's lock.
-"""
+"""Shortens pauses of the event loop: garbage collections, and waits for the interpreter's lock."""
 
 from __future__ import annotations
 

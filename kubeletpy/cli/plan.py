@@ -27,7 +27,7 @@ _TEMPLATES = {
 
 
 class Unreadable(Exception):
-    """What was given is no pod; the message contains the reason."""
+    """The input is no pod; the message contains the reason."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def foreseen(socket: Path, request: Request) -> Any:
-    """What the agent answers, with what the API of `up` has of the objects that a new pod needs.
+    """The agent's answer, with the API's state (under `up`) of the objects that a new pod needs.
 
     Raises NoAgent, NotFound.
     """
@@ -212,7 +212,7 @@ def _with_claims(pod: dict[str, Any], claims: dict[str, str]) -> dict[str, Any]:
     """The pod with a volume for each claim, in place of its own volumes of these names."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
-        return pod  # the agent says what is wrong with it
+        return pod  # the agent reports its fault
     own = spec.get("volumes")
     others = [
         each

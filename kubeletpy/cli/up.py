@@ -225,7 +225,7 @@ async def up(
 
 
 def lines_to_copy(kubeconfig: Path) -> list[str]:
-    """What a shell needs to reach the node: the commands' path, the kubeconfig, a pod, the view.
+    """Shell lines for using the node: the commands' path, the kubeconfig, a pod, the view.
 
     The path is left out if `kubeletpy` is on it.
     """

@@ -1,6 +1,6 @@
-"""What a page is made from: the agent's answers, with data that only the API of `up` has.
+"""The sources of a page: the agent's answers, with data that only the API of `up` has.
 
-That is pods that no node has, and the events of schedulers and controllers.
+The API adds pods that no node has, and the events of schedulers and controllers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``kubectl why``: why a pod of any node is in its state, with the caller's own permissions.
 
-A kubectl plugin. It queries the pod's node through the API server's node proxy; where the node does
-not explain (it runs the kubelet, it does not answer, the caller may not) it reports
-what status and events contain.
+A kubectl plugin. It queries the pod's node through the API server's node proxy. A node may not
+explain: it runs the kubelet, it does not answer, or the caller lacks permission. Then it reports
+the contents of status and events.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="kubectl why",
         description="Show why a pod is in its state: what its node has decided, and what it waits "
-        "for. Asks the node through the API server, which takes permission to get nodes/proxy.",
+        "for. Queries the node through the API server; requires permission to get nodes/proxy.",
     )
     made.add_argument("pod", metavar="POD", help="NAME, or NAMESPACE/NAME")
     made.add_argument("-n", "--namespace")
@@ -85,7 +85,7 @@ class Kubectl:
             self._command.append(f"--namespace={namespace}")
 
     def run(self, verb: str, *arguments: str) -> str:
-        """What it prints. Raises KubectlFailed."""
+        """Run kubectl and return its output. Raises KubectlFailed."""
         command = [*self._command, verb, *arguments]
         try:
             done = subprocess.run(
@@ -105,7 +105,7 @@ class Kubectl:
 
 
 def explained(kubectl: Kubectl, pod: Any) -> tuple[dict[str, Any] | None, str]:
-    """What the pod's node explains; or None, and why it does not."""
+    """The explanation from the pod's node; or None, and the reason."""
     metadata, node = pod.get("metadata") or {}, (pod.get("spec") or {}).get("nodeName")
     if not node:
         return None, ""
@@ -126,7 +126,7 @@ def _why_not(node: str, said: str) -> str:
     if "(NotFound)" in said or "404" in said:
         return f"node {node} explains nothing about it: it runs the kubelet, or no longer this pod"
     if "(Forbidden)" in said:
-        return f"you may not ask node {node}: that takes permission to get nodes/proxy"
+        return f"you may not query node {node}: that requires permission to get nodes/proxy"
     return f"node {node} does not answer: {said}"
 
 

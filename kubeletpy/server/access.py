@@ -1,4 +1,4 @@
-"""Who a client is and what it may do: x509, TokenReview, anonymous; then SubjectAccessReview.
+"""Authenticates and authorizes clients: x509, TokenReview, anonymous; then SubjectAccessReview.
 
 Fails closed: when the API can't be reached, no token is accepted and no request is allowed. Must
 never log or keep a token: the cache is keyed by its digest only.
@@ -68,7 +68,7 @@ class Access:
     async def authenticate(
         self, certificate: Mapping[str, Any] | None, authorization: str, source: str = ""
     ) -> Identity | None:
-        """Who the client is; None: 401.
+        """The client's identity; None: 401.
 
         Args:
             certificate: the verified client certificate, if there is one.

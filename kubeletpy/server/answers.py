@@ -37,7 +37,7 @@ def answers(
     metrics: HttpMetrics,
     clock: Clock,
 ) -> Mapping[str, Handler]:
-    """Handlers by route name. What must be closed goes on the stack."""
+    """Handlers by route name. Resources that must be closed are pushed onto ``stack``."""
     streams = LogStreams(view.pod_logs_dir, view.cache)
     stack.callback(streams.close)
     link = RuntimeLink(settings.idle_timeout, metrics)

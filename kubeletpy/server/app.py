@@ -188,7 +188,7 @@ class AgentServer:
             self._answering -= 1
 
     async def _admit(self, request: web.Request, route: Route | None) -> str:
-        """Who the client is; its address on a port without authentication."""
+        """The client's user name; its address on a port without authentication."""
         if self._access is None:
             return request.remote or ""
         transport = request.transport

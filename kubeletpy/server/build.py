@@ -1,4 +1,4 @@
-"""The agent's server: one or two ports, and their certificate. What it answers is loaded later.
+"""Builds the agent's server: one or two ports, and their certificate. Handlers are loaded later.
 
 Ports are bound first, so that the node can report its port; they are served once the agent runs.
 Must not import what serves (:mod:`.answers`, and with it aiohttp): no node needs that to be Ready.

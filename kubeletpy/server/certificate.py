@@ -95,7 +95,7 @@ class ServingCertificate:
         return pair.files if pair is not None else None
 
     def _names(self) -> Names | None:
-        # as the API knows the node: the approver of requests goes by that
+        # the addresses in the API's Node object: the approver of requests compares with them
         node = self._node()
         if node is None:
             return None

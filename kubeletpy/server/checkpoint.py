@@ -51,7 +51,7 @@ def file_name(namespace: str, pod: str, container: str, now: float) -> str:
 
 
 class Kept(Struct, frozen=True):
-    """What the archive directory holds, and its file system's size and free space, in bytes."""
+    """Contents of the archive directory, and size and free space of its file system, in bytes."""
 
     archives: int
     used: int
@@ -77,7 +77,7 @@ def no_room(kept: Kept) -> str | None:
 
 
 def kept_archives(directory: Path) -> Kept:
-    """What is kept now; creates the directory if it is missing. Blocks. Raises OSError."""
+    """Measure the directory, after creating it if it is missing. Blocks. Raises OSError."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     archives = used = 0
     with os.scandir(directory) as entries:
@@ -142,7 +142,7 @@ def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
                     record.id, str(location), min(int(given), MAX_TIMEOUT_S)
                 )
             except CRIError:
-                # what was written so far is no checkpoint, and nobody would know its name
+                # the unfinished file is no checkpoint, and no client has its name
                 await asyncio.to_thread(location.unlink, missing_ok=True)
                 raise
         except (CRIError, OSError, ValueError) as error:

@@ -12,7 +12,7 @@ from kubeletpy.server.app import Handler
 
 
 class Explained(Protocol):
-    """What there is to explain; the answers are JSON."""
+    """Explanations of the node and its pods; the answers are JSON."""
 
     def pods(self) -> list[dict[str, Any]]:
         """All pods of the node, a line each."""
@@ -23,7 +23,7 @@ class Explained(Protocol):
         ...
 
     def node(self) -> dict[str, Any]:
-        """What the node runs short of, and what does not work."""
+        """The node's shortages, and the parts that do not work."""
         ...
 
 

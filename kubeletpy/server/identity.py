@@ -1,4 +1,4 @@
-"""Who a client is. Pure."""
+"""The identity of a client. Pure."""
 
 from __future__ import annotations
 

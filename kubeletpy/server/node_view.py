@@ -1,4 +1,4 @@
-"""What the server's handlers see of the agent: read-only, nothing that changes a pod."""
+"""The server handlers' view of the agent: read-only, nothing that changes a pod."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NodeView(Struct, frozen=True):
         return self.status_of(pod.uid) or pod.status
 
     def in_runtime(self, pod: Pod) -> PodRuntimeStatus | None:
-        """What the runtime has of a pod."""
+        """The runtime's status of a pod."""
         return self.cache.status(pod.uid)
 
     def container(self, pod: Pod, name: str) -> ContainerStatus | None:

@@ -11,7 +11,7 @@ from aiohttp import web
 from kubeletpy.trace.tracer import Attributes, OpenSpan
 
 _KUBELETS = {"{namespace}": "{podNamespace}", "{pod}": "{podID}", "{container}": "{containerName}"}
-"""What the kubelet calls the parts of its routes."""
+"""The kubelet's names for the parts of its routes."""
 
 
 def span_name(request: web.Request) -> str:

@@ -1,4 +1,4 @@
-"""What the agent's server serves, and what a client must be allowed to do for each of it.
+"""The routes of the agent's server, and the permissions that each requires.
 
 Pure. Permissions belong to the route that answers, not to the text of the path, so that no spelling
 of a path is authorized as one and served as another. Source: docs/reference/server.csv: endpoint;
@@ -214,7 +214,7 @@ def canonical(path: str) -> str:
     """Where Go's multiplexer sends a client: no doubled slash, no ``.`` or ``..``.
 
     ``path`` is as it was received: an escaped slash or dot is a character of a name. The answer
-    begins with one slash, which leads nowhere but to this server. What is no path (``*``) stays.
+    begins with one slash, so it can only lead to this server. A non-path (``*``) is unchanged.
     """
     if not path.startswith("/"):
         return path

@@ -23,7 +23,7 @@ class AccessSettings(Struct, frozen=True):
 
 
 class EndpointSettings(Struct, frozen=True):
-    """What is served, named like the settings, and where its files are.
+    """The enabled endpoints, named like the settings, and the paths of their files.
 
     Attributes:
         checkpoint_dir: None: there are no checkpoints (gate ContainerCheckpoint).
@@ -108,7 +108,7 @@ def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
 
 
 def _check_alone(settings: KubeletSettings) -> None:
-    """As in the kubelet: without an API, settings that need one are an error."""
+    """Refuse settings that need an API on a node without one, like the kubelet."""
     asks = []
     if settings.authentication.webhook.enabled:
         asks.append("authentication.webhook.enabled true (set it to false)")

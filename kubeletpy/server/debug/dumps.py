@@ -1,4 +1,4 @@
-"""What the process is doing and what it holds, as text: tasks, threads, objects.
+"""Lists the process's tasks, threads and objects as text.
 
 Names of functions, files and lines only: never a variable's value, which may be a secret.
 """

@@ -1,4 +1,4 @@
-"""What /flagz and /statusz show of the program. Pure."""
+"""Facts about the program for /flagz and /statusz. Pure."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class NoLog(Exception):
 
 
 class LogOptions(Struct, frozen=True):
-    """What is requested.
+    """The options of a log request.
 
     Attributes:
         since: Unix seconds; older records are omitted. None: all.

@@ -1,9 +1,9 @@
 """Sends a log file to a client from its beginning or tail, and follows it while the container runs.
 
-Follows through rotations without loss or repeats, however far behind, as long as the files exist:
-the old file is read to its end after the new one has content and the runtime has closed the old
-one, because the runtime may still flush buffers to the old file after it has begun the new one.
-Must never hold more than a block, nor read faster than the client does.
+Follows through rotations without loss or repeats, however far behind, as long as the files exist.
+The runtime may still flush buffers to the old file after it has begun the new one. So the old file
+is read to its end only after the new one has content and the runtime has closed the old one. Must
+never hold more than a block, nor read faster than the client does.
 """
 
 from __future__ import annotations

@@ -43,8 +43,9 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _COMPRESSED_SIZES = 16
 _COMPRESSED_AT_LEAST = 256 << 20
-"""A rotation that is larger than this, and than so many maximum sizes, is not compressed: a sparse
-file of a terabyte would keep the thread for hours, and with it the rotation of all logs."""
+"""A rotation is left uncompressed if it exceeds this and so many maximum sizes.
+
+A sparse file of a terabyte would block the thread, and so the rotation of all logs, for hours."""
 
 
 class RotationSettings(Struct, frozen=True):
@@ -121,7 +122,7 @@ class LogRotator:
         return [container for container, path in logs.items() if self._is_due(path)]
 
     def _is_due(self, path: str) -> bool:
-        # nearly all are small: this alone may be led elsewhere, and then only tells a size
+        # a cheap check, as nearly all logs are small; a wrong path can only yield a wrong size
         with contextlib.suppress(OSError):
             if os.lstat(path).st_size <= self._settings.max_size:
                 return False
@@ -208,7 +209,7 @@ def _compress(name: str, *, dir_fd: int, most: int) -> None:
         target = os.open(unfinished, _NEW, 0o640, dir_fd=folder)
         with os.fdopen(target, "wb") as file, gzip.open(file, "wb") as packed:
             shutil.copyfileobj(_Bounded(plain, most), packed, 1 << 20)
-    # by this time a reader who is behind knows which of the files it has read
+    # by this time a slow reader has recorded which of the files it has read
     os.utime(unfinished, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=folder)
     os.rename(unfinished, name + COMPRESSED, src_dir_fd=folder, dst_dir_fd=folder)
     os.unlink(name, dir_fd=folder)

@@ -24,8 +24,9 @@ class RotationPlan(Struct, frozen=True):
 
 
 def plan_rotation(log: str, names: Iterable[str], max_files: int) -> RotationPlan:
-    """What to do before ``log`` itself is renamed, so that ``max_files`` (at least 2) remain
-    afterwards.
+    """Plan the removals and compressions before the renaming of ``log``.
+
+    At most ``max_files`` (at least 2) remain after it.
 
     The newest rotation is left alone: the runtime may still write to it, and readers follow it.
     """

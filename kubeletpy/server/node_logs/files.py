@@ -57,7 +57,7 @@ class NodeLogFile:
 
 
 def open_entry(root: str, path: str) -> NodeLogFile:
-    """What is at a path below ``root``.
+    """Open the file or directory at a path below ``root``.
 
     Raises:
         RefusedPath: it leads out, or is neither a file nor a directory.

@@ -2,8 +2,8 @@ r"""Whether a client's pattern is a regular expression, decided without compilin
 
 Compiling an untrusted expression can block the event loop for a second and can't be interrupted;
 journalctl, which gets the expression, is a separate process with a deadline. One pass over the text
-finds what the kubelet refuses (RE2 has no look-around and no backreferences); where the two
-dialects differ, journalctl decides.
+finds syntax that the kubelet refuses (RE2 has no lookaround assertions and no backreferences).
+Where the two dialects differ, journalctl decides.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _escape_end(pattern: str, at: int) -> int:
 
 
 def _repeat_end(pattern: str, at: int, repeatable: bool) -> int:
-    """What follows a repetition operator and the question mark that makes it lazy."""
+    """The position after a repetition operator and the question mark that makes it lazy."""
     count = _COUNT.match(pattern, at)
     end = count.end() if count else at + 1
     if not repeatable:

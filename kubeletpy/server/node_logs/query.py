@@ -47,7 +47,7 @@ class Range(Struct, frozen=True):
 
 
 class LogQuery(Struct, frozen=True):
-    """What is requested: services, or one file below the log directory."""
+    """A query for logs of services, or for one file below the log directory."""
 
     services: tuple[str, ...] = ()
     file: str = ""

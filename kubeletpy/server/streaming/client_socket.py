@@ -86,8 +86,8 @@ class ClientSocket:
     async def receive(self) -> bytes | None:
         """The next binary message; None once the client has closed. Raises ConnectionError.
 
-        Pings are answered, texts are skipped. A client that breaks the protocol is sent the code
-        that says so.
+        Pings are answered, texts are skipped. A client that breaks the protocol gets the matching
+        close code.
         """
         try:
             while not self._over:

@@ -14,7 +14,7 @@ V5 = "v5.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
 MAX_PORTS = 64
 MAX_DIGITS = 16
-"""Of a port, zeros before it included."""
+"""Maximum digits of a port, including leading zeros."""
 
 
 class BadStreamRequest(ValueError):

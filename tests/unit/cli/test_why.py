@@ -88,7 +88,7 @@ def test_names_of_pods(kubectl: FakeKubectl) -> None:
         ),
         (
             "Error from server (Forbidden): nodes is forbidden",
-            "you may not ask node n1: that takes permission to get nodes/proxy",
+            "you may not query node n1: that requires permission to get nodes/proxy",
         ),
         (
             "Error from server (ServiceUnavailable): dial tcp: refused",

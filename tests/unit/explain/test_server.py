@@ -188,7 +188,7 @@ async def test_errors_say_what_to_do(server: Any, capsys: Any, tmp_path: Path) -
     assert "no timeline for pod default/other" in capsys.readouterr().err
     assert await run(explain, f"--socket={tmp_path / 'none'}") == 1
     assert "no agent runs here" in capsys.readouterr().err
-    with pytest.raises(agent_socket.NoAgent, match="say --socket DIR"):
+    with pytest.raises(agent_socket.NoAgent, match="use --socket DIR"):
         agent_socket.find(None, [tmp_path / "none"], tmp_path / "table")
 
 
@@ -201,7 +201,7 @@ async def test_errors_say_what_to_do(server: Any, capsys: Any, tmp_path: Path) -
         (["a"], ["elsewhere"], "elsewhere"),
         (["a"], ["elsewhere", "b", "a"], "a"),
         (["a"], [], "a"),
-        ([], ["elsewhere", "there"], "several agents run here: say --socket {}/elsewhere/"),
+        ([], ["elsewhere", "there"], "several agents run here: use --socket {}/elsewhere/"),
     ],
 )
 def test_the_agent_that_lives_is_found(
