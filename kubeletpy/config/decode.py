@@ -1,8 +1,8 @@
 """From documents to settings: strict reading, merging drop-ins, building the settings. Pure.
 
 The schema is :data:`kubeletpy.config.fields.FIELDS`. Unknown fields and duplicates are dropped with
-a warning, as the kubelet reads v1beta1: a node starts with a file for a newer kubelet, or with a
-misspelt name in it, and the log states what was dropped.
+a warning, as the kubelet reads v1beta1. A node starts even if its file is for a newer kubelet or
+has a misspelt name; the log states what was dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a configuration requests and does not get: fields, flags and gates without effect. Pure.
+"""Lists configured fields, flags and gates that have no effect. Pure.
 
 Each has its consequence in words, is logged once at the start, and is shown by ``kubeletpy explain
---node``. What has an effect is not in here; :mod:`kubeletpy.config.rules` refuses a value that
+--node``. Settings with an effect are not listed; :mod:`kubeletpy.config.rules` refuses a value that
 can't be honoured at all. Must never hold secrets: values are masked as in messages.
 """
 
@@ -102,7 +102,7 @@ def notices(
     flags: Mapping[str, str],
     cloud_provider: str = "",
 ) -> tuple[Notice, ...]:
-    """What was requested and has no effect.
+    """The requested settings that have no effect.
 
     Args:
         settings: all of them.
@@ -133,7 +133,7 @@ def _of_flag(name: str, version: KubernetesVersion) -> str:
     """The consequence of a flag; one that the version does not have is accepted anyway.
 
     The flag never had an effect here, and after an upgrade of the API server a restarted agent has
-    the newer version: to refuse the flag would take a working node away.
+    the newer version. If it refused the flag, a working node would go down.
     """
     if not FLAG_TABLE[name].gone(version):
         return FLAGS[name]
@@ -142,7 +142,7 @@ def _of_flag(name: str, version: KubernetesVersion) -> str:
 
 
 def _content_type(settings: KubeletSettings) -> str:
-    """What requests to the API are in."""
+    """The content type of requests to the API."""
     return PROTOBUF if settings.content_type == PROTOBUF else JSON_TYPE
 
 

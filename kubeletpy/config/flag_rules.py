@@ -1,4 +1,4 @@
-"""What the node's own flags may hold: its name, addresses and labels. Pure.
+"""Rules for the values of the node's own flags: its name, addresses and labels. Pure.
 
 Must never read the machine: whether an address is one of this node's is not decided here.
 """

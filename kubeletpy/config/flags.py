@@ -33,7 +33,7 @@ def _nothing() -> Mapping[str, Any]:
 
 
 class NodeFlags(Struct, frozen=True):
-    """What only flags can set. Paths and names as given; durations in seconds."""
+    """Settings that only flags can set. Paths and names as given; durations in seconds."""
 
     bootstrap_kubeconfig: str = ""
     cert_dir: str = "/var/lib/kubelet/pki"

@@ -199,7 +199,7 @@ HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
         "DisableNodeKubeProxyVersion": (True, "kubeProxyVersion is not reported"),
         "EnvFiles": (True, "fileKeyRef is obeyed"),
         "EventedPLEG": (True, "the runtime's events are used wherever there are any"),
-        "ExtendWebSocketsToKubelet": (True, "WebSockets are spoken even if not declared"),
+        "ExtendWebSocketsToKubelet": (True, "WebSockets are supported even if not declared"),
         "GitRepoVolumeDriver": (False, "there are no gitRepo volumes"),
         "HostnameOverride": (True, "hostnameOverride is obeyed"),
         "ImageVolume": (True, "images are mounted as volumes"),

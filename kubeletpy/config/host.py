@@ -14,7 +14,7 @@ def check_host(
     swap_on: bool = False,
     online_cpus: frozenset[int] | None = None,
 ) -> list[Problem]:
-    """What keeps these settings from working here; empty when all is well.
+    """The reasons why these settings can't work on this machine; empty: none.
 
     Args:
         settings: the agent's.

@@ -22,15 +22,15 @@ from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion, supported
 from kubeletpy.structs import Struct
 
 _NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
-"""What the kubelet assumes without a configuration file, except what would open ports to everybody
-(anonymous access, AlwaysAllow, read-only port): that has to be requested explicitly."""
+"""The kubelet's defaults without a configuration file, except those that would open ports to
+everybody: anonymous access, AlwaysAllow, read-only port. These must be requested explicitly."""
 
 _NO_FILE_NO_API: Mapping[str, Any] = {
     "authentication.webhook.enabled": False,
     "authorization.mode": "AlwaysAllow",
 }
-"""What the kubelet also assumes without a file, and the only way to allow access when there is no
-API for reviews: clients with a certificate from authentication.x509.clientCAFile."""
+"""More of the kubelet's defaults without a file, and the only way to allow access without an API
+for reviews: clients with a certificate from authentication.x509.clientCAFile."""
 
 
 Check = Callable[[KubeletSettings, NodeFlags], list[Problem]]
@@ -78,8 +78,8 @@ def load(
         base_dir: the file's directory, against which a relative ``staticPodPath`` is resolved.
         version: the Kubernetes version whose fields, defaults and feature gates apply, unless
             ``--kubernetes-version`` names one.
-        check: finds what else is wrong, such as what does not fit the machine; of fields whose
-            values could not be read it is given the defaults, and its problems do not count.
+        check: finds further problems, such as settings that do not fit the machine. Fields whose
+            values could not be read have their defaults then, and their problems do not count.
 
     Raises:
         ConfigError: with every problem.

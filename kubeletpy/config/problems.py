@@ -1,4 +1,4 @@
-"""What can be wrong with a configuration: every problem at once, each naming its field. Pure.
+"""Problems of a configuration: all of them at once, each naming its field. Pure.
 
 Must never show what may be secret: fields listed in MASKED are shown without their value.
 """

@@ -1,4 +1,4 @@
-"""What a single field may hold beyond its type: small rules to put into the field table. Pure.
+"""Rules for the value of a single field beyond its type, for the field table. Pure.
 
 A rule takes the decoded value and returns what is allowed, or an empty string if the value is fine.
 Source: docs/reference/config.csv (column "allowed").

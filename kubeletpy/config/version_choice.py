@@ -37,7 +37,7 @@ class VersionSource(StrEnum):
 
 
 class ServerVersion(Struct, frozen=True):
-    """What an API server states.
+    """The version that an API server states.
 
     Attributes:
         major, minor: of the API that it serves: of the emulated version if that is older.
@@ -102,8 +102,10 @@ def read_record(content: bytes) -> KubernetesVersion | None:
 
 
 def at_least(resolved: ResolvedVersion) -> Sequence[ResolvedVersion]:
-    """The versions to try in turn until the configuration is valid for one: without an answer and
-    a record also the later ones, or a field of the newest version would keep the node down."""
+    """The versions to try in turn until the configuration is valid for one.
+
+    Without an answer and a record, the later versions are tried too: otherwise a field of the
+    newest version would keep the node down."""
     if resolved.source is not VersionSource.OLDEST:
         return (resolved,)
     why = f"{resolved.why} (the oldest that has all that is configured)"
@@ -154,7 +156,7 @@ def decide(
 
 
 class VersionChange(Struct, frozen=True):
-    """What a restart would change: to which version, one sentence, and whether it is urgent."""
+    """The effect of a restart: the new version, one sentence, and whether it is urgent."""
 
     version: KubernetesVersion
     why: str
@@ -162,7 +164,7 @@ class VersionChange(Struct, frozen=True):
 
 
 def after_restart(running: ResolvedVersion, server: ServerVersion) -> VersionChange | None:
-    """What a restart would change now; None: nothing.
+    """The change that a restart would make now; None: none.
 
     A node that is newer than its API server has to be restarted (version skew policy). With a
     version by flag only that is reported: an older version is what the owner of the node named.

@@ -86,7 +86,7 @@ class ImageGarbageCollector:
         self._records: dict[str, ImageRecord] = {}
         self._ages = ages
         self._known: Ages | None = None if ages is not None else {}
-        """What a previous agent recorded; None: not read yet."""
+        """Ages recorded by a previous agent; None: not read yet."""
         self._volumes = volumes
         self._pulled: dict[str, float] = {}
         """Arrival times of images not listed yet, by id."""

@@ -50,7 +50,7 @@ class ImageGCPolicy(Struct, frozen=True):
 
 
 class ImageRecord(Struct, frozen=True):
-    """What is remembered about an image on the node; times are Unix seconds."""
+    """The record of an image on the node; times are Unix seconds."""
 
     id: str
     size: int
@@ -99,7 +99,7 @@ def refresh(
 
 
 def eviction_order(records: Mapping[str, ImageRecord], in_use: frozenset[str]) -> list[ImageRecord]:
-    """What may be removed, least recently used first, then earliest detected."""
+    """The images that may be removed: least recently used first, then earliest detected."""
     return sorted(
         (r for r in records.values() if r.id not in in_use and not r.pinned),
         key=lambda r: (r.last_used, r.first_detected),

@@ -1,4 +1,4 @@
-"""What the image parts count, as an interface. Pure.
+"""Metrics of the image components, as an interface. Pure.
 
 Must never import a metrics library: the agent's registry is passed in.
 """

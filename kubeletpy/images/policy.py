@@ -12,7 +12,7 @@ NEVER = "Never"
 
 
 class ImageAction(StrEnum):
-    """What to do about an image."""
+    """The decision about an image."""
 
     USE = "use"
     PULL = "pull"

@@ -60,7 +60,7 @@ class PullQueue:
 
     def positions(self) -> Iterator[tuple[Ticket, PullPosition]]:
         """The pulls that are under way, and those that wait, in order."""
-        from kubeletpy.images.pull_position import PullPosition  # for who asks, seldom
+        from kubeletpy.images.pull_position import PullPosition  # rarely needed
 
         running = len(self._running)
         for ticket, since in self._running.items():

@@ -77,7 +77,7 @@ class WantedImage(Struct, frozen=True):
 
     pod: Pod
     image: str
-    """As in the spec: what messages and events show."""
+    """The name in the spec, for messages and events."""
     spec: cri.ImageSpec
     reference: api.ObjectReference
     policy: str
@@ -182,7 +182,7 @@ class ImagePuller:
             try:
                 yield record
             except CRIError:
-                # an error may follow a pull that was done: only a look tells
+                # an error may follow a completed pull: compare the image's id
                 record.changed_nothing = before is not None and before == await self._image_id(
                     wanted.spec
                 )

@@ -2,8 +2,8 @@
 
 Pure.
 
-A pattern matches when the ports are equal, the hosts have the same number of dot-separated parts,
-each part of the host matches its glob, and the pattern's path is a prefix of the image's. Source:
+A pattern matches when the ports are equal and the pattern's path is a prefix of the image's. The
+hosts must have the same number of dot-separated parts, and each part must match its glob. Source:
 kubernetes.io, "Images", interpretation of config.json; CredentialProvider.matchImages. Must never
 do I/O.
 """

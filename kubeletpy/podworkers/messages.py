@@ -62,7 +62,7 @@ def merge_kill(record: WorkerRecord, options: KillOptions | None, pod: Pod | Non
 
 
 def next_work(record: WorkerRecord, update: PodUpdate, pod: Pod | None) -> Work:
-    """What the next sync works from: the newest message, and the age of the oldest that waits."""
+    """The input of the next sync: the newest message, with the age of the oldest that waits."""
     earliest = update.received_at
     if record.pending is not None and record.pending.received_at:
         earliest = min(earliest, record.pending.received_at) or record.pending.received_at

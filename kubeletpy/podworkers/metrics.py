@@ -1,4 +1,4 @@
-"""What the pod workers count. Must never import a metrics library: the registry is outside.
+"""Metrics of the pod workers. Must never import a metrics library: the registry is outside.
 
 Pure.
 """

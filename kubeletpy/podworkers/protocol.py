@@ -1,4 +1,4 @@
-"""What pod workers are sent, what a sync leaves behind, and how statuses are composed. Pure."""
+"""Messages to pod workers, outcomes of syncs, and the composing of statuses. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PodUpdate(Struct, frozen=True):
 
 
 class SyncOutcome(Struct, frozen=True):
-    """What one worker run leaves behind."""
+    """The outcome of one worker run."""
 
     terminal: bool = False
     """The pod has run to its end: terminate it."""
@@ -75,7 +75,7 @@ class SyncOutcome(Struct, frozen=True):
 
 
 class PodStatuses(Protocol):
-    """What a worker reports about its pod outside its syncs."""
+    """A worker's reports about its pod outside its syncs."""
 
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
         """Recompose the status from what is known, if there is one already."""

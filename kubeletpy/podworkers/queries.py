@@ -19,7 +19,7 @@ class WorkerQueries:
         self._records: Mapping[str, WorkerRecord] = machine.records
 
     def record(self, uid: str) -> WorkerRecord | None:
-        """What is known about one pod's worker."""
+        """The record of one pod's worker."""
         return self._records.get(uid)
 
     def all(self) -> Mapping[str, WorkerRecord]:

@@ -55,7 +55,7 @@ class Stage(StrEnum):
 
 
 class Work(Struct, frozen=True):
-    """What the next sync works from."""
+    """The input of the next sync."""
 
     type: UpdateType
     pod: Pod | None
@@ -73,7 +73,7 @@ class WorkerRecord(Struct, frozen=True):
     pending: Work | None = None
     """The only slot for messages: the newest wins."""
     active: Work | None = None
-    """What the last sync worked from."""
+    """The input of the last sync."""
     running: Stage | None = None
     """The sync in flight."""
     first_seen_at: float = 0.0
@@ -114,7 +114,7 @@ class WorkerRecord(Struct, frozen=True):
 
 
 class WorkerSummary(Struct, frozen=True):
-    """What housekeeping counts about a worker."""
+    """A worker's facts for housekeeping metrics."""
 
     stage: Stage
     orphan: bool

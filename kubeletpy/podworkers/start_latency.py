@@ -43,10 +43,10 @@ class _Start(Struct):
     """A pod whose start is measured."""
 
     pulling: dict[str, float] = field(default_factory=dict)
-    """What the image is for -> Unix seconds at which the first try to pull it began."""
+    """Purpose of the image -> Unix seconds at which the first try to pull it began."""
     pulls: list[Span] = field(default_factory=list)
     inits: dict[str, Span] = field(default_factory=dict)
-    """By container id."""
+    """Spans of init containers, by container id."""
 
 
 class StartLatency:

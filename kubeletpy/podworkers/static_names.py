@@ -1,4 +1,4 @@
-"""Who may use the full name of a static pod: one uid at a time, first come, first served. Pure.
+"""Assigns the full name of a static pod to one uid at a time: first come, first served. Pure.
 
 A changed manifest makes a new uid under the old full name; the new pod waits until the old one has
 ended. Plain data; it must never start anything itself. Source: docs/reference/behaviour.md, b8.
@@ -12,7 +12,7 @@ from kubeletpy.structs import Struct, field
 
 
 class NamesInUse(Struct, frozen=True):
-    """Who uses which full name (full name -> uid), and who waits for it, in order."""
+    """The uid that uses each full name, and the uids that wait for it, in order."""
 
     started: Mapping[str, str] = field(default_factory=dict)
     waiting: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class StaticNames:
         self._waiting = {name: list(uids) for name, uids in names.waiting.items()}
 
     def in_use(self) -> NamesInUse:
-        """As they are now."""
+        """The names in use and the queues as they are now."""
         waiting = {name: tuple(uids) for name, uids in self._waiting.items()}
         return NamesInUse(dict(self._started), waiting)
 

@@ -1,6 +1,6 @@
 """The newest runtime status of each pod, fed by the PLEG and by the workers' own calls. Pure.
 
-Of two statuses the one observed later wins, from any source. Must never call the runtime.
+The status observed later wins, whatever its source. Must never call the runtime.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def essence(status: PodRuntimeStatus) -> tuple[object, ...]:
 def with_known_ends(own: PodRuntimeStatus, known: PodRuntimeStatus) -> PodRuntimeStatus:
     """A status that a worker made from its own calls, plus the exits that were reported meanwhile.
 
-    What its calls did not touch is shown as it was when the sync began: a container that has ended
-    since would seem to run again, and its exit be forgotten until the next relist. Returns the very
-    same object when there is nothing to add.
+    Such a status shows everything that its calls did not touch as it was when the sync began. A
+    container that has exited since would seem to run again, and its exit would be lost until the
+    next relist. Returns the very same object when there is nothing to add.
     """
     ended = {c.id: c for c in known.containers if c.state is ContainerState.EXITED}
     stopped = {s.id: s for s in known.sandboxes if not s.ready}
@@ -44,7 +44,7 @@ Subscriber = Callable[[str], None]
 
 
 class CacheEntry(Struct, frozen=True):
-    """What is known about one pod."""
+    """The cached facts about one pod."""
 
     status: PodRuntimeStatus
     error: str = ""

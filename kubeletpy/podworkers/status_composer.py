@@ -52,8 +52,9 @@ class ResizeConditionsSource(Protocol):
 
 
 class _Settled(Struct, frozen=True):
-    """What a pod's status was composed from when that changed nothing: it need not be composed
-    again from the same, as it is each minute for an idle pod."""
+    """Inputs from which a status was composed without a change: equal inputs need no new one.
+
+    An idle pod has equal inputs each minute."""
 
     inputs: StatusInputs
     containers_may_run: bool
@@ -106,7 +107,7 @@ class StatusComposer:
         """
         self._status_log = status_log
         self._settled: dict[str, _Settled] = {}
-        """By uid."""
+        """Settled inputs, by uid of their pod."""
         self._statuses = statuses
         self._cache = cache
         self._probes = probes
@@ -220,9 +221,9 @@ class StatusComposer:
     def reject(self, pod: Pod, rejection: Rejection) -> None:
         """The status of a pod that this node refuses to run.
 
-        A pod that has run here, before a reboot or a restart of the agent, keeps what is known of
-        its containers; one whose end nobody saw is shown as lost. Of one that still runs nothing is
-        shown: it is stopped as a pod that should not run, and how it ends is not known yet.
+        A pod that has run here, before a reboot or a restart of the agent, keeps the known state of
+        its containers. A container whose end nobody saw is shown as lost. While containers still
+        run, none is shown: the pod is being stopped, and how they end is not known yet.
         """
         refusal = rejected_status(pod, rejection)
         status = self._cache.status(pod.uid)

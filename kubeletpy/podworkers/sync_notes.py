@@ -1,4 +1,4 @@
-"""What is noted about syncs for people: decisions, how the last sync ended, figures.
+"""Notes about syncs for people: decisions, how the last sync ended, figures.
 
 Must never decide anything.
 """

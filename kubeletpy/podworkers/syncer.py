@@ -90,7 +90,7 @@ class KubePodSyncer:
             terminal = self._composer.store(pod, mirror, sync.status, starting=True)
             return SyncOutcome(terminal=terminal, deadline=deadline)
         finally:
-            del limit  # it knows the task, which if cancelled keeps this frame
+            del limit  # it refers to the task; a cancelled task keeps this frame alive
 
     async def _run_steps(self, sync: PodSync) -> SyncOutcome:
         for step in self._steps:

@@ -37,7 +37,7 @@ class ImpossibleTransition(AssertionError):
 
 
 def violation(before: WorkerRecord | None, after: WorkerRecord | None) -> str:
-    """What is impossible about a record after one event; empty: nothing."""
+    """The impossible part of a record's change by one event; empty: none."""
     if before is after:
         return ""
     return next(_violations(before, after), "")

@@ -57,7 +57,7 @@ class Troubles:
         self._rows.pop(uid, None)
 
     def begun(self) -> dict[str, dict[str, float]]:
-        """What of the notes is news when it changes: the beginning of each row, and the ends."""
+        """The parts of the notes whose change is news: the beginning of each row, and the ends."""
         return {"failing": {uid: row[0] for uid, row in self._rows.items()}, "ends": {**self._ends}}
 
     def as_json(self) -> dict[str, dict[str, Any]]:
@@ -66,7 +66,7 @@ class Troubles:
         return {k: v for k, v in (("failing", rows), ("ends", {**self._ends})) if v}
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """What an earlier agent noted; what this one has noted since counts more."""
+        """Add the notes of an earlier agent; newer notes of this agent win."""
         failing, ends = (_mapping(kept.get(each)) for each in ("failing", "ends"))
         self._take_ends(ends)
         self._take_rows(failing)

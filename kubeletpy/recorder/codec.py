@@ -1,8 +1,8 @@
 """Between the inputs of decisions and JSON: Structs by the types of their fields. Pure.
 
-What equals its default is left out. Pods and runtime statuses are large and occur again and again:
-they are written once and referred to by number. A function (a status override) is only known to
-have been there: what is read back returns its argument.
+Fields that equal their default are left out. Pods and runtime statuses are large and occur again
+and again: they are written once and referred to by number. A function (a status override) is
+recorded by its presence only: the decoded one returns its argument.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FUNCTION = {"function": True}
 
 
 class BadRecording(ValueError):
-    """What is read is no recording, or not one that this version understands."""
+    """The input is no recording, or not one that this version understands."""
 
 
 def encode(value: object, refer: Refer) -> Any:
@@ -155,7 +155,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def decode_shared(name: str, value: Any) -> Pod | PodRuntimeStatus:
-    """What a number refers to, from its line.
+    """The value of a number, from its line.
 
     Raises:
         BadRecording: it is none of the types in SHARED.

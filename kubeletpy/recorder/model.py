@@ -1,8 +1,8 @@
-"""What is recorded: the kinds of lines, and what a decision's output is reduced to. Pure.
+"""Model of recordings: the kinds of lines, and the reduced outputs of decisions. Pure.
 
 A recording is lines of JSON. Each has its kind ``k`` and, but for shared objects, the Unix seconds
-``t`` and the ``uid`` of its pod. The outputs of decisions are kept in words and names only: what is
-in them besides comes from the inputs.
+``t`` and the ``uid`` of its pod. The outputs of decisions are reduced to words and names: the rest
+of them follows from the inputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.structs import Struct
 
 FORMAT = 1
-"""Of the lines; a reader refuses others."""
+"""Format version of the lines; a reader refuses others."""
 
 
 class LineKind(StrEnum):
@@ -44,11 +44,11 @@ class LineKind(StrEnum):
     SHARED = "shared"
     """A pod or a runtime status, with the number by which others refer to it."""
     EVENT = "event"
-    """What a worker was sent, and what followed."""
+    """A message to a worker, and its effects."""
     PLAN = "plan"
-    """What a sync was to do."""
+    """The plan of a sync."""
     STATUS = "status"
-    """What the API was to show."""
+    """A status composed for the API."""
     SPAN = "span"
     """A step or a call that has ended."""
 
@@ -102,7 +102,7 @@ def _plain(effect: Effect) -> dict[str, Any]:
 
 
 def plan_output(actions: PodActions) -> dict[str, Any]:
-    """What a plan does, by names, and its decisions in words."""
+    """The actions of a plan, by names, and its decisions in words."""
     found: dict[str, Any] = {
         "kill_pod": actions.kill_pod_reason if actions.kill_pod else None,
         "create_sandbox": actions.attempt if actions.create_sandbox else None,

@@ -12,7 +12,7 @@ from kubeletpy.recorder.model import LineKind
 
 
 class News:
-    """What was last decided about each pod. It holds no object that is not the pod's last."""
+    """The last decisions about each pod, with only the objects that they were made about."""
 
     def __init__(self) -> None:
         self._last: dict[str, dict[LineKind, tuple[Pod, PodRuntimeStatus, object]]] = {}

@@ -1,6 +1,6 @@
-"""Takes what goes into decisions and what comes out, and writes it to disk a second later.
+"""Records the inputs and outputs of decisions, and writes them to disk a second later.
 
-What is taken is immutable and only kept; a thread turns it into lines. If that falls behind, or the
+The inputs are immutable and only kept; a thread turns them into lines. If that falls behind, or the
 disk is full, lines are dropped and counted: a recording must never slow down or stop an agent.
 """
 
@@ -60,8 +60,8 @@ EVERY_S = 1.0
 MAX_WAITING = 20_000
 """Lines that wait to be written; more are dropped."""
 MOST_HELD = 8 << 20
-"""Bytes of text of the pods and statuses that are still known by number; those used longest ago are
-written again. Of each pod only the newest is known, which the agent holds anyway."""
+"""Bytes of text of the pods and statuses that are still referred to by number. Those used longest
+ago are written again. Only the newest of each pod is kept, which the agent holds anyway."""
 _HASH_LENGTH = 16
 _SEPARATORS = (",", ":")
 
@@ -144,7 +144,7 @@ class FlightRecorder:
 
     def _add(self, line: Line) -> None:
         if len(self._waiting) == MAX_WAITING:
-            self._news.begin()  # what is dropped was not told
+            self._news.begin()  # a dropped line must be recorded again
         self._waiting.append(line)
         self._any.set()
 

@@ -1,11 +1,11 @@
-"""What is not recorded, because recordings are sent to others. Pure.
+"""Removes private data from recordings, because they are sent to others. Pure.
 
 Values are replaced by a keyed hash, so that equal values stay equal within a recording and nobody
-can try out what they were. Of a pod these are the values of variables, headers, labels, annotations
-and volume attributes, commands and arguments (but the program), queries of paths, user information
-in image names and URLs, and termination messages. Free texts (errors, messages of others) may
-repeat them: there, each of the pod's values is replaced wherever it stands. What decisions depend
-on stays, so that a replay decides the same. Must never raise for a pod of any shape.
+can guess them by trial. The replaced values of a pod are variables, headers, labels, annotations,
+volume attributes, commands and arguments (but the program). So are queries of paths, user
+information in image names and URLs, and termination messages. Free texts (errors, messages of
+others) may repeat them: there, each of the pod's values is replaced wherever it stands. Inputs of
+decisions stay, so that a replay decides the same. Must never raise for a pod of any shape.
 """
 
 from __future__ import annotations
@@ -208,8 +208,8 @@ class Texts:
     ) -> None:
         """Args:
         words: of the pod that the line is about (:func:`secret_words`).
-        unstarted: ids of its containers that never ran (:func:`unstarted_ids`): what is said about
-            them is the runtime's, and decisions read it.
+        unstarted: ids of its containers that never ran (:func:`unstarted_ids`): their messages are
+            the runtime's, and decisions read them.
         """
         self.hashed = hashed
         self._words = words
@@ -239,7 +239,7 @@ class Texts:
         return f"{before[: _overlap(before, cut)]}{self.hashed(cut)}{_CUT}{after}"
 
     def inputs(self, value: Any, key: str = "") -> Any:
-        """What went into a decision, as JSON."""
+        """The redacted input of a decision, as JSON."""
         if isinstance(value, Mapping):
             ended = self._ended(value)
             return {
@@ -258,7 +258,7 @@ class Texts:
         return _image(value, self.hashed) if key == "image" else value
 
     def output(self, value: Any, key: str = "") -> Any:
-        """What was decided: it repeats texts of the input, also as parts of longer ones."""
+        """A redacted decision: it repeats texts of the input, also as parts of longer ones."""
         if isinstance(value, Mapping):
             ended = self._ended(value)
             return {

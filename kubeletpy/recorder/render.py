@@ -18,7 +18,7 @@ _WIDTH = 300
 
 
 def overview(found: Replayed, version: str) -> str:
-    """What was replayed, each pod with its last state, and what could not be read."""
+    """A summary of the replay: each pod with its last state, and what could not be read."""
     recorded = one_line(", ".join(found.versions)) or "no version"
     lines = [
         f"{found.decisions} decisions of node {one_line(found.node)}, made by {recorded}, "

@@ -31,7 +31,7 @@ from kubeletpy.structs import Struct, field
 LONGEST_PROBLEM = 200
 """Characters of a problem; what it quotes is the recording's."""
 NODE = ""
-"""Whose story what concerns no single pod belongs to."""
+"""The uid of the story for lines that concern no single pod."""
 
 
 class Moment(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Moment(Struct, frozen=True):
 
 
 class Replayed(Struct):
-    """What a recording holds.
+    """The contents of a recording.
 
     Attributes:
         names: uid to ``namespace/name``.
@@ -144,11 +144,11 @@ def _kind(line: dict[str, Any]) -> LineKind:
     try:
         return LineKind(str(line.get("k")))
     except ValueError as error:
-        raise BadRecording("a line is of a kind that this version does not know") from error
+        raise BadRecording("a line is of a kind that this version does not support") from error
 
 
 class _Player:
-    """What later lines refer to, and the workers' machine."""
+    """Holds the objects that later lines refer to, and the workers' machine."""
 
     def __init__(self) -> None:
         self._shared: dict[int, object] = {}
@@ -174,7 +174,7 @@ class _Player:
         return value
 
     def again(self, kind: LineKind, line: dict[str, Any]) -> Any:
-        """What this version makes of a line's input."""
+        """Decide again: the output of this version for a line's input."""
         given = line.get("in")
         try:
             if kind is LineKind.PLAN:
@@ -217,5 +217,5 @@ def _event(line: dict[str, Any]) -> type:
 
 
 def _json(value: Any) -> Any:
-    """As it would be read: tuples are lists."""
+    """The value after a round trip through JSON: tuples are lists."""
     return json.loads(json.dumps(value))

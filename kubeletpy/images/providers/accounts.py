@@ -1,4 +1,4 @@
-"""What a provider may learn about a pod's service account: annotations and a token.
+"""A provider's view of a pod's service account: annotations and a token.
 
 Source: KEP-4412, tokenAttributes. Must never keep or show a token.
 """
@@ -54,8 +54,8 @@ def chosen_annotations(
 ) -> dict[str, str] | None:
     """The annotations that a provider requests; None when a required one is missing. Pure.
 
-    By its annotations an account opts its pods into this provider: without them the provider is not
-    asked.
+    An account opts its pods into this provider by its annotations. Without them the provider is
+    not called.
     """
     required = attributes.required_service_account_annotation_keys
     if any(key not in annotations for key in required):

@@ -1,8 +1,7 @@
 """One credential provider: which images it is called for, and how rarely.
 
-Answers are cached while valid; there is one call at a time per question, and a request for another
-image of a registry whose answers cover all of it waits for the running call. Must never log an
-answer.
+Answers are cached while valid, and equal requests share one call. A request for another image
+waits for a running call whose answer may cover it. Must never log an answer.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ MAX_FILE = 1 << 20
 
 
 class LoadedRecords(Struct):
-    """What the directories hold."""
+    """The contents of the directories."""
 
     intents: list[str] = field(default_factory=list)
     """Images, oldest first."""

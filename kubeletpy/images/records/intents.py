@@ -13,10 +13,10 @@ from kubeletpy.structs import Struct, field
 
 
 class Intent(Struct):
-    """Of one image."""
+    """The pulls of one image that are under way or uncertain."""
 
     names: set[str] = field(default_factory=set)
-    """As pods wrote them: each has a file."""
+    """The image's names in pods: each has a file."""
     pulls: int = 0
     """Pulls running now."""
     uncertain: bool = False

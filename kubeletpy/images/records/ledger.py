@@ -1,10 +1,9 @@
 """Keeps pull records: an intent before a pull, a record after it, and answers from memory.
 
-At no moment of a pull would a kill -9 make its image look preloaded: the intent is on disk before
-the runtime is called, and is removed only once the record exists or the pull has failed and a
-check shows that it changed nothing. Source: docs/reference/behaviour.md, g2, g3. Must never keep
-or show a
-credential: records hold fingerprints.
+A kill -9 during a pull must never let its image pass as preloaded. So the intent is on disk before
+the runtime is called. It is removed only once the record exists, or once a check after a failed
+pull shows that it changed nothing. Source: docs/reference/behaviour.md, g2, g3. Must never keep or
+show a credential: records hold fingerprints.
 """
 
 from __future__ import annotations

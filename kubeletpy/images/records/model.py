@@ -30,7 +30,7 @@ class MalformedRecord(ValueError):
 
 
 class Grants(Struct, frozen=True):
-    """Who has proved to a registry that it may pull from one repository."""
+    """The identities that have proved to a registry that they may pull from one repository."""
 
     everybody: bool = False
     """Every pod of the node (nodePodsAccessible): the pull needed no pod's credentials."""
@@ -49,7 +49,7 @@ NOBODY = Grants()
 
 
 class PulledRecord(Struct, frozen=True):
-    """What is known about one image that was pulled here."""
+    """The record of one image that was pulled here."""
 
     image_ref: str
     """The runtime's id of the image."""
@@ -65,7 +65,7 @@ def file_name(key: str) -> str:
 
 
 def grants_of(credential: Credential | None) -> Grants:
-    """What a successful pull proves; None: an anonymous one."""
+    """The grants that a successful pull proves; None: an anonymous one."""
     if credential is None or credential.source is None:
         return EVERYBODY
     if isinstance(credential.source, SecretSource):

@@ -30,7 +30,7 @@ MAX_RECORDS = 2000
 
 
 class RecordStore:
-    """What is known about pulls. All methods may raise OSError."""
+    """The records of pulls. All methods may raise OSError."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class Verification(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """What a pod's credentials prove, and what is learned from them."""
+    """The proof by a pod's credentials, and the grants learned from it."""
 
     outcome: MustPullResult
     learned: Grants = NOBODY
@@ -110,7 +110,7 @@ def by_credentials(grants: Grants, credentials: Sequence[Credential]) -> Proof:
 
 
 def _by_secret(grants: Grants, credential: Credential, source: SecretSource) -> Proof | None:
-    """By the same credential, or by the same Secret with a credential changed since."""
+    """A match of the same credential, or of the same Secret with a credential changed since."""
     known = credential.fingerprint in grants.secrets.values()
     if not known and source not in grants.secrets:
         return None

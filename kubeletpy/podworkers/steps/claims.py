@@ -45,7 +45,7 @@ class ClaimsStep(SyncStep):
         return None
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
-        """Give them back; while one is not given back the pod stays in the API."""
+        """Unprepare the pod's claims; the pod stays in the API until all are unprepared."""
         try:
             await self._claims.unprepare(pod.uid)
         except ClaimProblem as error:

@@ -31,7 +31,7 @@ FORBIDDEN_RETRIES = (0.03, 0.1, 0.3)
 MAX_SECRETS = 100
 """How many names are fetched for one pod; the rest count as missing."""
 MAX_PODS = 500
-"""Of how many pods it is known which secrets are missing."""
+"""Maximum number of pods whose missing secrets are remembered."""
 
 
 class PullSecrets(SyncStep):

@@ -27,8 +27,8 @@ MAX_ROUNDS = 20
 """Runtime syncs in one step: more than any pod has stages, yet bounded."""
 EARLY_STATUS_AFTER = 1.0
 """Seconds from the sandbox's creation until its IPs are shown even if containers are still
-starting: most pods are Running by then, even in a burst, and are spared a write (with 0.25 s a
-burst of 20 took 2.9 writes per pod, with 1 s 2.0)."""
+starting. Most pods are Running by then, even in a burst, and are spared a write. A burst of 20
+took 2.9 writes per pod with 0.25 s, and 2.0 with 1 s."""
 
 
 class ResizeObserver(Protocol):
@@ -42,9 +42,9 @@ class ResizeObserver(Protocol):
 class RuntimeSync(SyncStep):
     """The runtime sync, its reasons, and the status that follows, at once.
 
-    One action may make the next possible (once a sidecar runs, the containers may start), and
-    nobody else would report what we did ourselves: so check again as long as something was done.
-    May be cancelled: what the runtime is doing then goes on, and the next sync waits for it.
+    One action may make the next possible (once a sidecar runs, the containers may start), and no
+    other component reports the worker's own actions. So it checks again as long as something was
+    done. May be cancelled: the runtime's current work goes on, and the next sync waits for it.
     """
 
     name = Step.RUNTIME

@@ -150,7 +150,7 @@ def test_what_differs_is_shown(kind: str, out: Any, was: str, tmp_path: Path) ->
     [
         ([b"nonsense"], "Expecting value"),
         ([b"[]"], "a line is no object"),
-        ([b'{"k": "new"}'], "a line is of a kind that this version does not know"),
+        ([b'{"k": "new"}'], "a line is of a kind that this version does not support"),
         ([b'{"k": "head", "format": 99}'], "format 99 is not known, this is 1"),
         ([b'{"k": "span", "uid": "u"}'], "a line has no time or no pod"),
         ([b'{"k": "span", "t": 1}'], "a line has no time or no pod"),
