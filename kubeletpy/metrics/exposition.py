@@ -27,7 +27,7 @@ def _lines(metric: Metric) -> Iterator[str]:
     samples = list(_without_created(metric))
     if not samples:
         return
-    # Only a counter's samples say whether its name ends in _total.
+    # The name of a counter's family lacks the _total that its samples may have.
     name = samples[0].name if metric.type == "counter" else metric.name
     kind = "untyped" if metric.type == "unknown" else metric.type
     yield f"# HELP {name} {_escape(metric.documentation)}\n"
@@ -63,6 +63,6 @@ def _escape(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """As Go writes a float: no needless ".0"."""
+    """Formats a number like Go: without a needless ".0"."""
     text: str = floatToGoString(value)  # type: ignore[no-untyped-call]
     return text.removesuffix(".0")

@@ -6,7 +6,7 @@ from kubeletpy.metrics.families import Families
 
 
 class NodeMetrics:
-    """What the node is and how its startup went."""
+    """Metrics of the node and of its startup."""
 
     def __init__(self, families: Families) -> None:
         self.node_name = families.gauge(

@@ -15,11 +15,11 @@ class PlacementMetrics:
     def __init__(self, families: Families) -> None:
         self.cpu_requests = families.counter(
             "kubelet_cpu_manager_pinning_requests_total",
-            "Containers that asked for CPUs of their own.",
+            "Containers that requested exclusive CPUs.",
         )
         self.cpu_errors = families.counter(
             "kubelet_cpu_manager_pinning_errors_total",
-            "Containers that asked for CPUs of their own and got none.",
+            "Containers that requested exclusive CPUs and got none.",
         )
         self.shared_pool = families.gauge(
             "kubelet_cpu_manager_shared_pool_size_millicores",
@@ -48,19 +48,19 @@ class PlacementMetrics:
         )
         self.memory_requests = families.counter(
             "kubelet_memory_manager_pinning_requests_total",
-            "Containers that asked for memory of certain NUMA nodes.",
+            "Containers that requested memory of certain NUMA nodes.",
         )
         self.memory_errors = families.counter(
             "kubelet_memory_manager_pinning_errors_total",
-            "Containers that asked for memory of certain NUMA nodes and got none.",
+            "Containers that requested memory of certain NUMA nodes and got none.",
         )
         self.topology_requests = families.counter(
             "kubelet_topology_manager_admission_requests_total",
-            "Pods for which a place on the machine was looked for.",
+            "Pods for which NUMA nodes were selected.",
         )
         self.topology_errors = families.counter(
             "kubelet_topology_manager_admission_errors_total",
-            "Pods refused because what they ask for lies too far apart.",
+            "Pods refused because their resources lie too far apart.",
         )
         self.topology_duration = families.histogram(
             "kubelet_topology_manager_admission_duration_ms",

@@ -189,14 +189,15 @@ class PodStartMetrics:
 
 
 class PodCountMetrics:
-    """What is on the node now. ``static`` is "true" for static pods and "" for pods of the API."""
+    """Counts of pods on the node. ``static`` is "true" for static pods and "" for pods of the
+    API."""
 
     def __init__(self, families: Families) -> None:
         self.desired_pods = families.gauge(
-            "kubelet_desired_pods", "Pods wanted on this node.", "static"
+            "kubelet_desired_pods", "Pods that this node should run.", "static"
         )
         self.active_pods = families.gauge(
-            "kubelet_active_pods", "Wanted pods that have not finished.", "static"
+            "kubelet_active_pods", "Desired pods that have not finished.", "static"
         )
         self.mirror_pods = families.gauge("kubelet_mirror_pods", "Mirror pods known.")
         self.working_pods = families.gauge(
@@ -209,7 +210,7 @@ class PodCountMetrics:
         )
         self.orphaned_runtime_pods = families.counter(
             "kubelet_orphaned_runtime_pods_total",
-            "Running pods found in the runtime that nobody wants.",
+            "Running pods found in the runtime that no source has.",
         )
         self.restarted_pods = families.counter(
             "kubelet_restarted_pods_total",
@@ -232,11 +233,11 @@ class PodCountMetrics:
         )
         self.orphan_pod_cleaned_volumes = families.gauge(
             "kubelet_orphan_pod_cleaned_volumes",
-            "Directories of pods that are gone, seen in the last sweep.",
+            "Directories of removed pods, seen in the last sweep.",
         )
         self.orphan_pod_cleaned_volumes_errors = families.gauge(
             "kubelet_orphan_pod_cleaned_volumes_errors",
-            "Directories of pods that are gone, not removed in the last sweep.",
+            "Directories of removed pods, not removed in the last sweep.",
         )
 
     def pods(self, desired: Mapping[str, int], active: Mapping[str, int], mirrors: int) -> None:

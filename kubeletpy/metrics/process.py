@@ -20,7 +20,7 @@ class ProcessMetrics:
 
     def __init__(self, families: Families) -> None:
         self.build_info = families.gauge(
-            "kubernetes_build_info", "Always 1; the labels say which build this is.", *BUILD_LABELS
+            "kubernetes_build_info", "Always 1; the labels identify the build.", *BUILD_LABELS
         )
         self.feature_enabled = families.gauge(
             "kubernetes_feature_enabled", "1 for feature gates that are on.", "name", "stage"

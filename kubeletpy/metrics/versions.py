@@ -1,7 +1,7 @@
 """Which metrics a Kubernetes version has, with which labels, stability and gates. Pure.
 
-Source: docs/reference/metrics.csv. Its columns are feature_gate, since, until and earlier. What
-is not named here is the same in every supported version.
+Source: docs/reference/metrics.csv. Its columns are feature_gate, since, until and earlier. All
+other metrics are the same in every supported version.
 """
 
 from __future__ import annotations

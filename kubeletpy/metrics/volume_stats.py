@@ -16,17 +16,17 @@ _GAUGES = {
     "inodes": "Inodes that the volume has.",
     "inodes_free": "Inodes that are left in the volume.",
     "inodes_used": "Inodes that are used in the volume.",
-    "health_status_abnormal": "Whether the volume's driver says that it is not well (0 or 1).",
+    "health_status_abnormal": "Whether the volume's driver reports it as unhealthy (0 or 1).",
 }
 
 
 class ClaimNumbers(Struct, frozen=True):
-    """What is known about the volume of one claim; missing numbers are unknown."""
+    """Measurements of the volume of one claim; missing numbers are unknown."""
 
     namespace: str
     name: str
     numbers: Mapping[str, int]
-    """By name of the gauge, without ``kubelet_volume_stats_``."""
+    """Values by name of the gauge, without ``kubelet_volume_stats_``."""
 
 
 class VolumeStatsMetrics:

@@ -13,12 +13,12 @@ _MIGRATED = ("false", "true")
 
 
 class VolumeMetrics:
-    """What the volume manager does."""
+    """Metrics of the volume manager."""
 
     def __init__(self, families: Families) -> None:
         self.total_volumes = families.gauge(
             "volume_manager_total_volumes",
-            "Volumes of pods: those wanted, and those set up.",
+            "Volumes of pods: those required, and those set up.",
             "plugin_name",
             "state",
         )
@@ -33,7 +33,7 @@ class VolumeMetrics:
         )
         self.operation_total = families.histogram(
             "volume_operation_total_seconds",
-            "Time from first asking for a volume until it was there.",
+            "Time from the first request for a volume until it was there.",
             "plugin_name",
             "operation_name",
             buckets=OPERATION_SECONDS,
@@ -48,11 +48,11 @@ class VolumeMetrics:
         )
         self.force_cleaned = families.counter(
             "force_cleaned_failed_volume_operations_total",
-            "Volumes of pods that nobody knows any more that were to be taken down.",
+            "Volumes of unknown pods that were to be taken down.",
         )
         self.force_clean_errors = families.counter(
             "force_cleaned_failed_volume_operation_errors_total",
-            "Volumes of pods that nobody knows any more that could not be taken down.",
+            "Volumes of unknown pods that could not be taken down.",
         )
 
     def done(

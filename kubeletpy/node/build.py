@@ -25,7 +25,7 @@ UNINITIALIZED_TAINT: api.Taint = {
 
 
 class RuntimeInfo(Struct, frozen=True):
-    """What the runtime reports about itself, for the Node object."""
+    """The runtime's report about itself, for the Node object."""
 
     name: str = ""
     version: str = ""
@@ -172,7 +172,7 @@ def with_volumes_in_use(
 def new_node(
     options: NodeOptions, hostname: str, architecture: str, status: api.NodeStatus
 ) -> api.Node:
-    """The Node object for a node that the API does not know yet."""
+    """The Node object for a node that is not yet in the API."""
     taints = list(options.taints)
     if options.external_cloud_provider:
         taints.append(UNINITIALIZED_TAINT)
@@ -250,7 +250,7 @@ def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | 
 
 
 def machine_labels(node: api.Node, architecture: str) -> JSON | None:
-    """What to change on a node whose labels name the wrong operating system or architecture."""
+    """A patch for a node whose labels name the wrong operating system or architecture."""
     labels = node["metadata"].get("labels") or {}
     true = {"kubernetes.io/os": "linux", "kubernetes.io/arch": architecture}
     wrong = {key: value for key, value in true.items() if labels.get(key) != value}

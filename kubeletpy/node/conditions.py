@@ -16,7 +16,7 @@ RUNTIME_DOWN_AFTER_S = 30.0
 
 
 class NodeHealth(Struct, frozen=True):
-    """What decides whether the node is Ready."""
+    """The problems that decide whether the node is Ready."""
 
     runtime_error: str = ""
     """Why the runtime is not usable; empty when it is fine."""
@@ -28,7 +28,7 @@ class NodeHealth(Struct, frozen=True):
     pressures: Collection[str] = ()
     """Pressure conditions that are true; they do not keep the node from being Ready."""
     unanswered: Sequence[str] = ()
-    """Those of the problems that say no more than that nobody has answered yet."""
+    """The problems that only mean that nobody has answered yet."""
     cgroup_error: str = ""
     """Why pods can't be limited: the runtime uses another cgroup driver."""
 

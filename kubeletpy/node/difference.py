@@ -1,4 +1,4 @@
-"""What a node's status changes of the status that the API has. Pure.
+"""The difference between a node's status and the status in the API. Pure.
 
 The fields of others (other conditions, ``volumesAttached``, ``config``) are neither compared nor
 sent. A field of the node's own that has no content any more is removed. Source:

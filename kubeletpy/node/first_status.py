@@ -1,8 +1,9 @@
 """Whether the first status of a node that the API shows as Ready waits for answers. Pure.
 
-An agent that has just started does not know yet how its runtime is, nor whether the node is ready
-for volumes. Until it does, a status would say that the node is not Ready: of one that has been so
-all the time, with an event, and a second later another status and event. The kubelet writes both.
+An agent that has just started has no answer yet about its runtime, nor about the readiness for
+volumes. A status written before that would show the node as not Ready although it has been Ready
+all the time. An event would follow, and a second later another status and event. The kubelet writes
+both.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kubeletpy.structs import Struct
 
 
 class FirstStatus(Struct, frozen=True):
-    """What to do with it.
+    """Whether to wait before the first status.
 
     Attributes:
         wait: seconds to wait at most, until something is known; 0: write it.
@@ -30,12 +31,12 @@ def first_status(
 ) -> FirstStatus:
     """Decide.
 
-    It waits at most for one period, after which what the API shows would be older than what it
-    shows at any other time, and never longer than a runtime may be silent.
+    It waits for one period at most: after that, the API's status would be older than it is at any
+    other time. It never waits longer than a runtime may be silent.
 
     Args:
         shown: what the API has.
-        health: what the status would say now.
+        health: the content of a status written now.
         waited: seconds since the node was registered.
         period: nodeStatusUpdateFrequency, in seconds.
 

@@ -1,4 +1,4 @@
-"""What the owner of a node has configured for it, from the settings.
+"""The owner's configuration of a node, from the settings.
 
 Pure.
 """
@@ -44,7 +44,7 @@ class NodeOptions(Struct, frozen=True):
     status_report_s: float = 300.0
     max_images: int = 50
     declared_features: Sequence[str] = ()
-    """What the node reports in its status."""
+    """The features that the node reports in its status."""
     report_user_namespace: bool = False
     """Whether the status shows if the agent runs in a user namespace."""
     version: str = ""

@@ -1,7 +1,7 @@
 """The node as the cluster sees it: labels and taints from the API, our own amounts.
 
-A watch follows this one object, so that an administrator's changes are seen at once. Must never ask
-for another node: the Node authorizer would refuse.
+A watch follows this one object, so that an administrator's changes are seen at once. Must never
+request another node: the Node authorizer would refuse.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnNode:
-    """What admission needs to know about the node."""
+    """The node's facts for admission."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class OwnNode:
         return self._made[1]
 
     async def newest(self) -> api.Node | None:
-        """Ask the API; None when it cannot answer."""
+        """Read the node from the API; None when it cannot answer."""
         if self._api is None:
             return None
         try:

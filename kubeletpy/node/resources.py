@@ -21,7 +21,7 @@ _COMMON_PAGES = (1 << 30, 2 << 20)
 
 
 def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
-    """What the machine has, as quantities."""
+    """The machine's resources, as quantities."""
     pods = options.max_pods
     if options.pods_per_core > 0:
         pods = min(pods, options.pods_per_core * facts.cpu_count)
@@ -56,7 +56,7 @@ def with_foreign(
 
 
 def _binary(amount: int) -> str:
-    """Bytes as the API will show them: another spelling would look like a change every time."""
+    """Bytes in the API's own format: any other would seem to change with every write."""
     return spelled(amount, binary=True)
 
 

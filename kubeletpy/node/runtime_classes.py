@@ -1,4 +1,4 @@
-"""Resolves a RuntimeClass to its runtime handler, asking the API for each new sandbox."""
+"""Resolves a RuntimeClass to its runtime handler, with an API request for each new sandbox."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class RuntimeMonitor:
                 wait = min(2 * wait, PERIOD_S)
 
     async def check(self) -> bool:
-        """Ask once; returns whether there was an answer. Never raises for what the runtime does.
+        """Query once; returns whether there was an answer. Never raises for runtime failures.
 
         A missing answer alone changes nothing: the last one is valid for RUNTIME_DOWN_AFTER_S.
         """

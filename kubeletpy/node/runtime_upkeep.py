@@ -101,4 +101,4 @@ class RuntimeUpkeep:
             network = cri.NetworkConfig(pod_cidr=wanted)
             await self._runtime.update_runtime_config(cri.RuntimeConfig(network_config=network))
             self._told = wanted
-            log.info("the runtime knows the range of pods", extra={"podCIDR": wanted})
+            log.info("the runtime has received the range of pods", extra={"podCIDR": wanted})

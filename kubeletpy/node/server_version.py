@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 async def query_version(api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
-    """What the API server states, within ``seconds``."""
+    """The API server's version; waits at most ``seconds``."""
     try:
         async with asyncio.timeout(seconds):
             return read_server_version(await api.version())
@@ -61,13 +61,13 @@ def write_version_record(version: KubernetesVersion, root: Path) -> None:
     except OSError as error:
         log.warning(
             "the Kubernetes version can't be recorded: a start without the API server will not "
-            "know it",
+            "have it",
             extra={"path": str(path), "why": str(error)},
         )
 
 
 class VersionShown(Struct, frozen=True):
-    """What explain shows.
+    """The node's version for explain.
 
     Attributes:
         running: the version that the agent runs as.

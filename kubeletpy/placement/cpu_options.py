@@ -23,7 +23,7 @@ GATES = {
     ACROSS_CORES: "CPUManagerPolicyAlphaOptions",
     ACROSS_NUMA: "CPUManagerPolicyBetaOptions",
 }
-"""What some options need."""
+"""The feature gates that some options require."""
 EXCLUSIVE = (
     (FULL_CORES, ACROSS_CORES),
     (ACROSS_NUMA, ACROSS_CORES),

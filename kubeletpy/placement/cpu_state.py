@@ -15,9 +15,9 @@ from kubeletpy.structs import Struct, field, replace
 
 TYPE = "*state.CPUManagerCheckpoint"
 Parts = Mapping[str, frozenset[int]]
-"""By name of the container."""
+"""CPUs by name of the container."""
 Entries = Mapping[str, Parts]
-"""By uid of the pod and name of the container."""
+"""CPUs by uid of the pod and name of the container."""
 
 
 class CpuState(Struct, frozen=True):

@@ -32,7 +32,7 @@ def struct(fields: Iterable[Field]) -> str:
 
 
 def pointer(value: str) -> str:
-    """What a pointer inside a map points to."""
+    """Formats a pointer inside a map: its target, marked."""
     return f"<*>{value}"
 
 

@@ -1,8 +1,8 @@
 """Which NUMA nodes suit all providers of a container at once. Pure.
 
 Source: docs/reference/behaviour-resources.md, rt. The merged hint is that of the best combination
-of one hint per resource, but combinations are never enumerated: with eight nodes and three
-resources there are sixteen million of them.
+of one hint per resource. Combinations are never enumerated: with eight nodes and three resources
+there are sixteen million of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Hint(Struct, frozen=True):
 
 
 Hints = Mapping[str, Sequence[Hint] | None]
-"""Of one provider, by resource; None for no preference, empty for impossible."""
+"""Hints of one provider, by resource; None for no preference, empty for impossible."""
 
 ANY = Hint(None, True)
 NOT_TO_BE_HAD = Hint(None, False)
@@ -134,7 +134,7 @@ def _preferred_masks(resources: Sequence[Sequence[Hint]], every: int) -> set[int
 
 
 def _nearest(resources: Sequence[Sequence[Hint]], every: int, rank: Rank) -> int:
-    """Of all mask intersections, the one as wide as the neediest resource needs, or nearly."""
+    """The mask intersection whose width is closest to the need of the neediest resource."""
     reached = {every}
     for hints in resources:
         masks = {every if hint.mask is None else hint.mask & every for hint in hints}
@@ -178,7 +178,7 @@ def _rank(closest: Distances | None) -> Rank:
 
 
 def _distance(mask: int, closest: Distances) -> int:
-    """Of every node to every node: of as many nodes, the mean gives the same order."""
+    """The total distance between all pairs of nodes: for equal counts, it ranks like the mean."""
     nodes = nodes_of(mask)
     order = sorted(closest)
     return sum(closest[a][order.index(b)] for a in nodes for b in nodes)

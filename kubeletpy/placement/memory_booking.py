@@ -1,4 +1,4 @@
-"""What NUMA nodes have left as blocks of memory are booked and given back. Pure.
+"""Computes the free memory of NUMA nodes as blocks are booked and released. Pure.
 
 Source: docs/reference/behaviour-resources.md, rs.
 """

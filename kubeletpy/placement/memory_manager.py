@@ -192,7 +192,7 @@ class MemoryManager:
         ]
 
     def held_by(self, pod: Pod) -> list[HeldResource]:
-        """What is booked for each container of a pod, or is shared in it."""
+        """The memory that is booked for each container of a pod, or shared in it."""
         return [
             HeldResource(
                 name,

@@ -1,4 +1,4 @@
-"""What memory is to be booked for containers and pods. Pure.
+"""The memory to book for containers and pods. Pure.
 
 Source: docs/reference/behaviour-resources.md, rs.
 """
@@ -18,7 +18,7 @@ HUGE = "hugepages-"
 def requested_memory(
     pod: Pod, container: api.Container, *, pod_level: bool = False
 ) -> dict[str, int]:
-    """What is to be booked for a container. Raises ValueError for an invalid quantity.
+    """The memory to book for a container. Raises ValueError for an invalid quantity.
 
     ``pod_level``: whether anything is booked for containers of pods with pod-level resources.
     """
@@ -38,7 +38,7 @@ def memory_types(requests: Amounts) -> dict[str, int]:
 
 
 def wanted_of_pod(pod: Pod) -> dict[str, int]:
-    """What a pod needs at once: init containers take turns, sidecars keep running."""
+    """A pod's peak need: init containers take turns, sidecars keep running."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in pod.init_containers:

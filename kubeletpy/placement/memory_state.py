@@ -60,7 +60,7 @@ class Block(Struct, frozen=True):
 
 
 Blocks = Mapping[str, Mapping[str, Sequence[Block]]]
-"""By uid of the pod and name of the container."""
+"""Blocks by uid of the pod and name of the container."""
 
 
 class MemoryState(Struct, frozen=True):

@@ -25,7 +25,7 @@ Part = TypeVar("Part", frozenset[int], Counter[str])
 
 
 class PodLevelPlacement(StrEnum):
-    """What is booked for a Guaranteed pod with pod-level resources."""
+    """How resources are booked for a Guaranteed pod with pod-level resources."""
 
     NOTHING = "nothing"
     """The gate is off: its containers use what the node shares."""
@@ -86,7 +86,7 @@ def shares_part(pod: Pod, name: str, own: Callable[[api.Container], object]) -> 
 
 
 def pool_requests(pod: Pod) -> Amounts:
-    """What a pod's pool should hold: its pod-level requests; nothing unless it is Guaranteed.
+    """The contents of a pod's pool: its pod-level requests; nothing unless it is Guaranteed.
 
     Raises ValueError for an invalid quantity.
     """

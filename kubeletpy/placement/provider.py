@@ -1,10 +1,10 @@
 """The interface of placement to a provider of resources: devices, CPUs, memory.
 
 The topology manager queries each provider where it could allocate (``hints``), merges the answers,
-and has each ``book`` what it gives: all in one go, so that two pods are never promised the same.
-What takes a while follows in ``settle``: files, and device plugins. What a container then gets
-reaches the runtime through :class:`kubeletpy.runtime_manager.additions.ContainerProvider`, which a
-provider implements as well.
+and then calls ``book`` of each. All this is one step, so that two pods are never promised the same
+resources. Slow work follows in ``settle``: files, and device plugins. The allocated resources reach
+the runtime through :class:`kubeletpy.runtime_manager.additions.ContainerProvider`, which a provider
+implements as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ResourceProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The provider's name for people."""
         ...
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
@@ -44,9 +44,9 @@ class ResourceProvider(Protocol):
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """Reserve what a container requests, near ``hint``; whether there is anything to settle.
 
-        What a container already has stays unchanged: after a restart of the agent all pods are
-        admitted again. Containers of a pod come in the order in which they start, init containers
-        first. Must not block.
+        Existing allocations stay unchanged: after a restart of the agent all pods are admitted
+        again. Containers of a pod come in the order in which they start, init containers first.
+        Must not block.
 
         Raises:
             AllocationRefused: it cannot be allocated; nothing was booked for this container.

@@ -32,7 +32,7 @@ class StateUnusable(Exception):
 
 
 class PlacementState(Protocol):
-    """What a manager keeps: which container has what, and by which policy."""
+    """A manager's state: each container's resources, and the policy that allocated them."""
 
     @property
     def policy(self) -> str:
@@ -40,7 +40,7 @@ class PlacementState(Protocol):
 
     @property
     def entries(self) -> Mapping[str, Any]:
-        """What containers have, by uid of their pod."""
+        """The containers' resources, by uid of their pod."""
 
     @property
     def is_empty(self) -> bool:

@@ -69,7 +69,7 @@ class StaticMemory:
         return difference(expected, state.nodes)
 
     def requested(self, pod: Pod, container: api.Container) -> dict[str, int]:
-        """What is to be booked for a container. Raises ValueError."""
+        """The memory to book for a container. Raises ValueError."""
         allowed = self.pod_level is not PodLevelPlacement.NOTHING
         return requested_memory(pod, container, pod_level=allowed)
 
@@ -148,10 +148,10 @@ class StaticMemory:
         container: api.Container | None,
         nodes: tuple[int, ...],
     ) -> dict[str, int]:
-        """What is left on these nodes from init containers that have ended when this one starts.
+        """Memory on these nodes that ended init containers leave to the one that starts now.
 
-        Blocks of init containers shrink by what later containers take from them: what they still
-        have is what can be reused.
+        Blocks of init containers shrink by what later containers take from them: the rest can be
+        reused.
         """
         found: dict[str, int] = {}
         for each in pod.init_containers:

@@ -23,7 +23,7 @@ def subsets(count: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
 
 
 def sums(amounts: Iterable[int]) -> list[int]:
-    """What the nodes of each set have together; ``amounts``: of each node."""
+    """The total of the nodes of each set; ``amounts``: of each node."""
     found = [0]
     for amount in amounts:
         found += [each + amount for each in found]

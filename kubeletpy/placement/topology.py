@@ -24,7 +24,7 @@ class Cpu(NamedTuple):
 
 
 Unit = Callable[[Cpu], int]
-"""What CPUs are grouped by."""
+"""Returns the id of the group that a CPU belongs to."""
 
 
 def by_core(cpu: Cpu) -> int:

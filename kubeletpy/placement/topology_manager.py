@@ -230,7 +230,7 @@ def _offered(
     provided: Sequence[Hints],
     only: Collection[str] | None = None,
 ) -> str:
-    """What each provider could allocate where; ``only``: of these resources."""
+    """The NUMA nodes offered by each provider, as text; ``only``: of these resources."""
     return "; ".join(
         f"{resource} ({provider.name}) {_offers(offered)}"
         for provider, hints in zip(providers, provided, strict=True)

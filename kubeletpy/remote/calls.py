@@ -1,7 +1,6 @@
-"""Making one CRI call: deadline, typed errors, metrics. What the calls mean is up to the client.
+"""Makes one CRI call: deadline, typed errors, metrics. The client gives the calls their meaning.
 
-Must never log or raise a request's content:
-pull requests carry credentials.
+Must never log or raise a request's content: pull requests carry credentials.
 """
 
 from __future__ import annotations
@@ -95,9 +94,9 @@ class ServiceCalls:
     ) -> Answer:
         """Call ``method`` and return its answer, of class ``answer``.
 
-        ``own`` is the timeout in seconds that the request itself carries (timeouts.deadline_for);
-        ``target`` names in errors what the call is about; ``check`` returns what is wrong with an
-        answer, which is then raised as InvalidResponse; ``secrets`` are kept out of errors. Raises
+        ``own`` is the timeout in seconds that the request itself carries (timeouts.deadline_for).
+        ``target`` names in errors what the call is about. ``check`` returns the fault of an answer,
+        which is then raised as InvalidResponse. ``secrets`` are kept out of errors. Raises
         CRIError.
         """
         if own < 0:
@@ -166,7 +165,7 @@ class ServiceCalls:
             raise Cancelled(method, "the connection is closed", target=target)
 
     def _unless_ours(self, method: str, target: str) -> BaseException:
-        """What a cancelled wait means: our task was cancelled, or a channel closed under it."""
+        """The cause of a cancelled wait: our task was cancelled, or a channel closed under it."""
         if self.connection.closed and not cancellation.is_ours():
             return Cancelled(method, "the connection was closed", target=target)
         return asyncio.CancelledError()

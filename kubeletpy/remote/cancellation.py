@@ -1,4 +1,4 @@
-"""Whose a cancellation is: gRPC ends calls with one when their channel is closed, too."""
+"""Finds who cancelled a call: gRPC also cancels calls when their channel is closed."""
 
 from __future__ import annotations
 

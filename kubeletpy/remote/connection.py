@@ -51,7 +51,7 @@ OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.enable_http_proxy", 0),
     # Never drop an idle connection: its end is how we learn that the runtime went away.
     ("grpc.client_idle_timeout_ms", 2**31 - 1),
-    # Only the caller knows whether a call may be made twice.
+    # Only the caller can decide whether a call may be made twice.
     ("grpc.enable_retries", 0),
 )
 

@@ -24,14 +24,14 @@ ends would fill the memory otherwise."""
 
 
 class Client(Protocol):
-    """What has declared calls as its methods."""
+    """A client whose methods are declared calls."""
 
     services: Mapping[str, ServiceCalls]
-    """By the name of the protocol."""
+    """The services, by name of the protocol."""
 
 
 class _Declared:
-    """What a method of a protocol states about its call."""
+    """The properties of a call that its protocol method declares."""
 
     def __init__(self, like: Callable[..., Any]) -> None:
         service, _, name = like.__qualname__.partition(".")

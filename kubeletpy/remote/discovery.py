@@ -20,10 +20,9 @@ async def cgroup_driver(
     """The runtime's cgroup driver, "systemd" or "cgroupfs"; None when it does not report it.
 
     A runtime without the call (containerd before 2.0) or without a Linux answer does not report
-    it: then KubeletConfiguration's cgroupDriver stands, and ``losing_support`` is called if it
-        lacks the
-    call: future kubelets will not start with such a runtime. Other failures are tried TRIES times
-    (as the kubelet does); raises the last CRIError.
+    it: then KubeletConfiguration's cgroupDriver stands. If the call is missing, ``losing_support``
+    is called: future kubelets will not start with such a runtime. Other failures are tried TRIES
+    times (as the kubelet does); raises the last CRIError.
     """
     tries = 0
     while True:

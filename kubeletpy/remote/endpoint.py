@@ -49,5 +49,5 @@ def socket_path(endpoint: str) -> str:
 
 
 def dial_target(endpoint: str) -> str:
-    """What gRPC dials for ``endpoint``. Raises EndpointError."""
+    """The gRPC target of ``endpoint``. Raises EndpointError."""
     return "unix:" + quote(socket_path(endpoint), safe="/")

@@ -1,4 +1,4 @@
-"""What can go wrong with a CRI call, as types: a class per gRPC status that callers distinguish.
+"""Errors of CRI calls: a class per gRPC status that callers distinguish.
 
 Pure.
 
@@ -37,7 +37,7 @@ class Code(StrEnum):
 
     @property
     def shown(self) -> str:
-        """As gRPC in Go spells it, which is what people search for: "DeadlineExceeded"."""
+        """The name of gRPC in Go, which people search for: "DeadlineExceeded"."""
         return code_in_words(self.value)
 
 
@@ -50,8 +50,8 @@ class CRIError(Exception):
     """A call to the runtime or image service that failed.
 
     ``method`` is the CRI's name of the call ("RunPodSandbox"), ``details`` the runtime's message,
-    ``target`` the id, image or pod the call was about ("" for calls about the whole runtime),
-    ``code`` the status. The text of the exception names them all.
+    ``code`` the status. ``target`` is the id, image or pod that the call was about ("" for calls
+    about the entire runtime). The text of the exception names them all.
     """
 
     code: Code = Code.UNKNOWN
@@ -147,7 +147,7 @@ class InvalidResponse(CRIError):
 
 
 class IncompatibleRuntime(CRIError):
-    """What listens at the endpoint does not speak CRI v1."""
+    """The program at the endpoint does not support CRI v1."""
 
     code = Code.UNIMPLEMENTED
 

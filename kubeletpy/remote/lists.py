@@ -1,10 +1,10 @@
 """The CRI calls that list sandboxes and containers, in parts where one answer would be too large.
 
 A runtime's lists contain labels and annotations that pods' owners choose, so a node's list may
-outgrow the largest message. The list is then requested as a stream, or, where there is none or its
-messages are too large themselves (CRI-O: 3000 items in each), by state, and by pod or sandbox.
-Parts are requested in the order of life, so that what ends in between is seen twice, not never.
-Must never leave a part out: a list that can't be completed fails.
+outgrow the largest message. The list is then requested as a stream. If there is none, or its
+messages are too large as well (CRI-O: 3000 items in each), it is requested by state, and by pod or
+sandbox. Parts are requested in the order of life, so that what ends in between is seen twice, not
+never. Must never leave a part out: a list that can't be completed fails.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _List(Generic[Item, Filter]):
             if filter == type(filter)():
                 if not self._too_large_until:
                     log.warning(
-                        "the runtime's list is too large for one message, asking for parts of it: "
+                        "the runtime's list is too large for one message, requesting parts of it: "
                         "pods with very large labels or annotations are the reason",
                         extra={"list": self._what, "error": str(error)},
                     )

@@ -1,8 +1,8 @@
 """A runtime that answers nothing yet: the base of a program's own runtime.
 
-Every call of both CRI services is here and answers Unimplemented, but for those that have one
-obvious answer: streamed lists are the plain lists in pieces, a runtime that answers is ready, and
-the node's addresses passed to it may be ignored. Must never do any I/O.
+Every call of both CRI services is here and answers Unimplemented, except those with one obvious
+answer. Streamed lists are the plain lists in pieces, a runtime that answers is ready, and the
+node's addresses passed to it may be ignored. Must never do any I/O.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubeletpy.remote.protocol import ImageService, RuntimeService, missing
 class PartialRuntime(RuntimeService, ImageService):
     """Both services of :mod:`kubeletpy.remote.protocol`; a subclass overrides what it can do.
 
-    What an agent can't do without: ``version``, ``list_pod_sandbox``, ``pod_sandbox_status``,
+    An agent needs at least ``version``, ``list_pod_sandbox``, ``pod_sandbox_status``,
     ``run_pod_sandbox``, ``stop_pod_sandbox``, ``remove_pod_sandbox``, and the same of containers
     with ``create_container`` and ``start_container``. Exits take effect within a second without
     ``get_container_events``, and at once with it.

@@ -1,8 +1,8 @@
 """Calls to a plugin on the node: a gRPC service behind a unix socket of unknown origin.
 
-What answers may be a driver, an old socket file or anything else: messages are bounded, each call
-has a deadline, and an unreadable answer is an error like any other. Never repeats a call. Must
-never log or raise a request's content: requests carry secrets. Source:
+The answering program may be a driver, an old socket file or anything else. So messages are bounded,
+each call has a deadline, and an unreadable answer is an error like any other. Never repeats a call.
+Must never log or raise a request's content: requests carry secrets. Source:
 docs/reference/behaviour-storage.md, sk.
 """
 

@@ -18,7 +18,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 
 ASKED_VERSION = "0.1.0"
-"""What the kubelet sends in VersionRequest since CRI began; runtimes ignore it."""
+"""The kubelet's constant in VersionRequest since CRI began; runtimes ignore it."""
 
 
 class RemoteServices(RuntimeService, ImageService):

@@ -20,12 +20,12 @@ def is_silence(code: Code, details: str) -> bool:
 
 
 def no_answer(timeout: float | None) -> str:
-    """What happened: ``no answer within 120s``."""
+    """The message of a timeout: ``no answer within 120s``."""
     return "no answer in time" if timeout is None else f"no answer within {timeout:g}s"
 
 
 def runtime_is_silent(method: str, endpoint: str, timeout: float | None) -> str:
-    """What happened to a CRI call, and what to do."""
+    """The message of a CRI call without an answer, with a remedy."""
     return (
         f"{no_answer(timeout)} to {method} from the container runtime at {endpoint}; check that it "
         "is running and not overloaded or stopped, or raise runtimeRequestTimeout"

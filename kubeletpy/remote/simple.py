@@ -46,7 +46,7 @@ def _shown(it: Sandbox | Container) -> dict[str, Any]:
 
 
 class Sandbox(Struct, eq=False):
-    """What holds a pod together.
+    """The sandbox of a pod.
 
     Attributes:
         config: as the agent requested it: the pod's name, namespace, uid, labels, log directory.
@@ -109,9 +109,9 @@ class SimpleRuntime(PartialRuntime):
 
     def __init__(self) -> None:
         self.sandboxes: dict[str, Sandbox] = {}
-        """By id."""
+        """Sandboxes by id."""
         self.containers: dict[str, Container] = {}
-        """By id; also those that have exited, until the agent removes them."""
+        """Containers by id; also those that have exited, until the agent removes them."""
         self._exits: asyncio.Queue[Container] = asyncio.Queue(MOST_EVENTS)
         self._followers: set[asyncio.Task[None]] = set()
 

@@ -19,7 +19,7 @@ _MICRO = 1e6
 
 
 class MachineInfo(Struct, frozen=True):
-    """What does not change while the machine runs."""
+    """Facts that do not change while the machine runs."""
 
     cpus: int
     cores: int

@@ -37,7 +37,7 @@ _COUNTERS = {
     "container_pressure_memory_waiting_seconds_total": "Time that some tasks waited for memory.",
 }
 _GAUGES = {
-    "cadvisor_version_info": "Always 1; the labels say what the machine runs.",
+    "cadvisor_version_info": "Always 1; the labels name the machine's kernel and system.",
     "container_file_descriptors": "Open file descriptors.",
     "container_fs_inodes_free": "Inodes left on the file system.",
     "container_fs_inodes_total": "Inodes of the file system.",

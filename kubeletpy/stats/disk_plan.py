@@ -1,8 +1,8 @@
 """Which directory trees on disk belong to a pod. Pure.
 
-Source: docs/reference/names.csv: volume-dir, log; ephemeral storage is the containers' writable
-layers and logs, emptyDir volumes on disk and configMaps, and etc-hosts; and containers' termination
-message files, which the kubelet omits although containers write to them.
+Source: docs/reference/names.csv: volume-dir, log. Ephemeral storage is the containers' writable
+layers and logs, emptyDir volumes on disk, configMaps, and etc-hosts. It includes containers'
+termination message files, which the kubelet omits although containers write to them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class VolumeTree(Struct, frozen=True):
 
 
 class PodTrees(Struct, frozen=True):
-    """What to measure of a pod.
+    """The directory trees of a pod to measure.
 
     Attributes:
         pod_logs: the directory of all its logs, including those of containers.
@@ -108,7 +108,7 @@ def _volumes(pod: Pod | None, paths: PodPaths, most: int | None) -> Iterator[Vol
 def pod_disk(
     plan: PodTrees, measured: dict[str, TreeUse], pending: Collection[str] = ()
 ) -> PodDisk:
-    """What was measured of a pod. Logs of no container are the remainder of all its logs.
+    """A pod's measured disk usage. Logs of no container are the remainder of all its logs.
 
     ``pending``: paths that have not been measured yet.
     """
@@ -134,7 +134,7 @@ def pod_disk(
 class PodStorage(Struct, frozen=True):
     """A pod's usage of the node's disk, in bytes; unknown parts are omitted.
 
-    What can't be counted (``TreeUse.beyond``) exceeds any limit: UNCOUNTABLE.
+    An uncountable tree (``TreeUse.beyond``) exceeds any limit: UNCOUNTABLE.
 
     Attributes:
         volumes: by name.
@@ -149,7 +149,7 @@ class PodStorage(Struct, frozen=True):
 
 
 def ephemeral_parts(disk: PodDisk) -> list[TreeUse]:
-    """What counts as ephemeral storage besides the containers' writable layers."""
+    """The trees that count as ephemeral storage besides the containers' writable layers."""
     volumes = (volume.use for volume in disk.volumes if volume.ephemeral)
     return [*disk.logs.values(), *volumes, *disk.others]
 

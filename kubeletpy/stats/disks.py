@@ -207,7 +207,7 @@ def space(path: str, at: int) -> FsSpace | None:
 
 
 def space_with_device(path: str, at: int) -> FsSpace | None:
-    """As :func:`space`, with the block device (``/dev/vda``) where the file system has one."""
+    """Like :func:`space`, with the block device (``/dev/vda``) where the file system has one."""
     found = space(path, at)
     if found is None:
         return None

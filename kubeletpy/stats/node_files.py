@@ -102,7 +102,7 @@ class NodeFiles:
         return CgroupUsage(kind, stats, path=path, name=name, created_at=begun, started_at=begun)
 
     def _daemon(self, name: str, pid: int, boot: int, *, detail: bool) -> CgroupUsage:
-        """By its own cgroup, else by its process: the root cgroup is shared by all."""
+        """A daemon's usage, from its own cgroup or else its process: the root cgroup is shared."""
         stat = read_text(f"{self._proc}/{pid}/stat") if pid > 0 else ""
         after = proc_text.started_after_boot(stat, _TICKS)
         begun = boot + int(after * 1e9) if boot and after is not None else 0

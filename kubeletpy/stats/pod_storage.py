@@ -1,8 +1,8 @@
 """The disk usage of selected pods, measured on demand.
 
 For limits, which must be watched although nobody scrapes: only the trees of pods with a limit are
-walked, and the runtime is queried only about containers that count. What can't be determined counts
-as nothing: a number never exceeds the real usage.
+walked, and the runtime is queried only about containers that count. Unmeasurable parts count as
+nothing: a number never exceeds the real usage.
 """
 
 from __future__ import annotations
@@ -179,9 +179,7 @@ class StorageMeter:
             try:
                 return list(await self._from.runtime.list_container_stats()), None
             except ResourceExhausted as error:
-                log.debug(
-                    "the runtime is asked about each pod separately", extra={"why": str(error)}
-                )
+                log.debug("each pod's numbers are requested separately", extra={"why": str(error)})
         said: list[cri.ContainerStats] = []
         too_large: ResourceExhausted | None = None
         for start in range(0, len(pods), ASKED_ONE_BY_ONE):

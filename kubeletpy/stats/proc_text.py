@@ -73,7 +73,7 @@ def sizes(meminfo: str) -> dict[str, int]:
 
 
 def memory_used(sizes: Mapping[str, int]) -> int | None:
-    """What the root cgroup uses, from /proc/meminfo in bytes: anonymous memory and page cache.
+    """The root cgroup's usage, from /proc/meminfo in bytes: anonymous memory and page cache.
 
     Kernel memory is not counted: with it the node would show less memory than the thresholds of
     eviction leave. Source: docs/reference/behaviour-resources.md, ra; both versions of cgroups
@@ -86,7 +86,7 @@ def memory_used(sizes: Mapping[str, int]) -> int | None:
 
 
 def working_set(sizes: Mapping[str, int]) -> int | None:
-    """What the root cgroup uses without inactive file pages, from /proc/meminfo in bytes."""
+    """The root cgroup's usage without inactive file pages, from /proc/meminfo in bytes."""
     used = memory_used(sizes)
     return None if used is None else max(0, used - sizes.get("Inactive(file)", 0))
 

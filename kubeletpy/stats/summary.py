@@ -64,7 +64,7 @@ def rated(reading: Reading, rates: Rates) -> dict[str, int]:
 
 
 def rate_key(group: CgroupUsage) -> str:
-    """Whose cpu time it is."""
+    """Identifies the cgroup in the records of CPU time."""
     return f"{group.kind}/{group.pod.uid if group.pod else ''}/{group.id}/{group.name}"
 
 
@@ -148,7 +148,7 @@ def _pod(pod: PodReading, rates: Mapping[str, int], disks: Disks | None) -> JSON
 
 
 def ephemeral_storage(pod: PodReading, disk: PodDisk, root: FsSpace) -> TreeUse:
-    """What counts against the pod's ephemeral storage, on the node's file system."""
+    """The pod's usage of ephemeral storage, on the node's file system."""
     layers = [group.layer for group in pod.containers if group.layer is not None]
     parts = [*layers, *ephemeral_parts(disk)]
     return TreeUse(

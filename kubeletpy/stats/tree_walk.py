@@ -1,7 +1,7 @@
 """Measures a directory tree on disk, in bounded steps. Blocking: call it in a thread.
 
 Containers write to these trees and change them during the walk. So no link is followed and no other
-file system is entered; a directory is opened by name relative to the open one, and left by ``..``
+file system is entered. A directory is opened by name relative to the open one, and left by ``..``
 only if that still leads back to its parent. A file with several links counts once. Limits are
 enforced by these numbers, so nothing may hide behind a bound: a walk that ends early states whether
 continuing would help (``at_least``) or not (``beyond``).
@@ -31,7 +31,7 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBL
 
 
 class Walked(Struct):
-    """What was found: bytes and inodes.
+    """The result of a walk: bytes and inodes.
 
     Attributes:
         at_least: there was more than was counted.
@@ -137,7 +137,7 @@ class _Walk:
                     continue
                 try:
                     below = os.open(self._next(), _OPEN, dir_fd=current)
-                except OSError:  # gone, or no longer a directory
+                except OSError:  # removed, or no longer a directory
                     continue
                 current = _swap(current, below)
                 self._enter(current)

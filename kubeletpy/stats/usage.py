@@ -114,8 +114,8 @@ _FIELDS = tuple(each for each in GroupStats.__struct_fields__ if each != "device
 def filled(first: GroupStats | None, second: GroupStats | None) -> GroupStats | None:
     """``first`` with missing values taken from ``second``.
 
-    Not what was available of a limit that ``first`` knows: it would not fit its working set, which
-    was read at another moment.
+    Exception: the available part of a limit that ``first`` has. It would not fit the working set
+    of ``first``, which was read at another moment.
     """
     if first is None or second is None:
         return first or second
@@ -182,7 +182,7 @@ class TreeUse(Struct, frozen=True):
 
 
 class GroupKind(StrEnum):
-    """What a cgroup belongs to."""
+    """The kind of owner of a cgroup."""
 
     NODE = "node"
     SYSTEM = "system"
@@ -279,7 +279,7 @@ class PodDisk(Struct, frozen=True):
 
     volumes: tuple[VolumeUse, ...] = ()
     logs: Mapping[str, TreeUse] = field(default_factory=dict)
-    """By container name."""
+    """Logs by container name."""
     others: tuple[TreeUse, ...] = ()
     """Logs of no container, etc-hosts, all termination message files."""
     words: Mapping[str, TreeUse] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What is served of the statistics: the summary and the two scrapes, built on demand.
+"""Builds the served statistics on demand: the summary and the two scrapes.
 
 Formatting runs in a thread, so that the scrape of a full node blocks nothing. Must never keep
 anything of a pod except its last cpu times, and those only while it runs. A format's module is
