@@ -1,4 +1,4 @@
-"""What adopting does to a machine: files of systemd, and systemctl.
+"""Changes a machine to adopt its node: files of systemd, and systemctl.
 
 Must never be called from an event loop without a thread: systemctl may take a minute.
 """
@@ -29,7 +29,7 @@ class HostError(Exception):
 
 
 class UnitSeen(Struct, frozen=True):
-    """What systemd reports about the unit.
+    """systemd's report on the unit.
 
     Attributes:
         running: what it runs.
@@ -50,7 +50,7 @@ class Host(Protocol):
         ...
 
     def unit(self) -> UnitSeen:
-        """What the unit runs."""
+        """The unit's program, process and restarts, as systemd reports them."""
         ...
 
     def write(self, directory: str, text: str) -> None:

@@ -1,6 +1,6 @@
 """The record of what was done with a node: one line of JSON for each entry, the oldest first.
 
-It decides nothing. A record that can't be written never keeps a node from being given back.
+It decides nothing. A record that can't be written never keeps the node from its kubelet.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Journal:
             log.error("record not written", extra={"path": str(self.path), "error": str(error)})
 
     def entries(self) -> list[Mapping[str, Any]]:
-        """What was written; an incomplete last line is left out. Raises OSError."""
+        """The entries written so far; an incomplete last line is left out. Raises OSError."""
         found = []
         try:
             lines = self.path.read_text(errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""What the API, the agent's socket and systemd show of a node that was taken over."""
+"""Observes a node that was taken over: through the API, the agent's socket and systemd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER_S = 10.0
 """Seconds in which the API server must answer."""
 
 Refused = Callable[[Sequence[str]], tuple[str, ...]]
-"""Of these pods (namespace/name), those whose status the API does not accept, with the reason."""
+"""Returns those pods (namespace/name) whose status the API does not accept, with the reason."""
 
 
 class NodeObserver:

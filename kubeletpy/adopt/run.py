@@ -45,7 +45,7 @@ Answers = Callable[[], Awaitable[bool]]
 
 
 class Observer(Protocol):
-    """What the API, the agent and systemd show."""
+    """Observes the node through the API, the agent and systemd."""
 
     async def observe(self) -> WatchObservation:
         """Everything that is watched. Raises HostError."""
@@ -53,7 +53,7 @@ class Observer(Protocol):
 
 
 class AdoptionTask(Struct, frozen=True):
-    """What is to be done.
+    """The parameters of an adoption.
 
     Attributes:
         observer: of the watch.
@@ -85,7 +85,7 @@ class Runner:
         """Take the node over; the verdict of the watch.
 
         Raises:
-            HostError: a step failed, and the node could not be given back either.
+            HostError: a step failed, and returning the node to its kubelet failed, too.
         """
         state = await asyncio.to_thread(self._host.state)
         steps = plan_adopt(state)

@@ -12,7 +12,7 @@ from kubeletpy.structs import Struct
 
 
 class UnitProgram(StrEnum):
-    """What the kubelet's unit runs."""
+    """The program of the kubelet's unit."""
 
     AGENT = "this agent"
     KUBELET = "the kubelet"

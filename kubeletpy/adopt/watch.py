@@ -14,7 +14,7 @@ from kubeletpy.structs import Struct, field
 
 
 class WatchOutcome(StrEnum):
-    """What follows from an observation."""
+    """The consequence of an observation."""
 
     GO_ON = "watching"
     CONFIRM = "confirmed"
@@ -70,7 +70,7 @@ class PodSeen(Struct, frozen=True):
 
 
 class WatchObservation(Struct, frozen=True):
-    """What was observed at one moment. Times are in Unix seconds.
+    """The observations at one moment. Times are in Unix seconds.
 
     Attributes:
         running: what the unit runs.
@@ -95,7 +95,7 @@ class WatchObservation(Struct, frozen=True):
 def judge(
     before: Mapping[str, PodSeen], now: WatchObservation, switched: float, limits: WatchLimits
 ) -> WatchVerdict:
-    """What follows from an observation after the switch at ``switched`` (Unix seconds)."""
+    """The consequence of an observation after the switch at ``switched`` (Unix seconds)."""
     elapsed = now.at - switched
     if now.running is not UnitProgram.AGENT:
         return WatchVerdict(WatchOutcome.GIVE_BACK, f"the unit runs {now.running}")

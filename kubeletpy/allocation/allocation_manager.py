@@ -6,7 +6,7 @@ infeasible resize is reported and dropped; one that only lacks room is retried w
 have become free. Source: docs/reference/behaviour.md, c10; KEP-1287. Must never wait, nor decide
 what admission, feasibility and order decide (pure modules of their own).
 
-What is allocated to a pod is recorded when it is admitted, unless it can never be resized because
+The allocation of a pod is recorded when it is admitted, unless the pod can never be resized because
 it names no cpu or memory. The record is necessary: a pod whose spec changed while the agent was
 down must not be judged, let alone rejected, by what it requests now.
 """
@@ -187,7 +187,7 @@ class AllocationManager:
             self._timer.cancel()
             self._timer = None
 
-    # -- what a pod's worker asks and reports --------------------------------------------------
+    # -- queries and reports of a pod's worker ---------------------------------------------------
 
     def conditions(self, uid: str) -> Sequence[api.PodCondition]:
         """The conditions of a pod that report a resize."""
@@ -203,7 +203,7 @@ class AllocationManager:
             return False
         given = self._state.find(pod.uid)
         if given is not None and with_resources(pod, given) is not pod:
-            return False  # a newer resize has been allocated since; this says nothing about it
+            return False  # a newer resize has been allocated since; this result is outdated
         return self._reports.synced(pod, outcome)
 
     def ended(self, uid: str) -> None:

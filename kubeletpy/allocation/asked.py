@@ -28,7 +28,7 @@ class Ask(Struct, frozen=True):
 
 
 def asks(old: Pod, new: Pod) -> Iterator[Ask]:
-    """What changes between two versions of a pod. Raises ValueError for an invalid quantity."""
+    """The changes in resources between two versions of a pod. ValueError: an invalid quantity."""
     if old.spec is new.spec:
         return
     before, after = of_pod(old).containers, of_pod(new).containers

@@ -1,8 +1,8 @@
 """Per-pod resource records that outlive the agent: what is allocated, and what is actuated.
 
-The one piece of state that neither the API nor the runtime keeps: a spec states what is requested,
-a container what it has, and neither states what this node has promised. There are two of these, as
-the kubelet keeps two files.
+Neither the API nor the runtime keeps this state. A spec states what is requested, a container what
+it has, and neither states what this node has promised. There are two of these records, as the
+kubelet keeps two files.
 
 A change is in the journal when a setter returns: one append to an open file, about 20 µs and
 without waiting for the disk. So records survive the agent's death at any instant. They need not
@@ -70,17 +70,17 @@ class ResourceState:
         return self._pods.get(uid)
 
     def get(self, uid: str, container: str) -> Requirements | None:
-        """What is recorded for one container."""
+        """The record of one container."""
         found = self._pods.get(uid)
         return None if found is None else found.containers.get(container)
 
     def pod(self, uid: str) -> Mapping[str, Requirements]:
-        """What is recorded for a pod's containers."""
+        """The records of a pod's containers."""
         found = self._pods.get(uid)
         return {} if found is None else found.containers
 
     def get_pod_level(self, uid: str) -> Requirements | None:
-        """What is recorded at pod level."""
+        """The record at pod level."""
         found = self._pods.get(uid)
         return None if found is None else found.pod
 

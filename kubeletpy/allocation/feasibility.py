@@ -27,7 +27,7 @@ STATIC_MEMORY = "Static"
 
 
 class ResizeRules(Struct, frozen=True):
-    """What this node's settings allow."""
+    """The node's settings that decide whether a resize is possible."""
 
     in_place: bool = True
     """InPlacePodVerticalScaling."""
@@ -41,7 +41,7 @@ class ResizeRules(Struct, frozen=True):
     may_swap: Callable[[Pod, api.Container], bool] = lambda pod, container: False
     """Whether a container of a pod has swap."""
     bound: Mapping[str, Decimal] = {}
-    """What the node has for all pods; only with a version in which the kubelet compares it."""
+    """The node's resources for all pods; only with a version in which the kubelet compares them."""
 
     @classmethod
     def from_settings(

@@ -1,4 +1,4 @@
-"""What has been allocated to a pod, as far as its status in the API shows.
+"""Finds the resources allocated to a pod, as far as its status in the API shows them.
 
 For a running pod that is in no readable state file: the node ran an agent without one before, or
 the file is lost. Pure.

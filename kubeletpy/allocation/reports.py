@@ -39,7 +39,7 @@ _PENDING = {DEFERRED: Reason.RESIZE_DEFERRED, INFEASIBLE: Reason.RESIZE_INFEASIB
 
 
 class ResizeReports:
-    """By pod uid."""
+    """Conditions and events that report resizes, by pod uid."""
 
     def __init__(
         self, recorder: EventRecorder, clock: Clock, metrics: ResizeMetrics, decided: Decided

@@ -24,7 +24,7 @@ Requirements = api.ResourceRequirements
 
 
 class PodResources(Struct, frozen=True):
-    """What is allocated to a pod's containers (init and regular) and at pod level.
+    """The allocated resources of a pod's containers (init and regular), and at pod level.
 
     ``volumes``: the size limits of its volumes in memory; empty while these can't be resized.
     """

@@ -204,7 +204,7 @@ class CgroupFilesystem:
             try:
                 _write(kill_file, "1")
                 return
-            except OSError:  # before Linux 5.14, or gone already
+            except OSError:  # before Linux 5.14, or already removed
                 pass
         for _ in range(KILL_ATTEMPTS):
             pids = {pid for directory in directories for pid in _processes(directory)}

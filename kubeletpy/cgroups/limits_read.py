@@ -1,4 +1,4 @@
-"""What the files of a pod's cgroup report about its cpu and memory limits.
+"""Reads a pod's cpu and memory limits from the files of its cgroup.
 
 Pure: the read function is passed in. Source: docs/reference/behaviour.md, c10.
 """

@@ -1,4 +1,4 @@
-"""What this machine's kernel can limit, read once at the start. Reads files only."""
+"""The kernel's cgroup limits on this machine, read once at the start. Reads files only."""
 
 from __future__ import annotations
 

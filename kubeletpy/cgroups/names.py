@@ -22,7 +22,7 @@ _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:@-]{0,200}")
 
 
 class CgroupDriver(StrEnum):
-    """Who makes cgroups; the values are those of KubeletConfiguration's cgroupDriver."""
+    """The creator of cgroups; the values are those of KubeletConfiguration's cgroupDriver."""
 
     CGROUPFS = "cgroupfs"
     SYSTEMD = "systemd"

@@ -1,4 +1,4 @@
-"""What the steps of a pod's life cycle need from pods' cgroups."""
+"""The interface of pods' cgroups to the steps of a pod's life cycle."""
 
 from __future__ import annotations
 

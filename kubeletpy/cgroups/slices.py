@@ -1,8 +1,8 @@
 """Pods' slices and the limits of other units, kept by systemd.
 
-systemd writes the limits that it has of a unit to the kernel whenever it realizes a unit below
-it: limits that were written to the cgroup's files alone are lost then. So each limit is also a
-property of its unit. The files are written first, so that a limit holds at once and exactly.
+systemd writes its own limits of a unit to the kernel whenever it realizes a unit below it. Limits
+that exist only in the cgroup's files are then lost. So each limit is also a property of its unit.
+The files are written first, so that a limit holds at once and exactly.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class SliceUnits:
 
     async def _apply(self, path: str, wanted: CgroupResources) -> None:
         unit = unit_name(path)
-        assert unit is not None  # want() keeps no other path
+        assert unit is not None  # set_limits() keeps no other path
         limits = limit_properties(self._version, wanted)
         try:
             if path in self._own and path not in self._applied:
@@ -165,26 +165,26 @@ class SystemdFilesystem(CgroupFilesystem):
         self.slices = slices
 
     def create(self, path: str, resources: CgroupResources) -> None:
-        """As the base class. Raises CgroupError."""
+        """Create a pod's cgroup and its slice, see the base class. Raises CgroupError."""
         super().create(path, resources)
         self.slices.set_limits(path, resources, own=True)
 
     def create_group(self, path: str, resources: CgroupResources) -> None:
-        """As the base class. Raises CgroupError."""
+        """Create a group of pods and its slice, see the base class. Raises CgroupError."""
         super().create_group(path, resources)
         self.slices.set_limits(path, resources, own=True)
 
     def write(self, path: str, resources: CgroupResources) -> None:
-        """As the base class. Raises CgroupError."""
+        """Write limits to the files and to the unit, see the base class. Raises CgroupError."""
         super().write(path, resources)
         self.slices.set_limits(path, resources, own=False)
 
     async def settle(self, path: str | None = None) -> None:
-        """As the base class. Raises CgroupError."""
+        """Wait until systemd has the limits, see the base class. Raises CgroupError."""
         await self.slices.settle(path)
 
     async def released(self, path: str) -> None:
-        """As the base class. Raises CgroupError."""
+        """Stop the slice of a removed cgroup, see the base class. Raises CgroupError."""
         await self.slices.stop(path)
 
     async def close(self) -> None:

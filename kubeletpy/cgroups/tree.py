@@ -119,7 +119,7 @@ class CgroupTree:
     def unprotect(self) -> None:
         """Clear what a configuration with MemoryQoS has left. Raises CgroupError.
 
-        What pods and containers still have is without effect below groups that have none.
+        Settings of pods and containers have no effect below groups that have none.
         """
         if self.files.version != 2:
             return

@@ -17,7 +17,7 @@ Properties = dict[str, tuple[str, object]]
 """Property name -> D-Bus signature and value."""
 
 INFINITY = (1 << 64) - 1
-"""What systemd takes for "no limit" in every unsigned 64-bit property."""
+"""systemd's "no limit" in every unsigned 64-bit property."""
 _UNITS = (".slice", ".service", ".scope")
 
 

@@ -105,7 +105,7 @@ def v1_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
 
 
 def v2_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
-    """As :func:`v1_files` for the one hierarchy of cgroup v2."""
+    """Like :func:`v1_files`, for the one hierarchy of cgroup v2."""
     if resources.shares is not None:
         yield "cpu", "cpu.weight", str(shares_to_weight(resources.shares))
     if resources.quota_us or resources.period_us:
@@ -235,7 +235,7 @@ def reserved_group(
 
 
 def burstable_cpu(pod: Pod) -> int:
-    """What a pod adds to the Burstable group, in millicores. Raises ValueError."""
+    """A pod's share of the Burstable group's cpu, in millicores. Raises ValueError."""
     if qos_class(pod) is not QoSClass.BURSTABLE:
         return 0
     return milli(pod_requests(pod, with_claims=True), "cpu")
@@ -266,7 +266,7 @@ def _throttled(pod: Pod, settings: PodCgroupSettings) -> int | None:
 
 
 def memory_kept(pod: Pod) -> tuple[int, int]:
-    """What a pod adds to the groups: bytes requested by Guaranteed and by Burstable pods.
+    """A pod's share of the groups' memory: bytes requested by Guaranteed and by Burstable pods.
 
     Raises ValueError.
     """

@@ -245,7 +245,7 @@ class DeviceManager:
         pod_ips: tuple[str, ...],
         given: ContainerAdditions,
     ) -> ContainerAdditions:
-        """What a container that is about to be made gets with its devices.
+        """Everything that a container that is about to be created gets with its devices.
 
         Raises:
             ContainerConfigError: a plugin refuses or does not answer, or its devices are not known.

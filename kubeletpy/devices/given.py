@@ -1,4 +1,4 @@
-"""What a container gets with its devices: what plugins answered, merged over resources. Pure.
+"""Merges plugins' answers into the additions that a container gets with its devices. Pure.
 
 Source: docs/reference/behaviour-resources.md, rp.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FromPlugins(Struct, frozen=True):
-    """What one container gets with all its devices."""
+    """The additions to one container's config from all its devices."""
 
     envs: tuple[tuple[str, str], ...]
     mounts: tuple[Mount, ...]
@@ -32,7 +32,7 @@ class FromPlugins(Struct, frozen=True):
 
 
 def from_plugins(bookings: Mapping[str, Booking]) -> FromPlugins:
-    """What a container gets with its devices; the first of equal keys wins.
+    """The additions from a container's devices; the first of equal keys wins.
 
     Args:
         bookings: by resource, in the order of their names.

@@ -23,7 +23,7 @@ def device_hints(
     state: DeviceState,
     nodes: Sequence[int],
 ) -> dict[str, Sequence[Hint] | None]:
-    """By resource; None for no preference, empty for impossible.
+    """Hints by resource; None for no preference, empty for impossible.
 
     Args:
         container: None: for all of the pod's containers at once.

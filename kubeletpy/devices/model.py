@@ -33,7 +33,7 @@ class PluginDevice(Struct, frozen=True):
 
 
 class DeviceHolder(NamedTuple):
-    """What holds devices: a container of a pod, for one resource."""
+    """The holder of devices: a container of a pod, for one resource."""
 
     uid: str
     container: str

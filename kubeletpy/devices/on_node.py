@@ -1,4 +1,4 @@
-"""What the node reports on devices: capacity, allocatable, and the health of those in use.
+"""The node's reports on devices: capacity, allocatable, and the health of those in use.
 
 Pure. Source: docs/reference/behaviour-resources.md, ri, rp.
 """
@@ -15,12 +15,12 @@ UNHEALTHY = "Unhealthy"
 
 
 def capacity(state: DeviceState) -> dict[str, int]:
-    """By resource: all devices, including those that can't be allocated now."""
+    """Number of all devices by resource, including those that can't be allocated now."""
     return {name: len(each.healthy | each.unhealthy) for name, each in state.resources.items()}
 
 
 def allocatable(state: DeviceState) -> dict[str, int]:
-    """By resource: devices that are or can be allocated."""
+    """Number of devices that are or can be allocated, by resource."""
     return {name: len(each.healthy) for name, each in state.resources.items()}
 
 
@@ -56,7 +56,7 @@ def near(booking: Booking) -> dict[str, tuple[int, ...]]:
 
 
 def healthy(state: DeviceState) -> dict[str, dict[str, tuple[int, ...]]]:
-    """By resource: healthy devices, and the NUMA nodes that each is near."""
+    """Healthy devices by resource, each with the NUMA nodes that it is near."""
     return {
         name: {each: resource.listed[each].nodes for each in resource.healthy}
         for name, resource in state.resources.items()

@@ -52,7 +52,8 @@ class DeviceChoice(Struct, frozen=True):
 
     @property
     def preferred_request(self) -> tuple[frozenset[str], frozenset[str]] | None:
-        """What the plugin chooses from, and what it must include; None: there is no choice."""
+        """The devices a plugin may choose from, and those it must include; None: there is no
+        choice."""
         if 0 < self.needed < len(self.aligned):  # 11
             return self.aligned | self.taken, self.taken
         if self.needed > len(self.aligned):  # 12
@@ -103,7 +104,7 @@ def _before(pod: Pod, container: str) -> Iterator[tuple[str, bool]]:
 def decide(
     pod: Pod, wish: Wish, state: DeviceState, *, pod_runs: bool = False
 ) -> Nothing | No | DeviceChoice:
-    """What a container is to get of one resource.
+    """Decide which devices of one resource a container gets.
 
     Args:
         pod_runs: something of the pod runs: an earlier agent admitted it, and what it has is in

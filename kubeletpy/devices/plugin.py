@@ -121,7 +121,7 @@ class DevicePlugin:
         return tuple(islice(responses[0].deviceIDs, MAX_DEVICES)) if responses else ()
 
     async def allocate(self, ids: Iterable[str]) -> bytes:
-        """What a container gets with these devices: a ContainerAllocateResponse.
+        """Allocate these devices and return the plugin's ContainerAllocateResponse.
 
         Raises PluginCallFailed, PluginAnswer.
         """

@@ -57,7 +57,7 @@ class Listing(Struct, frozen=True):
 
 
 def compare(resource: PluginResource | None, devices: Iterable[PluginDevice]) -> Listing:
-    """What a plugin's new list changes; takes as long as the list is."""
+    """The changes in a plugin's new list; takes time in proportion to the list."""
     known = resource or PluginResource(None)
     listed = {device.id: device for device in devices}
     before, now = known.listed, listed.values()
@@ -81,7 +81,7 @@ class DeviceState:
         self.reserved: dict[DeviceHolder, Reservation] = {}
         """Devices that are requested from plugins; no other container gets them."""
 
-    # -- what plugins say ----------------------------------------------------------------------
+    # -- reports of plugins ----------------------------------------------------------------------
 
     def restored(
         self, resources: Iterable[str], bookings: Mapping[DeviceHolder, Booking], now: float
@@ -155,12 +155,12 @@ class DeviceState:
         return frozenset[str]().union(*held, *soon)
 
     def ids_of(self, holder: DeviceHolder) -> frozenset[str]:
-        """What a container has of a resource, or is about to get."""
+        """A container's devices of a resource, including those it is about to get."""
         found = self.bookings.get(holder) or self.reserved.get(holder)
         return frozenset() if found is None else found.ids
 
     def of_container(self, uid: str, container: str) -> dict[str, Booking]:
-        """What one container has, by resource, in name order."""
+        """One container's devices, by resource, in name order."""
         return {
             holder.resource: booking
             for holder, booking in sorted(self.bookings.items(), key=lambda item: item[0])

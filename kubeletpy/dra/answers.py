@@ -26,7 +26,7 @@ SERVICES: dict[str, ModuleType] = {
     "v1.DRAPlugin": dra_v1_pb2,
     "v1beta1.DRAPlugin": dra_v1beta1_pb2,
 }
-"""By the names that a driver gives when it registers."""
+"""Modules by the names that a driver passes when it registers."""
 HEALTH_SERVICES: dict[str, ModuleType] = {
     "v1.DRAResourceHealth": dra_health_v1_pb2,
     "v1alpha1.DRAResourceHealth": dra_health_pb2,

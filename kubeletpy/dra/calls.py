@@ -16,7 +16,7 @@ from kubeletpy.structs import Struct
 
 
 class DriverResponse(Struct, frozen=True):
-    """What a driver gave, by the claims' uids, and what went wrong."""
+    """A driver's prepared devices, by the claims' uids, and its errors."""
 
     devices: Mapping[str, tuple[ClaimDevice, ...]]
     problems: Sequence[str] = ()

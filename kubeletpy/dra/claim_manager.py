@@ -147,7 +147,7 @@ class ClaimManager:
             for claim in self.container_claims(pod, container)
         ]
 
-    # -- for pods that are gone ----------------------------------------------------------------
+    # -- for removed pods ------------------------------------------------------------------------
 
     def pods_known(self, uids: Collection[str]) -> None:
         """Set the pods that exist; claims of others are unprepared."""
@@ -257,7 +257,7 @@ class ClaimManager:
                 await self._state.put(kept)
             if not ending:
                 return
-            # whatever the result of the calls, the devices may be gone
+            # whatever the result of the calls, the devices may have been released
             await self._state.put([replace(c, prepared=False, restored=False) for c in ending])
             self._metrics.skipped_unprepare(model.exempted(ending, UNPREPARE))
             answers = await self._calls.call_drivers(

@@ -82,7 +82,8 @@ def container_uses(pod: Pod, container: api.Container) -> bool:
 
 
 def asked_for(pod: Pod, container: api.Container) -> list[tuple[str, str]]:
-    """What a container requests: a claim by its name in the pod, and one of its requests or ""."""
+    """A container's requests: each a claim by its name in the pod, with one of its requests or
+    ""."""
     named = [
         (each.get("name") or "", each.get("request") or "")
         for each in (container.get("resources") or {}).get("claims") or ()
@@ -116,7 +117,7 @@ class Allocated(Struct, frozen=True):
 
 
 def allocated(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> Allocated:
-    """What to prepare of a ResourceClaim object for this pod.
+    """The part of a ResourceClaim object to prepare for this pod.
 
     Raises:
         ClaimProblem: it is not the pod's, not reserved for it or not allocated.

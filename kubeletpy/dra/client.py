@@ -45,7 +45,7 @@ class Part(Struct, frozen=True):
 def parts(report: Any) -> Iterator[Part]:
     """A report in parts that are processed in one turn of the event loop each.
 
-    What exceeds the number of devices that are kept of a driver is not processed at all.
+    Devices beyond MAX_DEVICES, the most that are kept of a driver, are not processed at all.
     """
     devices = report.devices
     for at in range(0, min(len(devices), MAX_DEVICES), PART_DEVICES):

@@ -27,7 +27,7 @@ MAX_DEVICES = 16384
 """Per driver; reports on more are not kept."""
 MAX_TIMEOUT_S = 10 * 365 * 86400.0
 _STATES = {1: HEALTHY, 2: UNHEALTHY}
-"""By the number on the wire; 0 and unknown numbers are Unknown."""
+"""States by the number on the wire; 0 and unknown numbers are Unknown."""
 
 
 class DeviceHealth(Struct, frozen=True):
@@ -51,13 +51,13 @@ class DeviceHealth(Struct, frozen=True):
 DeviceKey = tuple[str, str]
 """Pool and device."""
 Known = Mapping[str, Mapping[DeviceKey, DeviceHealth]]
-"""By driver."""
+"""Health of devices, by driver."""
 
 
 def with_report(
     known: Mapping[DeviceKey, DeviceHealth], answer: Any, now: float
 ) -> tuple[dict[DeviceKey, DeviceHealth], set[DeviceKey]]:
-    """What is known of a driver's devices after a message, and for which of them that changed.
+    """The health of a driver's devices after a message, and the devices whose health changed.
 
     A message may be about some devices only; the others keep theirs.
     """
@@ -97,7 +97,8 @@ def next_end(known: Known) -> float | None:
 def without_ended(
     known: Known, now: float
 ) -> tuple[dict[str, dict[DeviceKey, DeviceHealth]], set[tuple[str, DeviceKey]]]:
-    """What still counts; and the devices, with their drivers, whose reports have expired."""
+    """The reports still in force; and the devices, with their drivers, whose reports have
+    expired."""
     kept = {
         driver: {key: each for key, each in devices.items() if now <= each.until}
         for driver, devices in known.items()

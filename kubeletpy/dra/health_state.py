@@ -1,4 +1,4 @@
-"""What drivers reported on their devices, in memory and in a file, and the pods it concerns.
+"""Keeps drivers' reports on their devices in memory and in a file, and finds affected pods.
 
 Source: docs/reference/behaviour-resources.md, rv, rx.
 """
@@ -44,7 +44,7 @@ class HealthState:
 
     @property
     def reported(self) -> Known:
-        """By driver; whether a report still counts depends on the time."""
+        """The reports by driver; whether one still counts depends on the time."""
         return self._known
 
     def driver_reported(self, driver: str, answer: Any) -> None:

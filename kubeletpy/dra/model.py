@@ -1,4 +1,4 @@
-"""What is known about this node's claims, and what follows for drivers and containers. Pure.
+"""The node's claims, and the resulting calls to drivers and devices of containers. Pure.
 
 Source: docs/reference/behaviour-resources.md, ru.
 """
@@ -56,7 +56,7 @@ class ClaimInfo(Struct, frozen=True):
 
     @property
     def key(self) -> ClaimKey:
-        """What only one claim has at a time."""
+        """Namespace and name, which only one claim has at a time."""
         return self.namespace, self.name
 
     @property
@@ -113,7 +113,7 @@ def referenced(
     """A claim with one more pod that uses it.
 
     Args:
-        may_skip: whether the allocation may exempt drivers from calls. What is decided for a claim
+        may_skip: whether the allocation may exempt drivers from calls. The decision for a claim
             holds until its last pod has ended, also in agents that decide otherwise.
 
     Raises:
@@ -154,7 +154,7 @@ def exempted(claims: Iterable[ClaimInfo], call: str) -> list[str]:
 
 
 def leaving(claims: Claims, pod: str) -> tuple[list[ClaimInfo], list[ClaimInfo]]:
-    """What the end of a pod means for its claims.
+    """The effect of a pod's end on its claims.
 
     Returns:
         the claims that others still use, without this pod, and those to unprepare.

@@ -1,4 +1,4 @@
-"""What this node would do with a pod, or with a change to one, before anybody does it.
+"""Predicts what this node would do with a pod, or with a change to one.
 
 The decisions are those of the components that carry them out, called with the node as it is now.
 ``durations``, ``updates``, ``model``, ``pressure``, ``start`` and ``render`` are pure; ``foreseer``

@@ -1,4 +1,4 @@
-"""What becomes of a change to a pod that this node runs. Pure.
+"""Predicts the effect of a change to a pod that this node runs. Pure.
 
 The plans of the runtime sync before and after the change are compared: what the sync would do
 anyway is not the change's doing.
@@ -22,7 +22,7 @@ _SHOWN = 10
 
 
 class Fate(Struct, frozen=True):
-    """What becomes of a change."""
+    """The effect of a change."""
 
     outcome: ForeseenOutcome
     reason: str = ""
@@ -74,7 +74,7 @@ def restarted(before: SyncIntent, after: SyncIntent) -> tuple[str, ...]:
 
 
 def fate(before: SyncIntent, after: SyncIntent) -> Fate:
-    """What the runtime sync makes of a change."""
+    """The effect of a change on the runtime sync."""
     if after.ends and not before.ends:
         return Fate(ForeseenOutcome.ENDS)
     if after.new_sandbox and not before.new_sandbox:
@@ -89,7 +89,7 @@ def fate(before: SyncIntent, after: SyncIntent) -> Fate:
 def acts(
     before: SyncIntent, after: SyncIntent, images: Iterable[ImageUse], took: Durations
 ) -> list[Act]:
-    """What the change has the node do, in order, with the reasons of the plan."""
+    """The node's acts because of the change, in order, with the reasons of the plan."""
     known = set(before.decisions)
     found = [Act(each.what, each.why) for each in after.decisions if each not in known]
     found += [

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kubeletpy.eviction.order import EvictionOrder
 
 UID = "00000000-0000-0000-0000-000000000000"
-"""Of a pod that does not exist."""
+"""Stands for the uid of a pod that does not exist."""
 MAX_IMAGES = 50
 _RACE = (
     "another pod may come first, and the scheduler decides whether this node gets the pod at all"
@@ -47,7 +47,7 @@ class Foreseer:
         self._node = node
 
     async def foresee(self, asked: JSON) -> Foreseen:
-        """What the node would do.
+        """Predict what the node would do.
 
         Args:
             asked: ``pod``: a manifest; or ``namespace``, ``name`` and a ``patch`` of ``type``
@@ -148,7 +148,7 @@ class Foreseer:
             given = resized
         status = node.seen(before.uid)
         if status is None:
-            message = "the agent has not asked the runtime about it yet"
+            message = "the runtime has not reported on it yet"
             return self._answer(before, change.Fate(ForeseenOutcome.UNKNOWN, "", message))
         probes = node.probes(before)
         as_is = node.intends(node.allocated(before), status, probes)

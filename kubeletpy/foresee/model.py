@@ -1,4 +1,4 @@
-"""What a node would do with a pod: the answer of ``kubeletpy plan``. Plain data. Pure."""
+"""A prediction for a pod: the answer of ``kubeletpy plan``. Plain data. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubeletpy.structs import Struct
 
 
 class ForeseenOutcome(StrEnum):
-    """What becomes of the request, in one word for programs."""
+    """The outcome of the request, in one word for programs."""
 
     RUNS = "runs"
     """A new pod is admitted."""
@@ -83,7 +83,7 @@ class ImageUse(Struct, frozen=True):
 
 
 class ForeseenVolume(Struct, frozen=True):
-    """What a volume is made of; ``problem``: why containers could not start with it."""
+    """The contents of a volume; ``problem``: why containers could not start with it."""
 
     name: str
     what: str
@@ -99,7 +99,7 @@ class NeedKind(StrEnum):
 
 
 class NeedState(StrEnum):
-    """What is known of such an object."""
+    """The state of such an object, as far as it was checked."""
 
     NOT_CHECKED = "not checked"
     EXISTS = "exists"
@@ -137,7 +137,7 @@ class Squeezed(Struct, frozen=True):
 
 
 class Foreseen(Struct, frozen=True):
-    """What the node would do.
+    """A prediction for a pod.
 
     Attributes:
         message: why, for a refusal; the message of the API server or the node.

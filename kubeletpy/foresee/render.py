@@ -1,4 +1,4 @@
-"""What a node would do, as readable text. Pure; works on the JSON that the socket returns.
+"""A prediction as readable text. Pure; works on the JSON that the socket returns.
 
 All external text is on one line and without control characters.
 """
@@ -30,7 +30,7 @@ _HEADLINES = {
     ForeseenOutcome.ENDS: "it would end",
     ForeseenOutcome.DEFERRED: "the resize would wait until there is room: {why}",
     ForeseenOutcome.INFEASIBLE: "the resize would never be done: {why}",
-    ForeseenOutcome.UNKNOWN: "it can't be said yet: {why}",
+    ForeseenOutcome.UNKNOWN: "the outcome is not known yet: {why}",
 }
 
 

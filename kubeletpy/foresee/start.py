@@ -1,4 +1,4 @@
-"""What it takes to start a new pod: its volumes and images, and the acts in their order. Pure.
+"""Predicts the start of a new pod: its volumes and images, and the acts in their order. Pure.
 
 The order is that of the worker's steps and of the runtime sync (docs/reference/behaviour.md, c).
 """
@@ -52,13 +52,13 @@ def images(
 
 def _why(policy: str, there: bool | None) -> str:
     if there is None:
-        return f"the runtime did not say whether the node has it; imagePullPolicy is {policy}"
+        return f"the runtime did not report whether the node has it; imagePullPolicy is {policy}"
     has = "the node has it" if there else "the node does not have it"
     return f"{has}; imagePullPolicy is {policy}"
 
 
 def volumes(plan: VolumePlan) -> tuple[ForeseenVolume, ...]:
-    """What the volumes that containers use are made of."""
+    """The contents of the volumes that containers use."""
     found = [ForeseenVolume(name, "nothing", problem) for name, problem in plan.problems.items()]
     found += [ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.volumes]
     found += [ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.claimed]
@@ -136,7 +136,7 @@ def _start(kind: ContainerKind, container: api.Container, took: Durations) -> li
 
 
 def unsure(pod: Pod, image_uses: Sequence[ImageUse]) -> list[str]:
-    """What the sum of the acts leaves out."""
+    """The acts and waits that the sum leaves out."""
     found = [
         f"container {name} never starts: {each.image} is not here, and imagePullPolicy is Never"
         for each in image_uses

@@ -1,7 +1,7 @@
 """Which fields of a pod a change touches, and how the API server takes such changes. Pure.
 
-Source: docs/reference/api-server.md, aa; the API server's validation of pod updates. What it checks
-of the values themselves is not repeated here.
+Source: docs/reference/api-server.md, aa; the API server's validation of pod updates. Its checks of
+the values themselves are not repeated here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Change(Struct, frozen=True):
 
 
 def changes(before: JSON, after: JSON) -> list[Change]:
-    """What changes in a pod's spec. Metadata and status change nothing that runs."""
+    """The changes in a pod's spec. Metadata and status change nothing that runs."""
     found = []
     for path, old, new in _differences(before.get("spec") or {}, after.get("spec") or {}, ""):
         found.append(Change(path, _way(path, old, new)))

@@ -1,5 +1,5 @@
-"""Keeps the machine itself well: kernel settings, own process, daemons, iptables, OOM reports.
+"""Keeps the machine healthy: kernel settings, own process, daemons, iptables, OOM reports.
 
-What a machine does not allow is logged once, and the agent goes on: except for
+A setting that the machine does not allow is logged once, and the agent goes on: except for
 ``protectKernelDefaults``, nothing here keeps the agent from starting.
 """

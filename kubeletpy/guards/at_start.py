@@ -1,4 +1,4 @@
-"""What the agent does to machine and process at start, and the warnings it logs once.
+"""Applies settings to machine and process at start, and logs each warning once.
 
 Source: docs/reference/behaviour-resources.md, rj, rk; docs/reference/events.csv: CgroupV1,
 PossibleMemoryBackedVolumesOnDisk.
@@ -82,7 +82,7 @@ class MachineAtStart:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What the machine did not allow, for people."""
+        """The settings that the machine did not allow, for people."""
         return tuple(self._refused.values())
 
     async def start(self) -> None:

@@ -1,8 +1,8 @@
 """The iptables chains that others expect on a node, and what iptables' answers mean. Pure.
 
 The agent itself does not need them. The hint chain shows other components which of a machine's two
-iptables is in use; the firewall drops packets to loopback addresses that come from elsewhere, which
-a proxy with route_localnet would let in; the canaries disappear when all rules are flushed.
+iptables is in use. The firewall drops packets to loopback addresses that come from elsewhere, which
+a proxy with route_localnet would let in. The canaries disappear when all rules are flushed.
 Source: docs/reference/config.csv: makeIPTablesUtilChains.
 """
 
@@ -18,7 +18,7 @@ FIREWALL = "KUBE-FIREWALL"
 CANARY = "KUBE-KUBELET-CANARY"
 CANARY_TABLES = ("mangle", "nat", "filter")
 PROGRAMS = {4: "iptables", 6: "ip6tables"}
-"""By IP version."""
+"""Program by IP version."""
 LOCK_WAIT_S = 5
 """How long a command waits for another one that changes the tables."""
 
@@ -53,7 +53,7 @@ class Wanted(Struct, frozen=True):
 
 
 def required_rules(version: int) -> Iterator[Wanted]:
-    """What has to exist for IPv4 or IPv6, in order of creation."""
+    """The chains and rules that IPv4 or IPv6 requires, in order of creation."""
     yield _chain("mangle", HINT)
     if version == 4:  # IPv6 has one loopback address, and nothing routes it
         yield _chain("filter", FIREWALL)

@@ -107,7 +107,7 @@ class DaemonCgroups:
         try:
             own = str(self._namespace(self._own).readlink())
             if own == _FIRST_NAMESPACE:
-                return True  # not every machine permits looking at init
+                return True  # not every machine permits reading init's namespace
             return own == str(self._namespace(_INIT).readlink())
         except OSError as error:
             raise CgroupError(f"the namespace of processes is not known: {error}") from error

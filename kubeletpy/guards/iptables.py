@@ -39,7 +39,7 @@ class Ended(Struct, frozen=True):
 
     code: int
     text: str
-    """What it wrote to stderr, shortened."""
+    """Its output on stderr, shortened."""
 
 
 Run = Callable[[Sequence[str]], Awaitable[Ended]]

@@ -38,7 +38,7 @@ class Kill(Struct, frozen=True):
     """A process killed because the machine ran out of memory."""
 
     sequence: int
-    """Of the record that ended it."""
+    """Sequence number of the record that ended it."""
     process: str
     pid: int
 

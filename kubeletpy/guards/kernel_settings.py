@@ -18,9 +18,9 @@ WANTED: Mapping[str, int] = {
     "kernel.keys.root_maxkeys": 1_000_000,
     "kernel.keys.root_maxbytes": 25_000_000,
 }
-"""Memory is overcommitted, since limits are enforced elsewhere; running out of it kills a process,
-not the machine; a kernel that panicked reboots after 10 s; root, and so every container, has
-enough keys."""
+"""Memory is overcommitted, since limits are enforced elsewhere. Running out of it kills a process,
+not the machine. A kernel that panicked reboots after 10 s. Root, and so every container, has enough
+keys."""
 
 
 class Wrong(Struct, frozen=True):
@@ -29,14 +29,14 @@ class Wrong(Struct, frozen=True):
     name: str
     wanted: int
     found: str
-    """As the kernel reports it; empty: it can't be read."""
+    """The kernel's value; empty: it can't be read."""
 
     def __str__(self) -> str:
         return f"{self.name} is {self.found or 'not readable'}, must be {self.wanted}"
 
 
 def compare(found: Mapping[str, str]) -> list[Wrong]:
-    """The settings that differ from WANTED; ``found``: what the kernel reports, by name."""
+    """The settings that differ from ``WANTED``; ``found``: what the kernel reports, by name."""
     return [
         Wrong(name, wanted, _shown(found.get(name, "")))
         for name, wanted in WANTED.items()

@@ -1,8 +1,8 @@
 """Follows the kernel's log for kills due to lack of memory on the machine, and reports them.
 
 Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The kernel keeps the log from boot
-on: what was reported is not reported again after the agent restarts, and what happened while no
-agent ran is reported late (for example a kill of the agent itself). Must never block.
+on. A restarted agent does not report again what was reported. Kills while no agent ran are reported
+late (for example a kill of the agent itself). Must never block.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class OOMWatch:
             except OSError as error:
                 if not said:
                     log.warning(
-                        "the kernel's log can't be read: kills for want of memory of the machine "
+                        "the kernel's log can't be read: kills for lack of memory on the machine "
                         "(SystemOOM) are not reported",
                         extra={"why": str(error)},
                     )

@@ -1,7 +1,7 @@
 """The agent's own process: its OOM score, and how many files it may open.
 
 Source: docs/reference/behaviour-resources.md, rj: kubelet process; docs/reference/config.csv:
-oomScoreAdj, maxOpenFiles. What it starts inherits both.
+oomScoreAdj, maxOpenFiles. Its child processes inherit both.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from kubeletpy.volumes.files.syscalls import mount, unmount
 NOSWAP_SINCE = (6, 4)
 """The kernel that introduced the option; distributions have backported it to older ones."""
 NOTICE = (
-    "Swap is on, and the kernel does not know the tmpfs option noswap: memory-backed volumes, "
+    "Swap is on, and the kernel does not support the tmpfs option noswap: memory-backed volumes, "
     "secrets among them, may be written to disk"
 )
 

@@ -1,16 +1,16 @@
-"""What would happen if this agent took over a node from its kubelet: ``kubeletpy preflight``.
+"""Predicts a takeover of the node from its kubelet by this agent: ``kubeletpy preflight``.
 
 Reads only. It finds the kubelet's command line (a running process, a systemd unit with drop-ins, or
-flags of the user), reads its settings with the agent's own loaders and its state with the agent's
-own readers, and computes the plan of the agent's first sync for each pod. The result is a report:
-findings, and one verdict for each pod. Nothing here is loaded by a running agent.
+flags of the user). It reads the kubelet's settings and state with the agent's own code, and
+computes the plan of the agent's first sync for each pod. The result is a report: findings, and one
+verdict for each pod. Nothing here is loaded by a running agent.
 
 Pure parts: ``findings`` and ``render`` (the report as values, text and JSON), ``unit_file`` and
-``command_line`` (from the text of unit files to a command line), ``choice`` (which kubelet is
-meant), ``other_effects``, ``versions``, ``runtime``, ``state_files``, ``holdings`` and ``pods``.
+``command_line`` (from the text of unit files to a command line), ``choice`` (selects the kubelet).
+Also pure: ``other_effects``, ``versions``, ``runtime``, ``state_files``, ``holdings`` and ``pods``.
 Edges: ``unit_paths`` and ``processes`` read the machine, ``settings`` and ``credentials`` load
-files, ``state`` reads what would be taken over, ``rights``, ``node_pods`` and ``node`` query the
-API server and the runtime; ``gather`` calls them in order.
+files, ``state`` reads the state to be taken over. ``rights``, ``node_pods`` and ``node`` query the
+API server and the runtime. ``gather`` calls them in order.
 
 A finding never quotes a secret. Whatever can't be read or judged is a finding of severity
 ``unclear``, or a pod of that outcome: then the exit code is not 0.

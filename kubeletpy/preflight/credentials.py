@@ -19,7 +19,7 @@ from kubeletpy.preflight.findings import Area, Finding, Severity
 
 
 def check_credentials(settings: KubeletSettings, flags: NodeFlags, now: float) -> list[Finding]:
-    """What there is, what has expired and what renews it. ``now``: Unix seconds. Blocking."""
+    """Findings on credentials, their expiry and their renewal. ``now``: Unix seconds. Blocking."""
     return [*_client(settings, flags, now), *_server(settings, flags, now)]
 
 

@@ -27,7 +27,7 @@ UNSAFE = frozenset({Severity.UNCLEAR, Severity.BLOCKS})
 
 
 class Area(StrEnum):
-    """What a finding is about, in the order of the report."""
+    """The subjects of findings, in the order of the report."""
 
     KUBELET = "kubelet"
     SETTINGS = "settings"

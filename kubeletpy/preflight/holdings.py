@@ -1,4 +1,4 @@
-"""What each pod holds on the node, from the texts of the state files. Pure.
+"""Lists each pod's resources on the node, from the texts of the state files. Pure.
 
 A file that can't be read is a finding of :mod:`kubeletpy.preflight.state_files`; here it holds
 nothing.
@@ -19,7 +19,7 @@ from kubeletpy.preflight.state_files import UNUSABLE
 
 
 def holdings_by_pod(cpus: str, devices: str, claims: str) -> Mapping[str, Holdings]:
-    """By uid of the pod; the arguments are the texts of the files, empty where there is none."""
+    """Holdings by uid of the pod; the arguments are the files' texts, empty for missing files."""
     of_cpus = _cpus(cpus)
     of_devices = _devices(devices)
     of_claims = _claims(claims)

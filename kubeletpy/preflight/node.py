@@ -46,7 +46,7 @@ EVENTS_S = 1.0
 
 
 class NodeAnswers(Struct, frozen=True):
-    """What API server and runtime report."""
+    """The reports of API server and runtime."""
 
     findings: tuple[Finding, ...]
     pods: tuple[PodVerdict, ...] | None
@@ -134,7 +134,7 @@ async def _kubelet_version(name: str, kube_api: KubeApi | None) -> str:
     try:
         node = await kube_api.get(NODES, name)
     except ApiError:
-        return ""  # the rights say whether it is not allowed
+        return ""  # another finding covers missing rights
     info = (node.get("status") or {}).get("nodeInfo") or {}
     return str(info.get("kubeletVersion") or "")
 

@@ -59,7 +59,7 @@ class Desired(Struct, frozen=True):
 
 
 class RecordedState(Struct, frozen=True):
-    """What judging a pod needs besides the pod and the runtime.
+    """Recorded facts for judging a pod, besides the pod and the runtime.
 
     Attributes:
         allocated: the resources allocated to pods, by uid.

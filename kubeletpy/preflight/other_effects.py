@@ -15,7 +15,7 @@ FIELDS = ("enableServer", "tracing")
 
 
 def other_effects(settings: KubeletSettings, flags: NodeFlags) -> list[Notice]:
-    """What these settings do here instead."""
+    """The settings that have another effect here, each with that effect."""
     found = []
     if not settings.enable_server:
         text = "the Node object shows no port; the kubelet publishes the port that is not served"

@@ -1,4 +1,4 @@
-"""What becomes of each pod of a node when this agent takes over. Pure.
+"""Predicts what happens to each pod of a node when this agent takes over. Pure.
 
 A pod is restarted if a container that runs would be stopped. Containers that have exited and start
 again anyway, as in a crash loop, do not count: the kubelet would start them too.
@@ -17,7 +17,7 @@ from kubeletpy.syncloop.sources.static_uid import UidChoice
 
 
 class PodOutcome(StrEnum):
-    """What becomes of a pod."""
+    """The effect of the takeover on a pod."""
 
     KEPT = "kept"
     """Each container that runs goes on."""
@@ -39,7 +39,7 @@ HARMED = frozenset({PodOutcome.RESTARTED, PodOutcome.STOPPED})
 
 
 class Holdings(Struct, frozen=True):
-    """What a pod holds on the node, by the state files.
+    """A pod's resources on the node, by the state files.
 
     Attributes:
         devices: by resource and container: ``example.com/gpu (main)``.

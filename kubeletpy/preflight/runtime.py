@@ -20,7 +20,7 @@ def runtime_findings(
     events: bool = True,
     pods: Iterable[Pod] = (),
 ) -> list[Finding]:
-    """What the runtime is and can do.
+    """Findings on the runtime and its capabilities.
 
     Args:
         reported: its cgroup driver; None: it does not report one.

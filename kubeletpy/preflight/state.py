@@ -27,7 +27,7 @@ MAX_BYTES = 64 << 20
 
 
 def read_state(settings: KubeletSettings, flags: NodeFlags) -> list[Finding]:
-    """What there is, and what of it can't be read. Blocking."""
+    """Findings on the state files: contents, and unreadable ones. Blocking."""
     root = Path(flags.root_dir)
     if not root.is_dir():
         what = "the directory does not exist or can't be read"

@@ -29,7 +29,7 @@ UNUSABLE = (
     MalformedRecord,
     ValueError,
 )
-"""What the readers raise for a file that can't be used."""
+"""The readers' exceptions for a file that can't be used."""
 
 
 class Reader(Struct, frozen=True):
@@ -81,7 +81,7 @@ RECORD = Reader(
 
 
 def judge(path: str, text: str, reader: Reader) -> Finding:
-    """What is found in a file."""
+    """The finding on a file."""
     try:
         return Finding(Area.STATE, Severity.TAKEN, path, reader.read(text))
     except UNUSABLE as error:

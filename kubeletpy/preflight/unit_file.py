@@ -208,7 +208,7 @@ def _pairs(words: Iterable[str], where: str) -> dict[str, str]:
 
 
 def _escape(text: str, at: int) -> tuple[str, int]:
-    """What a backslash before ``at`` stands for, and where the text goes on."""
+    """The character for a backslash before ``at``, and the position after the escape."""
     char = text[at]
     if char == "x" and re.fullmatch(r"[0-9a-fA-F]{2}", text[at + 1 : at + 3]):
         return chr(int(text[at + 1 : at + 3], 16)), at + 3

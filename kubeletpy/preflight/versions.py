@@ -11,7 +11,7 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def version_findings(resolved: ResolvedVersion, kubelet: str) -> list[Finding]:
-    """What follows from the versions.
+    """Findings on the versions of agent and kubelet.
 
     ``kubelet``: the node's kubeletVersion as the API shows it, such as ``v1.36.3``; empty: unknown.
     """

@@ -1,7 +1,7 @@
 """Container statuses as kubectl shows them, from runtime records and the previous status.
 
-Pure; the rows are those of docs/reference/behaviour.md, e4. What the runtime has lost is reported
-as lost (exit code 137, ContainerStatusUnknown), never as success.
+Pure; the rows are those of docs/reference/behaviour.md, e4. Containers that the runtime has lost
+are reported as lost (exit code 137, ContainerStatusUnknown), never as success.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kubeletpy.structs import Struct, field
 
 LOST_EXIT_CODE = 137
 LOST_REASON = "ContainerStatusUnknown"
-LOST_MESSAGE = "The container's record is gone from the runtime; how it ended is not known"
+LOST_MESSAGE = "The runtime no longer has the container's record; how it ended is not known"
 WAS_RUNNING_MESSAGE = (
-    "The container was running, but its record is gone from the runtime; how it ended is not known"
+    "The container was running, but the runtime no longer has its record; how it ended is not known"
 )
 INIT_DONE_MESSAGE = (
-    "Unable to get init container status: its record is gone from the runtime, but the pod went on "
-    "after it"
+    "Unable to get init container status: the runtime no longer has its record, but the pod went "
+    "on after it"
 )
 """People and the node conformance suite search for the first words."""
 RESTART_ALL_MESSAGE = "The container was removed to restart all containers of the pod"
@@ -46,7 +46,7 @@ class ContainerStatusInputs(Struct, frozen=True):
     recursive_read_only: bool = False
     """The pod's runtime handler can mount read-only recursively."""
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
-    """What containers were last given, by name."""
+    """The resources that containers were last given, by name."""
     now: float = 0.0
     """Unix seconds; the end of a container that is found to be absent."""
 
@@ -59,8 +59,8 @@ def lost(
 ) -> api.ContainerStateTerminated:
     """The termination of a container when its end was not recorded.
 
-    ``state`` is what was last shown of it, ``now`` when it was found to be absent (Unix seconds):
-    the API shows times that are left out as those of the year 1.
+    ``state`` is its last reported state, ``now`` when it was found to be absent (Unix seconds).
+    Both times are set, as the API shows omitted ones as those of the year 1.
     """
     ended: api.ContainerStateTerminated = {
         "exitCode": LOST_EXIT_CODE,
@@ -128,7 +128,7 @@ def _without_record(
         status["restartCount"] = (old.get("restartCount") or 0) + 1
         return status
     if "running" in old_state and not status.get("lastState"):
-        # it ran and is gone: shown as terminated, so that the pod does not fall back to Pending
+        # a lost container that ran is shown as terminated, or the pod would fall back to Pending
         status["lastState"] = {"terminated": lost(old_state, inputs.now, WAS_RUNNING_MESSAGE)}
         if not inputs.pod.being_deleted:
             status["restartCount"] = (status.get("restartCount") or 0) + 1

@@ -21,7 +21,7 @@ class StatusEntry(Struct):
     pod: Pod
     status: api.PodStatus
     in_api: api.PodStatus
-    """What the API is known to show: from the watch, or from the response to our last write."""
+    """The status in the API: from the watch, or from the response to our last write."""
     api_uid: str
     version: int = 1
     sent: int = 0

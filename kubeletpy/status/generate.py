@@ -56,13 +56,13 @@ class StatusInputs(Struct, frozen=True):
     resize_conditions: Sequence[api.PodCondition] = ()
     """Those that report an in-place resize, with their times."""
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
-    """What containers were last given, by name."""
+    """The resources that containers were last given, by name."""
     actuated_pod: api.ResourceRequirements | None = None
     """The pod-level resources that the pod was last given."""
     device_health: Mapping[str, list[api.ResourceStatus]] = field(default_factory=dict)
     """For its containers' resources, by container name."""
     volume_health: Sequence[api.PodVolumeHealth] = ()
-    """What drivers last reported of its volumes."""
+    """The drivers' last reports on its volumes."""
 
     def is_like(self, before: StatusInputs) -> bool:
         """Whether the status is bound to be the same as with earlier inputs: nothing but the time

@@ -58,7 +58,7 @@ def _see_sidecar(status: api.ContainerStatus, seen: _Seen) -> None:
     if "running" in (status.get("state") or {}):
         seen.running = True
         seen.sidecar_pending |= not status.get("started")
-    elif last_exit(status) is None:  # a terminated sidecar says nothing about the pod
+    elif last_exit(status) is None:  # a terminated sidecar does not affect the phase
         seen.pending = True
 
 

@@ -1,7 +1,7 @@
-"""What a pod as a whole is allocated and has: ``allocatedResources``, ``resources`` of its status.
+"""Computes ``allocatedResources`` and ``resources`` of a pod's status.
 
-Pure. What it has is the sum of what its containers have, as the pod's own cgroup is computed from
-them. Amounts are exact and in the format of the spec: 10m bytes of memory stay ``10m``.
+Pure. The pod's ``resources`` are the sum of its containers', as the pod's own cgroup is computed
+from them. Amounts are exact and in the format of the spec: 10m bytes of memory stay ``10m``.
 
 Source: docs/reference/behaviour.md, e4; KEP-5419.
 """

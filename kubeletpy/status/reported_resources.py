@@ -47,7 +47,7 @@ def reported_resources(
     """``status.resources`` of one container; a copy, never the spec's own object.
 
     ``actuated`` is what the container was last given: no runtime reports a memory request, and some
-    report nothing. What is not reported stays as previously shown for the same container.
+    report nothing. Unreported values stay as previously shown for the same container.
     """
     spec = container.get("resources") or {}
     if not record.running:

@@ -55,9 +55,9 @@ class ApiStatusManager:
         """Without ``kube_api`` (standalone) statuses are kept, not written.
 
         ``mirror_of`` finds the mirror of a static pod: its status is written there. ``on_written``
-        is called with the seconds from a status change to its arrival at the API, ``on_refused``
-        once when the API keeps refusing a pod's status, ``on_change`` with the uid of a pod when
-        :meth:`shown` may have changed.
+        is called with the seconds from a status change to its arrival at the API. ``on_refused`` is
+        called once when the API keeps refusing a pod's status, ``on_change`` with the uid of a pod
+        when :meth:`shown` may have changed.
         """
         self._clock = clock
         self._mirror_of = mirror_of
@@ -155,7 +155,7 @@ class ApiStatusManager:
             self._drop(uid)
 
     async def close(self) -> None:
-        """Stop writing. What was not sent is computed again when the agent next starts."""
+        """Stop writing. Unsent statuses are computed again when the agent next starts."""
         self._closed = True
         writers = [entry.writer for entry in self._entries.values() if entry.writer is not None]
         for writer in writers:

@@ -1,4 +1,4 @@
-"""What happens to a pod status when it is stored: times, limits, order, and what may not change.
+"""Prepares a pod status for storing: times, limits, order, and what may not change.
 
 Pure: time is an argument. Must never send anything.
 """
@@ -154,7 +154,7 @@ def _restarts(pod: Pod, container: api.Container, ended: api.ContainerStateTermi
 def merge_for_api(
     in_api: api.PodStatus, kept: api.PodStatus, *, containers_may_run: bool
 ) -> api.PodStatus:
-    """What to show the API: ours over theirs (docs/reference/behaviour.md, f3).
+    """The status for the API: ours over theirs (docs/reference/behaviour.md, f3).
 
     While containers may run, a terminal phase is not shown: others would take the pod's resources
     (and name) for free.

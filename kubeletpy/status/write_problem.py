@@ -27,11 +27,11 @@ class WriteProblem(Struct, frozen=True):
     count: int
     """Failed tries in a row."""
     unreported: str = ""
-    """What the API does not show, in words; empty: nothing that matters to people."""
+    """The changes that the API does not show, in words; empty: nothing that matters to people."""
 
 
 def unreported(in_api: api.PodStatus, newest: api.PodStatus) -> str:
-    """What the newest status has and the API's lacks."""
+    """The parts of the newest status that the API's lacks."""
     parts = list(_differences(in_api, newest))
     more = f" and {len(parts) - MAX_PARTS} more" if len(parts) > MAX_PARTS else ""
     return ", ".join(parts[:MAX_PARTS]) + more

@@ -32,8 +32,9 @@ SAY_AFTER = 3
 TOGETHER_S = 1.0
 """For so long a change waits that the next one shows as well, see :func:`.patch.may_wait`."""
 GIVE_UP_AFTER = 6
-"""Consecutive responses that call the last status of a deleted pod invalid before it is deleted
-without it: what the API will never accept must not keep the pod Terminating forever."""
+"""Consecutive responses that call the last status of a deleted pod invalid, before the pod is
+deleted without it. A status that the API never accepts must not keep the pod Terminating
+forever."""
 
 
 class StatusWriter:
@@ -82,7 +83,7 @@ class StatusWriter:
                     entry.refused, entry.problem, entry.answered = False, None, 0
                 except ApiError as error:
                     if await self._is_gone(entry, error):
-                        log.debug("pod is gone", extra={"pod": entry.pod.key, "why": str(error)})
+                        log.debug("pod is absent", extra={"pod": entry.pod.key, "why": str(error)})
                         self._forget(entry)
                         return
                     self._say_refused(entry, error)
@@ -135,8 +136,8 @@ class StatusWriter:
     async def _is_gone(self, entry: StatusEntry, error: ApiError) -> bool:
         """Whether the API no longer has the pod: nothing of that name, or another pod.
 
-        Writes name the uid, so a conflict may mean the latter (for a delete; in a patch the uid is
-        a field that may not change); it may also mean that writers collided.
+        Writes name the uid, so a conflict may mean the latter: for a delete, and for a patch
+        because the uid is a field that may not change. It may also mean that writers collided.
         """
         if not (isinstance(error, Conflict) or _names_another(error)):
             return isinstance(error, NotFound)

@@ -147,8 +147,7 @@ class SyncLoop:
 
     def probe_settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
         """Handle a new result of a probe. Ready and started are shown at once, even while the
-        worker
-        is busy; a failed liveness probe waits for the pod's next sync."""
+        worker is busy; a failed liveness probe waits for the pod's next sync."""
         if kind is not ProbeKind.LIVENESS:
             self._workers.refresh_status(uid)
         elif result is not ProbeOutcome.FAILURE:

@@ -232,9 +232,9 @@ async def test_the_runtime_is_asked_once_an_image_and_not_without_bound() -> Non
     many = [container(f"c{n}", image=f"i{n}:1") for n in range(MAX_IMAGES + 5)]
     found = await node.new(*many, container("a"), container("b", image="a:1"))
     assert len(node.images.asked) == MAX_IMAGES
-    assert found.images[-1].why.startswith("the runtime did not say")
+    assert found.images[-1].why.startswith("the runtime did not report")
     [only] = (await FakeNode().new(container("x", image="broken:1"))).images
-    assert only.why.startswith("the runtime did not say")
+    assert only.why.startswith("the runtime did not report")
 
 
 RUNNING = pod(container("a", resources={"requests": {"cpu": "1"}}), container("b"))
@@ -310,7 +310,7 @@ async def test_what_changes_nothing_and_what_nobody_may_change() -> None:
     node = FakeNode(pod())
     node.status = None
     assert await node.patched(image) == answer(
-        ForeseenOutcome.UNKNOWN, message="the agent has not asked the runtime about it yet"
+        ForeseenOutcome.UNKNOWN, message="the runtime has not reported on it yet"
     )
 
 

@@ -83,7 +83,7 @@ def test_where_images_come_from() -> None:
             "z:1",
             ("e",),
             "pull",
-            "the runtime did not say whether the node has it; imagePullPolicy is IfNotPresent",
+            "the runtime did not report whether the node has it; imagePullPolicy is IfNotPresent",
         ),
     )
 
