@@ -1,6 +1,6 @@
 """kubeletpy as a library: an agent, or parts of one, inside your own program.
 
-This module is the public interface, with ``kubeletpy_up.api`` (the embedded API): what is in
+This module is the public interface, with ``kubeletpy_up.api`` (the embedded API). Everything in
 ``__all__`` keeps its signature, or changes with a line in CHANGELOG.md. Everything else in the
 package may change without notice. Described in docs/library.md; ``examples/`` shows it at work.
 """

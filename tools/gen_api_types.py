@@ -38,10 +38,10 @@ from typing import Any, TypedDict
 JSON = dict[str, Any]
 """Any JSON object."""
 '''
-TYPES = '''"""Kubernetes objects at run time: JSON. ``types.pyi`` tells type checkers their fields.
+TYPES = '''"""Kubernetes objects at run time: JSON. ``types.pyi`` has their fields for type checkers.
 
-Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. As classes all these took
-1.4 MB.
+Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. These types would take
+1.4 MB as classes.
 """
 
 from __future__ import annotations

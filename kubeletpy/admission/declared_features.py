@@ -37,7 +37,7 @@ field of the CRI's RuntimeFeatures. "-": the version does not have the feature."
 
 
 class NodeConfiguration(Struct, frozen=True):
-    """What decides which features a node declares.
+    """The configuration that decides which features a node declares.
 
     Attributes:
         gates: the feature gates.

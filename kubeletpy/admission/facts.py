@@ -13,13 +13,14 @@ class NodeState(Struct, frozen=True):
 
     allowed_unsafe_sysctls: Sequence[str] = ()
     kernel_version: str = ""
-    """As in ``uname -r``; empty: unknown, then only sysctls safe on every kernel count as safe."""
+    """The release in ``uname -r``; empty: unknown, then only sysctls safe on every kernel are
+    safe."""
     apparmor: bool = True
     """Whether the kernel enforces AppArmor profiles."""
     pod_level_resources: bool = True
     """The feature gate PodLevelResources."""
     declared_features: Sequence[str] | None = None
-    """What the node declares; None: it declares nothing, and pods are not checked."""
+    """The features that the node declares; None: it declares none, and pods are not checked."""
     version: KubernetesVersion = NEWEST
     """The one whose features a pod may need."""
     pressures: Sequence[str] = ()

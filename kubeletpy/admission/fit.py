@@ -24,7 +24,7 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
 def pod_needs(pod: Pod) -> Needs:
-    """What a pod and its claims take of a node while it runs.
+    """The resources of a node that a pod and its claims take while it runs.
 
     Raises ValueError for an invalid quantity.
     """
@@ -56,10 +56,10 @@ def shortages(
     allocatable: Mapping[str, str],
     needs_of: NeedsOf = pod_needs,
 ) -> list[Shortage]:
-    """What the node has too little of to run the pod beside the others; ``pods`` first.
+    """The node's shortages for running the pod beside the others; ``pods`` first.
 
-    Extended resources that the node does not have, and what the pod's own ResourceClaim provides,
-    are not checked here. Raises ValueError for an invalid quantity.
+    Extended resources that the node does not have are not checked here, and neither is what the
+    pod's own ResourceClaim provides. Raises ValueError for an invalid quantity.
     """
     found = []
     allowed = value(allocatable.get(PODS, "0"))
@@ -81,7 +81,7 @@ def shortages(
 
 
 def _beside_claim(pod: Pod) -> Needs:
-    """What devices of the node must provide of those resources that a claim provides in part.
+    """The share that the node's devices must provide of resources partly provided by a claim.
 
     The scheduler makes the claim, and records which containers get which resource from it.
     """

@@ -51,8 +51,8 @@ def judge(
 ) -> Verdict:
     """Judge a pod beside the other pods that use the node.
 
-    ``node`` is its object as last seen in the API, None if there is none; ``node_is_newest`` says
-    that it was fetched for this check. ``held``: how many devices are in use, if the pod has some
+    ``node`` is its object as last seen in the API, None if there is none; ``node_is_newest``:
+    it was fetched for this check. ``held``: how many devices are in use, if the pod has some
     of them; for this pod the node has at least as many. Raises ValueError for an invalid quantity.
     """
     if rejection := before_placement(pod, state):

@@ -1,6 +1,6 @@
 """Which pods are preempted for a critical one that does not fit.
 
-Pure. As few as possible, lower QoS classes first, and among equals those that request least.
+Pure. It selects as few as possible, lower QoS classes first, then those that request least.
 Source: docs/reference/behaviour.md, l.
 """
 
@@ -80,7 +80,7 @@ def _amount(pod_needs: Needs, resource: str) -> int:
 
 
 def _less(missing: Mapping[str, int], pods: Iterable[Pod], needs_of: NeedsOf) -> dict[str, int]:
-    """What is still missing once these pods have ended."""
+    """The resources that are still missing once these pods have ended."""
     rest = dict(missing)
     for pod in pods:
         needs = needs_of(pod)

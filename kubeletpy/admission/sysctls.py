@@ -58,7 +58,7 @@ def _problem(pod: Pod, name: str, allowed: bool) -> str:
     namespace = namespace_of(name, pattern=True)
     if not allowed or namespace is None:
         return f'"{name}" not allowlisted'
-    # the kubelet does not ask for a UTS namespace here
+    # the kubelet does not require a UTS namespace here
     if namespace in shared_namespaces(pod.spec) - {UTS}:
         return f'"{name}" not allowed with host {namespace} enabled'
     return ""

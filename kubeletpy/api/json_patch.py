@@ -1,7 +1,7 @@
 """JSON patch (RFC 6902) and JSON merge patch (RFC 7396), on plain JSON without changing it.
 
-Pure. A patch is hostile input: anything wrong with it raises one of the errors here. As an API
-server does, ``replace`` also sets what does not exist.
+Pure. A patch is hostile input: anything wrong with it raises one of the errors here. ``replace``
+also sets a value that does not exist, like in an API server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubeletpy.api.strategic_merge import MalformedPatch
 from kubeletpy.api.types import JSON
 
 MAX_OPERATIONS = 10_000
-"""As many as an API server takes."""
+"""The API server's own limit."""
 MAX_COPIED = 3 << 20
 """Bytes of JSON that one patch's copies may create: copies of copies double each time."""
 _SHOWN = 100
@@ -109,7 +109,7 @@ def _apply(document: Any, operation: JSON) -> Any:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """As RFC 6902, 4.6 has it: to Python, true is 1 too."""
+    """Compare like RFC 6902, 4.6: to Python, true equals 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

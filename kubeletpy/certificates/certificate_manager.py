@@ -42,7 +42,7 @@ class _NamesChanged(Exception):
 
 
 class Purpose(Struct, frozen=True):
-    """What a certificate is for.
+    """The purpose of a certificate.
 
     Attributes:
         name: for log messages.
@@ -97,7 +97,7 @@ class CertificateManager:
         self._storing = asyncio.Lock()
         self._available_at = clock.now()
         self._answered: Names | None = None
-        """What was requested for the current certificate: requesting it again gives no more."""
+        """The names requested for the current certificate: requesting them again yields no more."""
         self._server_answers = False
 
     @property
@@ -122,7 +122,7 @@ class CertificateManager:
             self._use_pair(await asyncio.to_thread(self._store.load))
         except (CertificateError, OSError) as error:
             log.warning(
-                "a stored certificate can't be used; asking for a new one",
+                "a stored certificate can't be used; requesting a new one",
                 extra={"certificate": self._purpose.name, "why": str(error)},
             )
 

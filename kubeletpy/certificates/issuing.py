@@ -1,7 +1,7 @@
 """Gets one certificate from the cluster: create a request, then watch it until it is decided.
 
 Create is safe to repeat: a request's name follows from its key and content, and the key stays on
-disk, so after a lost response or a crash the same request is found again. Must never approve one.
+disk. So the same request is found again after a lost response or a crash. Must never approve one.
 """
 
 from __future__ import annotations

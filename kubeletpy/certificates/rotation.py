@@ -41,7 +41,7 @@ def unsatisfied(certificate: Certificate, names: Names) -> str:
 
 
 class CsrOutcome(Enum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     PENDING = "pending"
     APPROVED = "approved, not issued yet"

@@ -1,7 +1,7 @@
 """Certificate and key on disk: dated files and the ``-current.pem`` symlink, as in the kubelet.
 
-Blocking: call it on a thread. A kill at any point leaves either the old pair or the new one: every
-file is written whole (mode 0600) before the link is switched, and the key of a pending request
+Blocking: call it on a thread. A kill at any point leaves either the old pair or the new one. Every
+file is written completely (mode 0600) before the link is switched, and the key of a pending request
 survives in a file of its own. Must never log a key.
 """
 
@@ -217,7 +217,7 @@ def _usable(file: Path) -> Certificate | None:
 
 
 def stamp_of(files: KeyPair) -> tuple[tuple[int, int], ...]:
-    """What shows that the files have changed, without reading them."""
+    """Identifies the state of the files without reading them, to notice changes."""
     found = []
     for path in (files.certificate, files.key):
         with contextlib.suppress(OSError):

@@ -105,7 +105,7 @@ class Correlator:
         self._last_stamp = 0
 
     def correlate(self, seen: ObjectEvent, now: float) -> Create | Count | Drop:
-        """What to write for an observation.
+        """The write that an observation requires.
 
         Args:
             now: Unix seconds at which it was made.

@@ -17,7 +17,7 @@ from kubeletpy.structs import Struct, replace
 
 MAX_PODS = 200
 MAX_EVENTS = 20
-"""Of one pod."""
+"""Maximum number of events of one pod."""
 MAX_MESSAGE = 1024
 """Characters: the API's own limit."""
 
@@ -30,7 +30,7 @@ class KeptEvent(Struct, frozen=True):
     reason: str
     message: str
     field_path: str
-    """Of the container, such as ``spec.containers{main}``; empty for the pod."""
+    """Field path of the container, such as ``spec.containers{main}``; empty for the pod."""
     count: int = 1
     first_at: float = 0.0
 

@@ -2,8 +2,8 @@
 
 No proxy, no keep-alive, no compression, no cookies, no check of certificates
 (docs/reference/behaviour.md, m3). We use our own client instead of aiohttp's: at hundreds of probes
-per second it takes a third of the time, the path is sent as written, and what is read is bounded,
-as is the work that it causes: bytes and chunks, and how often a connection is read.
+per second it takes a third of the time, and it sends the path as written. It also bounds what it
+reads (bytes and chunks) and the work that this causes (how often it reads a connection).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _HandshakeRefused(HandlerExchangeFailed):
 
 
 class HandlerResponse(Protocol):
-    """What a probe or a hook needs of a response."""
+    """The parts of a response that a probe or a hook needs."""
 
     @property
     def status(self) -> int:

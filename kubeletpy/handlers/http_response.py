@@ -19,8 +19,8 @@ MAX_INTERIM = 64
 MAX_CHUNK_LINE = 256
 """Maximum bytes of the line with a chunk's size."""
 MAX_CHUNK_EXCESS = 16 * 1024
-"""Maximum bytes of chunk size lines, beyond 16 per chunk and two per byte of the body. As in Go's
-net/http, a body with more is malformed."""
+"""Maximum bytes of chunk size lines, beyond 16 per chunk and two per byte of the body. A body with
+more is malformed, as in Go's net/http."""
 MAX_CHUNKS = 256
 """Chunks after which a body counts as complete: its status decides, and the rest of its text is
 omitted. A chunk of one byte costs as much time as one of a kilobyte."""

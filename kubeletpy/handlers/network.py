@@ -1,7 +1,7 @@
 """Names and sockets for handlers: addresses, and the wording of their errors.
 
-Names are looked up in dedicated threads, so that an unresponsive name server delays only name
-look-ups. Must never block the event loop; that is why SO_LINGER is not set: on Linux closing a
+Names are resolved in dedicated threads, so that an unresponsive name server delays only name
+resolution. Must never block the event loop; that is why SO_LINGER is not set: on Linux closing a
 lingering socket blocks, even if the socket is non-blocking.
 """
 
@@ -32,7 +32,7 @@ def must_have_been_asked(error: Exception) -> None:
     """A container's health is unknown when it could not be probed for lack of descriptors
     or threads: nothing is restarted for that. Raises HandlerError."""
     if (cause := exhausted(error)) is not None:
-        raise HandlerError(f"the container could not be asked: {cause}") from error
+        raise HandlerError(f"the container could not be probed: {cause}") from error
 
 
 class Resolver:

@@ -28,7 +28,7 @@ class Reply(Struct, frozen=True):
     answer: HandlerResult
     output: str = ""
     exit_code: int | None = None
-    """Of a command that ended."""
+    """Exit code of a command that ended."""
 
 
 class HandlerError(Exception):

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 AT_ONCE = 32
 LINGER_S = 0.5
-"""How long a thread waits for another call before it ends: a log read block by block, with a new
+"""How long a thread waits for another call before it ends. A log read block by block, with a new
 thread per block, left memory behind in each thread's allocator arena."""
 
 

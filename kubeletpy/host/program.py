@@ -133,7 +133,7 @@ def _kill(transport: asyncio.SubprocessTransport) -> None:
 
 def _write_stdin(transport: asyncio.SubprocessTransport, request: bytes) -> None:
     stdin = transport.get_pipe_transport(0)
-    assert isinstance(stdin, asyncio.WriteTransport), "it was asked for"
+    assert isinstance(stdin, asyncio.WriteTransport), "it was requested"
     stdin.write(request)
     stdin.close()  # after the write; a program need not read its input
 

@@ -1,9 +1,9 @@
 """Opens a container's log below podLogsDir, even if the runtime keeps it in a file of its own.
 
 A runtime on top of Docker puts a symlink in place of the log, which points to
-``…/ID/ID-json.log`` in Docker's own directory. Only that symlink is followed: root must own it, its
-target must be named after this very container, twice, and be a regular file owned by root, in
-directories that root owns and nobody else can write to. So being able to create symlinks below
+``…/ID/ID-json.log`` in Docker's own directory. Only that symlink is followed, and only if root owns
+it. Its target must be named after this very container, twice, and be a regular file owned by root,
+in directories that root owns and nobody else can write to. So being able to create symlinks below
 podLogsDir gives access to no other file of the node and no other container's log. Blocking.
 """
 

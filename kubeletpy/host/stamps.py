@@ -1,4 +1,4 @@
-"""What a file shows without being read, to notice that it has changed.
+"""Identifies the state of a file without reading it, to notice changes.
 
 Must never open a file.
 """

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ssl
 
 CURVES = ("prime256v1", "X25519", "secp384r1", "secp521r1")
-"""What Go's clients offer, one at a time: Python before 3.15 can offer one group or all. Every
-TLS 1.3 peer has the first (RFC 8446, 9.1)."""
+"""The curves that Go's clients offer, one at a time: Python before 3.15 can offer one group or all.
+Every TLS 1.3 peer has the first (RFC 8446, 9.1)."""
 NO_FINITE_FIELD = "!kDHE:!kDHEPSK"
 """A part of a client's cipher list. A server without parameters of its own has no such suite."""
 

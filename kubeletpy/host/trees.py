@@ -1,8 +1,8 @@
 """Walks directory trees made by a container, which may be arbitrarily deep and wide.
 
 A directory is opened by name in the open one, and left through ``..`` only if that is still its
-parent: no symlink is followed, and however deep the tree is, the walk takes two descriptors and no
-recursion. Blocking: call it on a thread. Must never leave the tree, nor its file system.
+parent. So no symlink is followed, and however deep the tree is, the walk takes two descriptors and
+no recursion. Blocking: call it on a thread. Must never leave the tree, nor its file system.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads certificates and certificate requests; makes keys and requests.
 
-Loads the X.509 library: 10 MB and 25 ms for a process that may never need it, so import this where
+Loads the X.509 library: 10 MB and 25 ms for a process that may never need it. So import this where
 it is used, on the thread that does the work. All of it blocks. All input may be hostile: what can't
 be read raises a CertificateError. Must never write, print or log a key.
 """
@@ -43,7 +43,7 @@ _UNREADABLE = (
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
-"""What the library raises for what it can't read or make."""
+"""The library's exceptions for input that it can't read or make."""
 
 # X.520 allows 64 characters for a name; a node's name alone may have 253, and nobody else minds
 warnings.filterwarnings("ignore", "Attribute's length must be", UserWarning)

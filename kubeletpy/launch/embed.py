@@ -92,7 +92,7 @@ def guest_config(
 
 
 class Parts(Struct, frozen=True):
-    """What the program brings itself.
+    """The parts that the embedding program provides.
 
     Attributes:
         runtime, images: the container runtime; one object may be both.

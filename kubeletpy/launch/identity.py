@@ -120,7 +120,7 @@ class _Joining:
             self._client = await self._make_client(await self._connect_as_it_is())
             return AgentIdentity(self._client, [self._follow_kubeconfig()])
         if why:
-            assert self._bootstrap is not None, "asked only with another way in"
+            assert self._bootstrap is not None, "there is a reason only with a bootstrap kubeconfig"
             stop_loading(str(self._kubeconfig))
             try:
                 # problems with it must be reported now, not by a request that waits forever
@@ -131,7 +131,7 @@ class _Joining:
                     f" kubeconfig: {error}"
                 ) from None
             log.info(
-                "asking for a client certificate",
+                "requesting a client certificate",
                 extra={"kubeconfig": str(self._kubeconfig), "why": why},
             )
             self._unwritten = True

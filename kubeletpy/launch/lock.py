@@ -47,7 +47,7 @@ async def run_locked(flags: NodeFlags, running: Coroutine[Any, Any, None]) -> No
             if not agent.done():
                 agent.cancel()
         if wanted.is_set():
-            log.info("another process wants the lock file: exiting", extra={"path": str(path)})
+            log.info("another process requests the lock file: exiting", extra={"path": str(path)})
             await asyncio.wait((agent,))
         if not agent.cancelled():
             agent.result()

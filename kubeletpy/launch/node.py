@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 async def find_node_ips(flags: NodeFlags, facts: MachineFacts) -> list[str]:
     """--node-ip; else a name that is an address or resolves to one; else the default route's.
 
-    0.0.0.0 and :: request an address of that family, which is preferred. What a name resolves to
-    counts only if it is an address of this machine that others can reach. Source: the kubelet's
-    rule (docs/reference/flags.csv: node-ip).
+    0.0.0.0 and :: request an address of that family, which is preferred. An address of a name
+    counts only if it is one of this machine that others can reach. Source: the kubelet's rule
+    (docs/reference/flags.csv: node-ip).
 
     Raises LaunchError if the machine has no address of the requested family.
     """

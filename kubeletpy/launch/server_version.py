@@ -114,14 +114,14 @@ async def resolve_auto(flags: NodeFlags, api: KubeApi) -> ResolvedVersion:
 
 
 async def ask_joining(flags: NodeFlags, api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
-    """As :func:`ask`; with the bootstrap credentials until the node has a certificate."""
+    """Query the API server, with the bootstrap credentials until the node has a certificate."""
     if not flags.bootstrap_kubeconfig or not isinstance(api, KubeClient) or api.host:
         return await query_version(api, seconds)
     return await ask_kubeconfig(flags.bootstrap_kubeconfig, seconds)
 
 
 async def ask_kubeconfig(path: str, seconds: float = ANSWER_S) -> ServerVersion | NoVersion:
-    """As :func:`ask`, on a new connection, which is closed afterwards."""
+    """Query the API server of a kubeconfig on a new connection, which is closed afterwards."""
     try:
         client = await KubeClient.from_kubeconfig(path)
     except KubeconfigError as error:

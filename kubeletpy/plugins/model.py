@@ -11,7 +11,7 @@ CSI, DEVICE, DRA = "CSIPlugin", "DevicePlugin", "DRAPlugin"
 
 
 class PluginInfo(Struct, frozen=True):
-    """What a plugin reports about itself.
+    """A plugin's report about itself.
 
     Attributes:
         type: ``CSIPlugin``, ``DevicePlugin``, ``DRAPlugin``, or anything else.

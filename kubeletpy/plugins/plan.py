@@ -61,7 +61,7 @@ class Deregister(Struct, frozen=True):
 
 
 class PluginPlan(Struct, frozen=True):
-    """What to do now, and when to plan again if nothing changes (event-loop time)."""
+    """The next calls, and when to plan again if nothing changes (event-loop time)."""
 
     deregister: tuple[Deregister, ...]
     register: tuple[Register, ...]
@@ -86,7 +86,7 @@ def plan(found: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> 
             if path not in found:
                 forget.append(path)
         elif path not in found:
-            deregister.append(Deregister(info, "its socket is gone"))
+            deregister.append(Deregister(info, "its socket was removed"))
         elif found[path] != info.stamp:
             deregister.append(Deregister(info, "its socket was created again"))
     for path, stamp in found.items():

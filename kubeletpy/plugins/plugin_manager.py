@@ -64,7 +64,7 @@ class PluginManager:
 
     @property
     def plugins(self) -> dict[str, Known]:
-        """What is known of each socket, for diagnostics."""
+        """The state of each socket, for diagnostics."""
         return dict(self._known)
 
     async def run(self) -> None:
@@ -98,7 +98,7 @@ class PluginManager:
         todo: PluginPlan = plan(self._found, self._known, loop.time())
         for path in todo.forget:
             del self._known[path]
-        for end in todo.deregister[:STARTS]:  # start before those that may want their names
+        for end in todo.deregister[:STARTS]:  # start before those that may need their names
             self._begin(end.info.socket, self._deregister(end))
         left = STARTS - len(todo.deregister)
         for begin in todo.register[: max(left, 0)]:

@@ -38,7 +38,7 @@ class Conversation(Protocol):
     """The registration service of one plugin. Each call raises PluginRefused when it fails."""
 
     async def info(self) -> PluginInfo:
-        """What the plugin reports about itself."""
+        """Query the plugin's report about itself."""
         ...
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
@@ -63,4 +63,4 @@ class PluginCounts(Protocol):
 
 
 Handlers = Mapping[str, PluginHandler]
-"""By plugin type."""
+"""Handlers by plugin type."""

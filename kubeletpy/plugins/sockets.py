@@ -50,7 +50,7 @@ def find_sockets(directory: str) -> SocketListing:
         except OSError:
             if here == directory:
                 raise
-            continue  # gone meanwhile
+            continue  # removed meanwhile
         with entries:
             for entry in entries:
                 if entry.name.startswith("."):
@@ -108,7 +108,7 @@ class PluginSockets:
             except OSError as error:
                 self._log_problem(f"{error.strerror}: {error.filename}")
                 return False
-            self._log_problem("there is more in it than is looked at" if seen.cut else "")
+            self._log_problem("it has more entries than are read" if seen.cut else "")
             new, failed = self._watch(seen.directories)
             if not new:  # anything created before a watch existed is found by the reading after it
                 break

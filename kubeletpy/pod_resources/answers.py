@@ -89,7 +89,7 @@ def list_v1(pods: Iterable[Pod], given: NodeAllocations) -> v1.ListPodResourcesR
 
 
 def pod_v1(pod: Pod, given: NodeAllocations) -> v1.PodResources:
-    """Of one pod: its sidecars, then its containers."""
+    """The resources of one pod: its sidecars, then its containers."""
     return _pod_v1(pod, given, given.devices.by_container())
 
 
@@ -115,7 +115,7 @@ def _pod_v1(
 
 
 def allocatable_v1(given: NodeAllocations) -> v1.AllocatableResourcesResponse:
-    """What can be allocated on this node."""
+    """The resources that can be allocated on this node."""
     return v1.AllocatableResourcesResponse(
         devices=devices_v1(given.devices.healthy_devices()),
         cpu_ids=sorted(given.cpus.allocatable()),

@@ -182,7 +182,7 @@ class PodsServer:
             self._watchers.discard(watcher)
 
     def _event(self, watcher: _Watcher, uid: str) -> bytes | None:
-        """What is new about a pod; None: nothing."""
+        """The next event about a pod for a watcher, serialized; None: nothing is new."""
         from kubeletpy.remote.generated import pods_pb2 as pb
 
         before, shown = watcher.told.get(uid), self._shown(uid)

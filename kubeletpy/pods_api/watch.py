@@ -47,7 +47,7 @@ class View(Struct, frozen=True):
 
 
 def news(before: View | None, now: View | None) -> Event | None:
-    """What happened to a pod for a watcher that last received ``before``; None: nothing."""
+    """The event about a pod for a watcher that last received ``before``; None: nothing."""
     if now is None:
         return None if before is None else Event.DELETED
     if before is None:
@@ -70,7 +70,7 @@ def unconfirmed(status: api.PodStatus) -> api.PodStatus:
 
 
 def last_words(pod: Pod) -> Mapping[str, Any]:
-    """What is left of a deleted pod: its name, namespace and uid."""
+    """The remains of a deleted pod: its name, namespace and uid."""
     return {"metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}}
 
 

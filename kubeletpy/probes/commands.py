@@ -22,7 +22,7 @@ from kubeletpy.structs import Struct
 logger = logging.getLogger(__name__)
 
 SLACK_S = 2.0
-"""Seconds after a command's timeout in which the runtime may still report it: the runtime counts
+"""Seconds after a command's timeout in which the runtime may still report it. The runtime counts
 from the start of the process, which takes time of its own on a busy machine."""
 RUNTIME_S = 2.0
 """Seconds in which a runtime that works answers ContainerStatus."""

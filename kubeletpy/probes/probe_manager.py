@@ -63,8 +63,8 @@ class KubeProbeManager:
         commands: int = 0,
         connections: int = CONNECTIONS,
     ) -> None:
-        """``get_status`` returns the newest API status kept for a pod; ``agent_started_at`` in
-        Unix seconds, as the wall clock is set now; ``commands`` and ``connections`` limit how many
+        """``get_status`` returns the newest API status kept for a pod. ``agent_started_at`` is in
+        Unix seconds, as the wall clock is set now. ``commands`` and ``connections`` limit how many
         run at once, 0: by cores.
         """
         self._prober = prober

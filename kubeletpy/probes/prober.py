@@ -86,7 +86,7 @@ class Prober:
         self._recorder = recorder
         self._resolver = Resolver()
         self._turns: Turns | None = None
-        """Of probes over HTTP/2; None before the first."""
+        """Turns of probes over HTTP/2; None before the first."""
 
     def abandon(self, container_id: str, kind: ProbeKind) -> None:
         """The probe of a container has ended: cancel a command of it that hangs."""

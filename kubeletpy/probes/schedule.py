@@ -100,7 +100,7 @@ class ProbedContainer(Struct, frozen=True):
 
 
 class ProbeState(Struct, frozen=True):
-    """What a probe remembers."""
+    """The state of a probe between its runs."""
 
     container_id: str = ""
     result: ProbeOutcome | None = None

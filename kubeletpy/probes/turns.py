@@ -1,9 +1,9 @@
 """How many probes run at once: a queue that no probe can block for long.
 
 A command costs the machine a process, a connection costs little: each has its own limit. A slot is
-released after HOLD_S even while its probe still runs, because a probe that takes so long is
-waiting, not working; so hanging probes delay others by that much, not by their timeouts. Each probe
-runs at most once at a time, which bounds all of them together.
+released after HOLD_S even while its probe still runs: a probe that takes so long is waiting, not
+working. So hanging probes delay others by that much, not by their timeouts. Each probe runs at most
+once at a time, which bounds all of them together.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class NoLogind(Exception):
 
 
 class Logind(Protocol):
-    """What the shutdown manager needs of logind."""
+    """The shutdown manager's interface to logind."""
 
     async def inhibit(self) -> int:
         """Take a delay lock on shutdown: closing the descriptor releases it."""
@@ -64,7 +64,7 @@ class Logind(Protocol):
 
 
 class _Signals:
-    """Who logind is, and which signals are its own.
+    """Identifies logind on the bus, and its own signals.
 
     Must never accept a shutdown signal from anything else: any client of the bus can send a signal
     to one connection, whatever that connection subscribed to.

@@ -182,7 +182,7 @@ class ShutdownManager:
             asyncio.get_running_loop().create_task(self._end_pod(pod, group.period))
             for pod in group.pods
         ]
-        await asyncio.sleep(0)  # all are asked to end, even with no time left
+        await asyncio.sleep(0)  # all begin to end, even with no time left
         try:
             async with asyncio.timeout(group.period.seconds):
                 await asyncio.wait(tasks)

@@ -26,9 +26,9 @@ def write(directory: Path, times: dict[str, float]) -> None:
 
 
 def read_times(directory: Path) -> dict[str, float]:
-    """What :func:`write` was given; empty without a file.
+    """The times that :func:`write` stored; empty without a file.
 
-    Raises OSError, and ValueError for what is none of it.
+    Raises OSError, and ValueError for a file that is no such record.
     """
     try:
         stored = json.loads((directory / NAME).read_bytes())
@@ -40,7 +40,7 @@ def read_times(directory: Path) -> dict[str, float]:
 
 
 def _seconds(stored: object) -> float:
-    if stored is None:  # the kubelet's way to say that it has not come; or it is the year 1
+    if stored is None:  # the kubelet's value for a time that has not come; or it is the year 1
         return 0.0
     if not isinstance(stored, str):
         raise ValueError(f"a time is no string: {stored!r:.80}")

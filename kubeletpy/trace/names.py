@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Step(StrEnum):
-    """What a worker does for a pod, step by step."""
+    """The steps of a worker for a pod."""
 
     STATUS = "compute status"
     NETWORK = "network gate"
@@ -26,13 +26,13 @@ class Step(StrEnum):
 
 
 class TraceCall(StrEnum):
-    """What is done, or waited for, within a step. CRI calls have their own names."""
+    """The calls and waits within a step. CRI calls have their own names."""
 
-    READ_POD = "ask the runtime for the pod"
+    READ_POD = "read the pod from the runtime"
     SETTLE = "wait for the runtime to end an earlier call"
     START_PLACE = "wait for a place to start in"
     STOP_PLACE = "wait for a place to stop in"
-    LOOK_UP_IMAGE = "look image up"
+    LOOK_UP_IMAGE = "look up image"
     PULL_IMAGE = "pull image"
     RUN_POD_SANDBOX = "RunPodSandbox"
     POD_SANDBOX_STATUS = "PodSandboxStatus"

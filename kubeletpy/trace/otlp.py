@@ -1,8 +1,8 @@
 """Sends spans to an OpenTelemetry collector over OTLP/gRPC. Needs ``kubeletpy[tracing]``.
 
 Sampling, batching and the connection are the OpenTelemetry SDK's, whose threads keep all of it off
-the event loop; its queue is bounded, and what a collector does not take in time is dropped. Must
-never make anything wait for the collector. Source: k8s.io/component-base/tracing; there is no
+the event loop. Its queue is bounded, and spans that a collector does not take in time are dropped.
+Must never make anything wait for the collector. Source: k8s.io/component-base/tracing; there is no
 encryption, as in the kubelet.
 """
 

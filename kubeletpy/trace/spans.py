@@ -1,4 +1,4 @@
-"""What was done for a pod, when, and for how long: the spans of its start and termination.
+"""The spans of a pod's start and termination: what was done, when, and for how long.
 
 A task that works for a pod enters the pod's trace once (:meth:`Traces.enter`); everything it calls
 records spans with :func:`span`, without passing a trace around. Costs a few microseconds per span,

@@ -66,7 +66,7 @@ class Shape(Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """Of the drawing."""
+        """Width of the drawing."""
         return self.left + self.wide + self.right
 
 

@@ -1,4 +1,4 @@
-"""What the page shows, from what the agent answers: plain JSON, part by part. Pure.
+"""Builds the page's data from the agent's answers: plain JSON, part by part. Pure.
 
 Must never let a text through as it came: each is cut, put on one line, and freed of control
 characters and marks that turn the direction of text. The page shows them as text only.
@@ -27,7 +27,7 @@ MAX_LOG_LINES = 10
 MAX_LOG_LINE = 300
 """Characters of a line of a log."""
 MAX_ROWS = 40
-"""Of decisions, events, exits and so on: the latest."""
+"""Maximum number of decisions, events, exits and so on: the latest."""
 
 WELL, BUSY, SICK = "well", "busy", "sick"
 """The tone of a row: nothing to do, in progress, needs attention."""

@@ -27,7 +27,7 @@ class _Container(Struct):
 
 
 class History:
-    """What each running container used, by pod uid and container name."""
+    """The usage of each running container, by pod uid and container name."""
 
     def __init__(self) -> None:
         self._pods: dict[str, dict[str, _Container]] = {}

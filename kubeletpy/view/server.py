@@ -47,7 +47,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Of each answer: the address with its token stays here, and no other site shows or reads it."""
+"""Headers of each answer: they keep the address with its token here, and other sites out."""
 
 
 def page() -> str:
@@ -157,7 +157,7 @@ class ViewServer:
         except ValueError as error:
             raise _refused(web.HTTPBadRequest, str(error)) from error
         if self.streams >= MAX_STREAMS:
-            raise _refused(web.HTTPServiceUnavailable, f"{MAX_STREAMS} pages look already")
+            raise _refused(web.HTTPServiceUnavailable, f"{MAX_STREAMS} pages are open already")
         self.streams += 1
         try:
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -165,7 +165,7 @@ class ViewServer:
             await response.prepare(request)
             await self._send(response, self._watcher, path)
         except (ConnectionError, TimeoutError):
-            pass  # the page is gone, or takes nothing
+            pass  # the page was closed, or takes nothing
         finally:
             self.streams -= 1
         return response

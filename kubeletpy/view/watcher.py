@@ -26,7 +26,7 @@ class Silent(Exception):
 
 
 class Watcher:
-    """What a page shows now; make it inside a running event loop."""
+    """Collects the current contents of a page; create it inside a running event loop."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask

@@ -24,7 +24,7 @@ NOTICEABLE_S = 0.0005
 
 
 class BarKind(StrEnum):
-    """What a bar shows; each has a colour of its own."""
+    """The kinds of bars; each has a colour of its own."""
 
     SANDBOX = "sandbox"
     CREATE = "create"

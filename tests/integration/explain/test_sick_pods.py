@@ -251,7 +251,7 @@ TRIED = r"  failed: "
 TIMELINES = {
     # what was tried and how it failed, and what it waits for
     "unreachable": ("pull image 127", "connect: connection refused", "back-off", "image backoff"),
-    "badname": ("look image up UPPER", TRIED + "Failed to apply default", "image  main"),
+    "badname": ("look up image UPPER", TRIED + "Failed to apply default", "image  main"),
     "noconfigmap": ("CreateContainer main", TRIED + "CreateContainerConfigError", "start error"),
     "noprogram": ("StartContainer main", 'exec: "/nope"', "back-off main", "crash backoff"),
     "crash": ("StartContainer main", "back-off main", "crash backoff  main"),

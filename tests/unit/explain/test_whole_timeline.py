@@ -54,7 +54,7 @@ default/web  start: 2500 ms from first sight to the Ready status being written \
   wait for its worker                         +0.0 ms    500 ms │██████▊                           │
   volumes                                     +500 ms     20 ms │      █▏                          │
   wait for a place to start in                +520 ms    300 ms │       ████▏                      │
-    look image up in the place                +620 ms    200 ms │        ███▏                      │
+    look up image in the place                +620 ms    200 ms │        ███▏                      │
   RunPodSandbox attempt 0                     +820 ms    700 ms │           █████████▋             │
   pull image registry.example/team/a-long…    +900 ms   1000 ms │            █████████████▉        │
     failed: 401 <no>
@@ -76,7 +76,7 @@ default/web  start: 2500 ms from first sight to the Ready status being written \
   wait for its worker     +0.0 ms    500 ms │██▊           │
   volumes                 +500 ms     20 ms │  ▉           │
   wait for a place to…    +520 ms    300 ms │  ██▋         │
-    look image up in …    +620 ms    200 ms │   █▋         │
+    look up image in …    +620 ms    200 ms │   █▋         │
   RunPodSandbox attem…    +820 ms    700 ms │    ████▌     │
   pull image registry…    +900 ms   1000 ms │     █████▋   │
     failed: 401 <no>

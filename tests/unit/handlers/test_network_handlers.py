@@ -404,7 +404,7 @@ async def test_what_can_not_be_asked_has_not_failed(
     port = closed_port()
     assert (await _asked(resolver, kind, port)).answer is HandlerResult.FAILURE
     monkeypatch.setattr(network, "new_socket", _fails(number))
-    with pytest.raises(HandlerError, match="could not be asked: .*" + os.strerror(number)):
+    with pytest.raises(HandlerError, match="could not be probed: .*" + os.strerror(number)):
         await _asked(resolver, kind, port)
 
 

@@ -38,7 +38,7 @@ A = "/p/a.sock"
         pytest.param({}, {}, ([], [], None, []), id="nothing"),
         pytest.param({A: OLD}, {}, ([], [f"{A}: a new socket"], None, []), id="new"),
         pytest.param({A: OLD}, {A: REGISTERED}, ([], [], None, []), id="as it should be"),
-        pytest.param({}, {A: REGISTERED}, ([f"{A}: its socket is gone"], [], None, []), id="gone"),
+        pytest.param({}, {A: REGISTERED}, ([f"{A}: its socket was removed"], [], None, []), id="gone"),
         pytest.param(
             {A: NEW},
             {A: REGISTERED},
@@ -66,7 +66,7 @@ A = "/p/a.sock"
         pytest.param(
             {"/p/b.sock": NEW},
             {A: REGISTERED},
-            ([f"{A}: its socket is gone"], ["/p/b.sock: a new socket"], None, []),
+            ([f"{A}: its socket was removed"], ["/p/b.sock: a new socket"], None, []),
             id="one goes, another comes",
         ),
     ],

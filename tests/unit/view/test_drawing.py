@@ -42,9 +42,9 @@ text 8 85 | wait for a place to start in
 rect 475.6 75 84.0 12 #9d9da1
 title | wait for a place to start in: 300 ms
 text 563.6 85 | 300 ms
-text 22 103 | look image up in the place
+text 22 103 | look up image in the place
 rect 503.6 93 56.0 12 #9d9da1
-title | look image up in the place: 200 ms
+title | look up image in the place: 200 ms
 text 563.6 103 | 200 ms
 text 8 121 | RunPodSandbox attempt 0
 rect 559.6 111 196.0 12 #4c78a8
@@ -216,5 +216,5 @@ def test_a_report_has_the_drawing_and_a_table_and_may_fetch_nothing() -> None:
     text = " ".join(re.sub(r"<[^>]+>", " ", report[report.index("</svg>") :]).split())
     assert "Start: 2500 ms from first sight to the Ready status being written" in text
     assert "It began at 1970-01-01T00:16:49Z." in text
-    assert "520 ms 300 ms wait for a place to start in 620 ms 200 ms look image up" in text
+    assert "520 ms 300 ms wait for a place to start in 620 ms 200 ms look up image" in text
     assert "401 &lt;no&gt; RunPodSandbox attempt 0, init container runs schema" in text

@@ -66,10 +66,10 @@ def test_what_runs_at_the_same_time() -> None:
     assert {row.label: row.beside for row in found.rows} == {
         "RunPodSandbox": (),
         "volumes": ("pull image a", "pull image b"),
-        "look image up inner": ("pull image a",),
+        "look up image inner": ("pull image a",),
         "pull image a": (
             *("pull image b", "volumes", "pull image hardly"),
-            *("look image up inner", "pull image touches b"),
+            *("look up image inner", "pull image touches b"),
         ),
         "pull image b": ("pull image a", "volumes"),
         "pull image touches b": ("pull image a",),
