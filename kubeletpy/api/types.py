@@ -1,4 +1,4 @@
-"""Kubernetes objects at run time: JSON. ``types.pyi`` has their fields for type checkers.
+"""Kubernetes objects at run time: JSON. ``types.pyi`` gives type checkers their fields.
 
 Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. These types would take
 1.4 MB as classes.
