@@ -66,7 +66,11 @@ def shown(outcome: ForeseenOutcome, **more: Any) -> str:
             {"reason": "Infeasible", "message": "swap"},
             "the resize would never be done: Infeasible: swap",
         ),
-        (ForeseenOutcome.UNKNOWN, {"message": "not asked"}, "the outcome is not known yet: not asked"),
+        (
+            ForeseenOutcome.UNKNOWN,
+            {"message": "not asked"},
+            "the outcome is not known yet: not asked",
+        ),
     ],
 )
 def test_the_first_line_is_the_answer(

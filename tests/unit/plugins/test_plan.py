@@ -38,7 +38,9 @@ A = "/p/a.sock"
         pytest.param({}, {}, ([], [], None, []), id="nothing"),
         pytest.param({A: OLD}, {}, ([], [f"{A}: a new socket"], None, []), id="new"),
         pytest.param({A: OLD}, {A: REGISTERED}, ([], [], None, []), id="as it should be"),
-        pytest.param({}, {A: REGISTERED}, ([f"{A}: its socket was removed"], [], None, []), id="gone"),
+        pytest.param(
+            {}, {A: REGISTERED}, ([f"{A}: its socket was removed"], [], None, []), id="gone"
+        ),
         pytest.param(
             {A: NEW},
             {A: REGISTERED},
