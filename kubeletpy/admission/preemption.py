@@ -1,6 +1,6 @@
 """Which pods are preempted for a critical one that does not fit.
 
-Pure. It selects as few as possible, lower QoS classes first, then those that request least.
+Pure. It selects as few as possible, lower QoS first, and among equals those that request least.
 Source: docs/reference/behaviour.md, l.
 """
 

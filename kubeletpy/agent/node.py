@@ -65,7 +65,7 @@ def build_node(
 
     ``runtime_info`` returns the runtime's report about itself, ``wanted`` whether a static pod is
     still in the configuration. ``volumes_in_use``, ``volumes_in_use_written``: see NodeManager.
-    ``devices`` counts those of device plugins, from the capacity that the API shows.
+    ``devices`` returns the counts of plugins' devices, given the capacity that the API shows.
     """
     outside, options, started_at = context.outside, context.options, context.started_at
     recorder, signals = context.recorder, context.signals

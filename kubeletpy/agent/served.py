@@ -92,7 +92,7 @@ def served(
     """The components that serve HTTP.
 
     ``gone`` explains pods that were removed. ``certificate`` is None if the server's is in files.
-    ``problems`` are those of other parts, for explain.
+    ``problems`` are health checks of other parts, for explain.
     """
     settings, flags, outside, monitor = core.settings, core.flags, core.outside, core.monitor
     troubles, device_plugins = core.workers.notes.troubles, core.devices.plugins.problem

@@ -165,12 +165,12 @@ class SystemdFilesystem(CgroupFilesystem):
         self.slices = slices
 
     def create(self, path: str, resources: CgroupResources) -> None:
-        """Create a pod's cgroup and its slice, see the base class. Raises CgroupError."""
+        """Create a cgroup and its slice, see the base class. Raises CgroupError."""
         super().create(path, resources)
         self.slices.set_limits(path, resources, own=True)
 
     def create_group(self, path: str, resources: CgroupResources) -> None:
-        """Create a group of pods and its slice, see the base class. Raises CgroupError."""
+        """Create a group of cgroups and its slice, see the base class. Raises CgroupError."""
         super().create_group(path, resources)
         self.slices.set_limits(path, resources, own=True)
 

@@ -18,7 +18,8 @@ LARGE = 1 << 20
 
 glibc begins with 128 KiB, and raises it up to 32 MiB as large blocks are freed. A fixed 128 KiB
 made work with such blocks slower, 2.7 times at worst, because the kernel has to clear them each
-time."""
+time.
+"""
 ENDS = 2 << 20
 """Bytes of free memory that an arena's end may have; glibc's is twice what LARGE has become."""
 GIVEN_BACK_EVERY_S = 30.0

@@ -105,7 +105,8 @@ def at_least(resolved: ResolvedVersion) -> Sequence[ResolvedVersion]:
     """The versions to try in turn until the configuration is valid for one.
 
     Without an answer and a record, the later versions are tried too: otherwise a field of the
-    newest version would keep the node down."""
+    newest version would keep the node down.
+    """
     if resolved.source is not VersionSource.OLDEST:
         return (resolved,)
     why = f"{resolved.why} (the oldest that has all that is configured)"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KEPT_S = 3600.0
 MAX_PODS = 100
 MAX_SIZE = 4 << 20
-"""Size of all kept pod objects, as :func:`size` counts. A typical pod has 2,000 to 10,000."""
+"""Maximum of all kept pod objects, as :func:`size` counts. A typical pod has 2,000 to 10,000."""
 MAX_POD = MAX_SIZE // 4
 """A larger pod is not kept: a tenant could fill the node's memory with pods that were removed."""
 NODE = 8

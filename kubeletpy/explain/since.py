@@ -1,7 +1,7 @@
 """Since when a pod is as it is: the first time, not that of the latest try. Pure.
 
-Each moment comes from the most durable record: the times in the API and in the runtime, and the
-agent's own records on disk (:mod:`kubeletpy.explain.kept`).
+Each moment comes from a record that outlasts the agent, if there is one. Such records are the times
+in the API and in the runtime, and the agent's own on disk (:mod:`kubeletpy.explain.kept`).
 """
 
 from __future__ import annotations

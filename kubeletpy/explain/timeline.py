@@ -56,7 +56,7 @@ class Timeline(Struct, frozen=True):
     start: TimelineChapter
     end: TimelineChapter | None = None
     life: TimelineChapter | None = None
-    """Spans between the start and the end; None: nothing that matters."""
+    """The chapter between start and end; None: nothing that matters happened."""
     verdict: str = ""
     """How the pod is now."""
     waits: tuple[Wait, ...] = ()

@@ -74,7 +74,7 @@ def restarted(before: SyncIntent, after: SyncIntent) -> tuple[str, ...]:
 
 
 def fate(before: SyncIntent, after: SyncIntent) -> Fate:
-    """The effect of a change on the runtime sync."""
+    """The effect of a change, by the plans of the runtime sync before and after it."""
     if after.ends and not before.ends:
         return Fate(ForeseenOutcome.ENDS)
     if after.new_sandbox and not before.new_sandbox:

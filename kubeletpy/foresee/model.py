@@ -99,7 +99,7 @@ class NeedKind(StrEnum):
 
 
 class NeedState(StrEnum):
-    """The state of such an object, as far as it was checked."""
+    """The state of an object that a pod needs, as far as it was checked."""
 
     NOT_CHECKED = "not checked"
     EXISTS = "exists"

@@ -56,7 +56,7 @@ class PlacementMetrics:
         )
         self.topology_requests = families.counter(
             "kubelet_topology_manager_admission_requests_total",
-            "Pods for which NUMA nodes were selected.",
+            "Pods for which a NUMA assignment was requested.",
         )
         self.topology_errors = families.counter(
             "kubelet_topology_manager_admission_errors_total",

@@ -39,8 +39,8 @@ def container_amounts(container: api.Container, which: Kind) -> Amounts:
 def pod_requests(pod: Pod, *, overhead: bool = True, with_claims: bool = False) -> Amounts:
     """The pod's requests as counted by the scheduler and the pod cgroup.
 
-    The larger of two sums: the regular containers with all sidecars, and each init container with
-    the sidecars before it. Pod-level values replace the sums. Raises ValueError.
+    The largest of these sums: the regular containers with all sidecars, and each init container
+    with the sidecars before it. Pod-level values replace the sums. Raises ValueError.
 
     Args:
         overhead: whether ``spec.overhead`` counts.

@@ -54,7 +54,8 @@ class ResizeConditionsSource(Protocol):
 class _Settled(Struct, frozen=True):
     """Inputs from which a status was composed without a change: equal inputs need no new one.
 
-    An idle pod has equal inputs each minute."""
+    An idle pod has equal inputs each minute.
+    """
 
     inputs: StatusInputs
     containers_may_run: bool

@@ -2,10 +2,11 @@
 
 Values are replaced by a keyed hash, so that equal values stay equal within a recording and nobody
 can guess them by trial. The replaced values of a pod are variables, headers, labels, annotations,
-volume attributes, commands and arguments (but the program). So are queries of paths, user
+volume attributes, and commands with arguments (but not the program). So are queries of paths, user
 information in image names and URLs, and termination messages. Free texts (errors, messages of
-others) may repeat them: there, each of the pod's values is replaced wherever it stands. Inputs of
-decisions stay, so that a replay decides the same. Must never raise for a pod of any shape.
+others) may repeat them: there, each of the pod's values is replaced wherever it stands. Values that
+decisions depend on stay, so that a replay decides the same. Must never raise for a pod of any
+shape.
 """
 
 from __future__ import annotations

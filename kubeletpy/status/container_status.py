@@ -60,7 +60,7 @@ def lost(
     """The termination of a container when its end was not recorded.
 
     ``state`` is its last reported state, ``now`` when it was found to be absent (Unix seconds).
-    Both times are set, as the API shows omitted ones as those of the year 1.
+    Both times are set if it ran: the API shows omitted times as the year 1.
     """
     ended: api.ContainerStateTerminated = {
         "exitCode": LOST_EXIT_CODE,

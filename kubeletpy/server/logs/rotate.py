@@ -43,9 +43,10 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _COMPRESSED_SIZES = 16
 _COMPRESSED_AT_LEAST = 256 << 20
-"""A rotation is left uncompressed if it exceeds this and so many maximum sizes.
+"""A rotation that exceeds this, and so many maximum sizes, is not compressed.
 
-A sparse file of a terabyte would block the thread, and so the rotation of all logs, for hours."""
+A sparse file of a terabyte would block the thread, and so the rotation of all logs, for hours.
+"""
 
 
 class RotationSettings(Struct, frozen=True):
@@ -122,7 +123,7 @@ class LogRotator:
         return [container for container, path in logs.items() if self._is_due(path)]
 
     def _is_due(self, path: str) -> bool:
-        # a cheap check, as nearly all logs are small; a wrong path can only yield a wrong size
+        # a cheap check, as nearly all logs are small; a symlink can only make the size wrong
         with contextlib.suppress(OSError):
             if os.lstat(path).st_size <= self._settings.max_size:
                 return False

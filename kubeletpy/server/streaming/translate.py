@@ -37,7 +37,7 @@ class _BothWays(ABC):
     moved_at: float = field(default_factory=_now, init=False)
     """Event-loop time in seconds at which data was last carried."""
     _outward: StreamWork = field(default_factory=StreamWork, init=False)
-    """Work done for the runtime's frames; the socket counts that for the client's."""
+    """Work done for the runtime's frames; the client's are counted by its socket."""
 
     async def carry(self) -> None:
         """Carry everything until either side has ended."""
