@@ -22,7 +22,7 @@ from tools.rulebook.promql import (
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY, RUNBOOKS = ROOT / "deploy", ROOT / "docs" / "runbooks"
-HEADINGS = ["What it means", "What to check", "What to do"]
+HEADINGS = ["Meaning", "Checks", "Remedy"]
 DASHBOARDS = {
     path.stem: json.loads(path.read_text()) for path in sorted((DEPLOY / "dashboards").iterdir())
 }
@@ -119,7 +119,7 @@ def test_a_runbook_says_what_it_means_where_to_look_and_what_to_do(page: Path) -
     text = page.read_text()
     assert text.startswith(f"# {page.stem}\n")
     assert re.findall(r"^## (.*)$", text, re.M) == HEADINGS
-    looks = text.partition("## What to check")[2].partition("## What to do")[0]
+    looks = text.partition("## Checks")[2].partition("## Remedy")[0]
     assert "```console\n" in looks
     mentioned = re.findall(r"\*kubeletpy / (\w+)\*: (.*)", text)
     for title, names in mentioned:
