@@ -22,7 +22,7 @@
 #   ./test.sh nodes --cuts 50 --seed 7   agents on virtual nodes with systemd and cgroup v2; so many power
 #                                    cuts (3), at moments drawn with that seed (a fresh one)
 #   ./test.sh nodes --matrix trixie  the same tests on Debian 13 (bookworm trixie testing: none named)
-#   ./test.sh mutation --seed 7      unit tests against 100 small faults in decisions (--count, --only)
+#   ./test.sh mutation admission pods    unit tests of these packages against small faults in their decisions
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
 
@@ -57,8 +57,10 @@ case "${1:-}" in
     ;;
 -* | tests/* | "") ;;
 *)
-    echo "test.sh: no section $1; there are: ${all[*]} ${named[*]}" >&2
-    exit 2
+    if [ "${sections[*]:-}" != mutation ]; then # its arguments are names of packages
+        echo "test.sh: no section $1; there are: ${all[*]} ${named[*]}" >&2
+        exit 2
+    fi
     ;;
 esac
 by_default=false
@@ -112,8 +114,9 @@ tests() {
     return "$code"
 }
 
-lowest_environment() {
-    local venv="$PWD/.cache/lowest" log="$PWD/.cache/install-lowest.log" lock="$PWD/requirements/lowest.txt"
+# An environment of its own for a section, in .cache/SECTION, from requirements/SECTION.txt.
+section_environment() {
+    local venv="$PWD/.cache/$1" log="$PWD/.cache/install-$1.log" lock="$PWD/requirements/$1.txt"
     ! cmp --silent "$lock" "$venv/installed" || return 0
     quietly "$log" python3 -m venv --clear "$venv" &&
         locked_install "$log" "$venv" "$lock" "$PWD" && cp "$lock" "$venv/installed"
@@ -175,9 +178,12 @@ run_section() {
         ;;
     lowest)
         # the unit tests with the oldest versions that pyproject.toml allows
-        lowest_environment && PATH="$PWD/.cache/lowest/bin:$PATH" tests tests/unit -n "${JOBS:-2}"
+        section_environment lowest && PATH="$PWD/.cache/lowest/bin:$PATH" tests tests/unit -n "${JOBS:-2}"
         ;;
-    mutation) python -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}" ;;
+    mutation)
+        section_environment mutation &&
+            "$PWD/.cache/mutation/bin/python" -m tools.mutation --jobs "${JOBS:-2}" "${chosen[@]}"
+        ;;
     control-plane) python -m tools.control_plane build ;;
     cluster) need_root && tests tests/cluster ;;
     nodes)

@@ -1,9 +1,9 @@
 """Pin the packages that a checkout is installed with: ``python -m tools.lock``, then ``./test.sh``.
 
-Writes ``requirements/``: ``run.txt`` for ``./up.sh``, ``dev.txt`` for ``./test.sh``, and
-``lowest.txt`` with the oldest versions that pyproject.toml allows, for the section ``lowest``, and
-``release.txt`` for ``python -m tools.release``. Each
-holds for every Python and platform that pyproject.toml allows, with the hashes of all files.
+Writes ``requirements/``: ``run.txt`` for ``./up.sh``, ``dev.txt`` for ``./test.sh``,
+``lowest.txt`` with the oldest versions that pyproject.toml allows and ``mutation.txt`` for the
+sections of these names, and ``release.txt`` for ``python -m tools.release``. Each holds for every
+Python and platform that pyproject.toml allows, with the hashes of all files.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ LOCKS = (
     Lock("dev", ("dev",)),
     Lock("run", (), beside="dev"),
     Lock("lowest", ("test",), lowest=True),
+    Lock("mutation", ("mutation",), beside="dev"),
     Lock("release", ("release",), beside="dev"),
 )
 
