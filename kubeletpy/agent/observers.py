@@ -19,6 +19,7 @@ from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.explain.stuck import StuckPods
 from kubeletpy.foresee.node_queries import NodeQueries
 from kubeletpy.pod_resources.server import PodResourcesServer
+from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.server.certificate import ServingCertificate
 from kubeletpy.structs import Struct
 
@@ -87,6 +88,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         traces=core.traces,
         levels=lambda: to_builtins(pressure.report())["levels"] if pressure is not None else (),
         evictions=eviction.order,
+        memory_volumes=core.settings.feature_gates.enabled(MEMORY_VOLUMES),
     )
 
     async def foresee(asked: JSON) -> Foreseen:

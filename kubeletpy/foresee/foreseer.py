@@ -122,7 +122,7 @@ class Foreseer:
         return change.Fate(outcome), victims, placed
 
     async def _changed(self, before: Pod, after: Pod) -> Foreseen:
-        found = updates.changes(cast(JSON, before.object), cast(JSON, after.object))
+        found = updates.changes(before, after, memory_volumes=self._node.memory_volumes)
         if not found:
             return self._answer(before, change.Fate(ForeseenOutcome.UNCHANGED))
         if before.is_static:

@@ -37,6 +37,7 @@ class NodeQueries(Struct, frozen=True):
         levels: the node's eviction thresholds with what is left (eviction.report.Level).
         evictions: in which order pods would be evicted, with a pod among them and others (uids)
             removed.
+        memory_volumes: whether a resize may change the size limits of volumes in memory.
     """
 
     node_name: str
@@ -53,3 +54,4 @@ class NodeQueries(Struct, frozen=True):
     traces: Iterable[PodTrace]
     levels: Callable[[], Sequence[Mapping[str, Any]]]
     evictions: Callable[[Pod, Collection[str]], Awaitable[Sequence[EvictionOrder]]]
+    memory_volumes: bool

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.memory_volumes import changed_limits, size_limits, with_size_limits
+from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct
 
 _CONTAINER = r"(containers|initContainers)\[[^\]]*\]"
@@ -47,11 +49,20 @@ class Change(Struct, frozen=True):
     way: ChangeMethod
 
 
-def changes(before: JSON, after: JSON) -> list[Change]:
-    """The changes in a pod's spec. Metadata and status change nothing that runs."""
-    found = []
-    for path, old, new in _differences(before.get("spec") or {}, after.get("spec") or {}, ""):
-        found.append(Change(path, _way(path, old, new)))
+def changes(before: Pod, after: Pod, *, memory_volumes: bool = False) -> list[Change]:
+    """The changes in a pod's spec. Metadata and status change nothing that runs.
+
+    ``memory_volumes``: the size limits of volumes in memory can be resized, too.
+    """
+    found, old = [], cast(JSON, before.spec)
+    if memory_volumes and (limits := changed_limits(size_limits(before), size_limits(after))):
+        found = [
+            Change(f"volumes[{name}].emptyDir.sizeLimit", ChangeMethod.RESIZE)
+            for name in sorted(limits)
+        ]
+        old = {**old, "volumes": with_size_limits(before, limits)}
+    for path, value, new in _differences(old, cast(JSON, after.spec), ""):
+        found.append(Change(path, _way(path, value, new)))
     return found
 
 

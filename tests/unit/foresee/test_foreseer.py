@@ -91,6 +91,7 @@ class FakeNode:
                 {"signal": "memory.available", "available": 90 * MIB, "threshold": 40 * MIB}
             ],
             evictions=self._order,
+            memory_volumes=True,
         )
 
     async def _order(self, asked: Pod, without: Collection[str]) -> Sequence[EvictionOrder]:

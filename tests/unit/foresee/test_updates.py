@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.foresee.updates import Change, ChangeMethod, changes
+from kubeletpy.pods.pod import Pod
 
 BASE: dict[str, Any] = {
     "containers": [
@@ -18,8 +19,9 @@ BASE: dict[str, Any] = {
 }
 
 
-def spec(**more: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "p"}, "spec": {**BASE, **more}}
+def spec(**more: Any) -> Pod:
+    made: Any = {"metadata": {"name": "p", "namespace": "d", "uid": "u"}, "spec": {**BASE, **more}}
+    return Pod(made)
 
 
 def a(**more: Any) -> dict[str, Any]:
@@ -113,5 +115,44 @@ def test_values_that_may_change_one_way_only(
 
 
 def test_labels_and_status_change_nothing_that_runs() -> None:
-    labelled = {**spec(), "metadata": {"labels": {"a": "b"}}, "status": {"phase": "Failed"}}
-    assert changes(spec(), labelled) == []
+    labelled: Any = {
+        **spec().object,
+        "metadata": {"name": "p", "namespace": "d", "uid": "u", "labels": {"a": "b"}},
+        "status": {"phase": "Failed"},
+    }
+    assert changes(spec(), Pod(labelled)) == []
+
+
+def in_memory(**limits: str) -> dict[str, Any]:
+    return {
+        "volumes": [
+            {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": limit}}
+            for name, limit in limits.items()
+        ]
+    }
+
+
+CACHE = Change("volumes[cache].emptyDir.sizeLimit", ChangeMethod.RESIZE)
+VOLUMES = Change("volumes", ChangeMethod.NEVER)
+
+
+@pytest.mark.parametrize(
+    ("after", "gate", "found"),
+    [
+        (in_memory(cache="2Gi", other="1Gi"), True, [CACHE]),
+        (in_memory(cache="2Gi", other="1Gi"), False, [VOLUMES]),
+        (in_memory(cache="1Gi", other="1Gi"), True, []),
+        (in_memory(cache="1Gi"), True, [VOLUMES]),
+        (in_memory(cache="2Gi"), True, [CACHE, VOLUMES]),
+        (
+            {"volumes": [{"name": "cache", "emptyDir": {"sizeLimit": "2Gi"}}]},
+            True,
+            [VOLUMES],
+        ),
+    ],
+)
+def test_limits_of_volumes_in_memory_are_resized_with_the_gate(
+    after: dict[str, Any], gate: bool, found: list[Change]
+) -> None:
+    before = spec(**in_memory(cache="1Gi", other="1Gi"))
+    assert changes(before, spec(**after), memory_volumes=gate) == found
