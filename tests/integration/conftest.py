@@ -1,11 +1,11 @@
-"""What integration tests stand on: real containerds, kubectls, registries, Prometheus.
+"""Environment of integration tests: real containerds, kubectls, registries, Prometheus.
 
-``--runtime unix:///PATH`` puts another CRI runtime where the containerds are. What it can do is
-asked of it (:mod:`tools.env.abilities`). A test that needs more (``@pytest.mark.needs("…")``) isn't
+``--runtime unix:///PATH`` puts another CRI runtime where the containerds are. Its abilities are
+probed (:mod:`tools.env.abilities`). A test that needs more (``@pytest.mark.needs("…")``) isn't
 run: the end of the report names it with what is missing.
 
-Session fixtures start each thing once per test process (also under xdist: all of it can exist
-several times side by side); function fixtures hand it out clean and take back what a test left.
+Session fixtures start each thing once per test process, also under xdist: all of it can exist
+several times side by side. Function fixtures hand it out clean and take back what a test left.
 A machine that cannot run them fails the tests: nothing is skipped.
 """
 
@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Files with the longest tests first, by the time they are given, then those with most tests.
 
     Files are handed out one by one (``--dist loadfile --no-loadscope-reorder``). A file that takes
-    minutes must not be the last one, with nothing left for the other worker; xdist's own order, by
+    minutes must not be the last one, with nothing left for the other worker. The order of xdist, by
     the number of tests alone, puts just these last.
     """
     if config.getoption("--runtime"):
@@ -203,7 +203,7 @@ def kubectl_versions() -> dict[str, Kubectl]:
 
 @pytest.fixture(scope="session")
 def registry(session_dir: Path) -> Iterator[Registry]:
-    """A registry that wants `user` and `password`; pulls need `Containerd.trust(server)`."""
+    """A registry that requires `user` and `password`; pulls need `Containerd.trust(server)`."""
     instance = Registry(session_dir / "registry", authenticated=True)
     instance.start()
     yield instance
@@ -212,7 +212,7 @@ def registry(session_dir: Path) -> Iterator[Registry]:
 
 @pytest.fixture(scope="session")
 def open_registry(session_dir: Path) -> Iterator[Registry]:
-    """A registry that asks for nothing; pulls need `Containerd.trust(server)`."""
+    """A registry without authentication; pulls need `Containerd.trust(server)`."""
     instance = Registry(session_dir / "open-registry", authenticated=False)
     instance.start()
     yield instance

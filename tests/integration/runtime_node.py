@@ -44,7 +44,7 @@ class EventLog:
 
 @dataclass
 class RuntimeNode:
-    """The manager with all that a test looks at."""
+    """The manager with all that a test inspects."""
 
     runtime: RemoteRuntime
     manager: KubeRuntimeManager
@@ -62,7 +62,7 @@ class RuntimeNode:
         return result
 
     async def refresh(self, pod: Pod) -> PodRuntimeStatus:
-        """Ask the runtime."""
+        """Read the pod's status from the runtime."""
         status = await self.manager.get_pod_status(pod.uid, pod.name, pod.namespace)
         self.statuses[pod.uid] = status
         return status
@@ -70,21 +70,21 @@ class RuntimeNode:
     async def until(
         self, pod: Pod, condition: Callable[[PodRuntimeStatus], bool]
     ) -> PodRuntimeStatus:
-        """Ask the runtime again and again until a condition holds."""
+        """Poll the runtime until a condition holds."""
         async with asyncio.timeout(20):
             while not condition(status := await self.refresh(pod)):  # noqa: ASYNC110 - 1.6 has no events
                 await asyncio.sleep(0.05)
         return status
 
     async def up(self, pod: Pod, *names: str) -> None:
-        """Wait until containers say that they would hear a stop signal."""
+        """Wait until containers have logged that they handle a stop signal."""
         logs = self.directory / "pods" / f"{pod.namespace}_{pod.name}_{pod.uid}"
 
-        def said_up() -> bool:
+        def logged_up() -> bool:
             return all("up" in (logs / name / "0.log").read_text() for name in names)
 
         async with asyncio.timeout(20):
-            while not said_up():  # noqa: ASYNC110 - a log file tells nobody that it has grown
+            while not logged_up():  # noqa: ASYNC110 - a log file does not notify of its growth
                 await asyncio.sleep(0.02)
 
     async def kill(self, pod: Pod | None, uid: str, grace: int | None = 2) -> PodSyncResult:

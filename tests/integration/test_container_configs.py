@@ -1,4 +1,4 @@
-"""What a pod spec asks for, as the container itself sees it on real containerds."""
+"""Fields of a pod spec, as the container itself sees them on real containerds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.integration.runtime_node import RuntimeNode, make_container, make_pod
 from tools.env.containerd import Containerd
 
 
-async def last_words(node: RuntimeNode, script: str, **fields: Any) -> str:
+async def termination_message(node: RuntimeNode, script: str, **fields: Any) -> str:
     """Run one container that writes what it sees into its termination log."""
     spec = fields.pop("spec", {})
     tell = f"({script}) > /dev/termination-log 2>&1"
@@ -156,7 +156,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
-async def test_what_the_container_sees(
+async def test_a_container_sees_its_spec(
     containerd: Containerd,
     work_dir: Path,
     cgroup_root: str,
@@ -166,7 +166,7 @@ async def test_what_the_container_sees(
     expected: str,
 ) -> None:
     async with runtime_node(containerd, work_dir, cgroup_root) as node:
-        assert await last_words(node, script, **copy.deepcopy(fields)) == expected
+        assert await termination_message(node, script, **copy.deepcopy(fields)) == expected
 
 
 def own_namespaces(*kinds: str) -> list[str]:
@@ -179,5 +179,5 @@ async def test_namespaces_of_the_node(
     script = "for kind in net pid ipc; do readlink /proc/self/ns/$kind; done"
     async with runtime_node(containerd, work_dir, cgroup_root) as node:
         shared = {"hostNetwork": True, "hostPID": True, "hostIPC": True, "hostname": "ignored"}
-        words = await last_words(node, script, spec=shared)
+        words = await termination_message(node, script, spec=shared)
     assert words.split() == own_namespaces("net", "pid", "ipc")

@@ -1,4 +1,4 @@
-"""Images on a real containerd, from a real registry that wants a password."""
+"""Images on a real containerd, from a real registry that requires a password."""
 
 from __future__ import annotations
 

@@ -15,24 +15,24 @@ from tests.integration.node.test_hostile_input import stored
 
 
 def bound(name: str, *containers: JSON, **spec: Any) -> JSON:
-    """A pod that somebody has bound to the node without asking whether it fits."""
+    """A pod that was bound to the node without a check whether it fits."""
     return pod(name, *containers, nodeName="test-node", **spec)
 
 
-def asks(**amounts: str) -> JSON:
+def requesting(**amounts: str) -> JSON:
     return container(resources={"requests": amounts})
 
 
 REFUSED = [
     (
         "cpu",
-        bound("p", asks(cpu="99")),
+        bound("p", requesting(cpu="99")),
         "OutOfcpu",
         r"Node didn't have enough resource: cpu, requested: 99000, used: \d+, capacity: \d+",
     ),
     (
         "memory",
-        bound("p", asks(memory="9Ti")),
+        bound("p", requesting(memory="9Ti")),
         "OutOfmemory",
         r"Node didn't have enough resource: memory, requested: 9895604649984, .*",
     ),
@@ -60,7 +60,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("made", "reason", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
 )
-def test_a_refused_pod_says_why(
+def test_a_refused_pod_has_the_reason(
     node2: Node, namespace: str, made: JSON, reason: str, message: str
 ) -> None:
     before = node2.metric("kubelet_admission_rejections_total")
@@ -73,11 +73,11 @@ def test_a_refused_pod_says_why(
     assert node2.metric("kubelet_admission_rejections_total") == before + 1
     node2.kubectl("label", "pod", "p", "touched=yes", namespace=namespace)
     node2.api.delete("pods", namespace, "p", grace=1)
-    node2.wait_gone(namespace, "p")
+    node2.wait_removed(namespace, "p")
     assert not node2.sandboxes(namespace)
 
 
-def test_a_label_that_comes_first_is_known(node2: Node, namespace: str) -> None:
+def test_a_label_set_just_before_a_pod_counts(node2: Node, namespace: str) -> None:
     node2.kubectl("label", "node", node2.name, "disk=ssd")
     try:
         node2.apply(bound("p", nodeSelector={"disk": "ssd"}), namespace=namespace)
@@ -90,7 +90,7 @@ def test_a_taint_that_ends_pods_keeps_them_away(node2: Node, namespace: str) -> 
     node2.kubectl("taint", "node", node2.name, "sick=yes:NoExecute")
     try:
 
-        def known() -> bool:
+        def refused() -> bool:
             name = f"p{next(numbers)}"
             node2.apply(bound(name), namespace=namespace)
             ended = ("Running", "Failed")
@@ -100,7 +100,7 @@ def test_a_taint_that_ends_pods_keeps_them_away(node2: Node, namespace: str) -> 
             return status(made).get("reason") == "TaintToleration"
 
         numbers = iter(range(100))
-        node2.until(known, "the taint is known", namespace)
+        node2.until(refused, "the taint counts", namespace)
         tolerant = bound("t", tolerations=[{"key": "sick", "operator": "Exists"}])
         node2.apply(tolerant, namespace=namespace)
         node2.wait_running(namespace, "t")
@@ -117,7 +117,7 @@ def test_a_port_of_the_node_is_given_once(node2: Node, namespace: str) -> None:
     assert failed["reason"] == "NodePorts"
 
 
-def test_a_node_that_is_cordoned_says_so(node2: Node) -> None:
+def test_a_cordoned_node_has_an_event(node2: Node) -> None:
     node2.kubectl("cordon", node2.name)
     node2.wait_event("default", node2.name, "NodeNotSchedulable: Node test-node status is now")
     node2.kubectl("uncordon", node2.name)

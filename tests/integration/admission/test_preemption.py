@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.admission.test_admission import asks, bound
+from tests.integration.admission.test_admission import bound, requesting
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.seen import condition, container_status, status
@@ -31,7 +31,7 @@ def room(small: Node) -> Iterator[Node]:
 
 
 def test_a_critical_pod_has_another_give_way(room: Node) -> None:
-    room.apply(bound("small", asks(cpu="10m")), bound("be"), namespace="default")
+    room.apply(bound("small", requesting(cpu="10m")), bound("be"), namespace="default")
     room.wait_running("default", "small")
     room.wait_running("default", "be")
     room.apply(bound("third"), namespace="default")

@@ -1,12 +1,12 @@
-"""Asks an agent whether it is well, 20 times a second, until its standard input ends.
+"""Measures an agent's health endpoint, 20 times a second, until its standard input ends.
 
-``python -m tests.integration.attacks.ask_health PID URL`` prints for each answer how many seconds
-it took, without those in which the agent's loop, or this process, was ready to run and something
-else of the machine ran; and how many of them the agent worked, on the machine that limits are
-meant for: no more than its process had of the processors, divided by how many times slower this
-machine is. The rest of an answer's time went to other threads that waited, to disks, or to the
-host of a virtual machine. It runs in a separate process: the embedded API works in the tests'
-process.
+``python -m tests.integration.attacks.ask_health PID URL`` prints two numbers for each answer: how
+many seconds it took, and for how many of them the agent worked. The first leaves out the time in
+which the agent's loop, or this process, was ready to run while the machine ran something else. The
+second is meant for the machine that the limits are for: at most the CPU time of the agent's
+process, divided by how many times slower this machine is. The rest of an answer's time was spent
+by other threads that waited, by disks, or by the host of a virtual machine. This runs in a separate
+process: the embedded API works in the tests' process.
 """
 
 from __future__ import annotations

@@ -27,4 +27,4 @@ def test_a_pod_with_all_the_time_in_the_world_is_restarted_and_deleted(
         "a restart after the liveness probe failed",
     )
     node2.kubectl("delete", "pod", "p", f"--grace-period={HUGE}", "--wait=false", "-n", namespace)
-    node2.wait_gone(namespace, "p")
+    node2.wait_removed(namespace, "p")

@@ -1,4 +1,4 @@
-"""What pods' owners write must not make the runtime's lists too large to be had."""
+"""Whatever pods' owners write, the runtime's lists stay small enough to be read."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_large_pre_stop_hooks_do_not_end_the_node(node: Node, namespace: str) ->
 
 
 def test_a_node_whose_lists_are_too_large_comes_back(node2: Node, namespace: str) -> None:
-    """As an agent that writes all hooks into annotations leaves it."""
+    """An agent that writes all hooks into annotations has left such pods."""
     node2.terminate()
     with RawRuntime(node2.containerd.socket) as raw:
         made = [_pod_of_another_agent(raw, node2, number) for number in range(COUNT)]
     node2.start_agent()
-    node2.until(lambda: not _left(node2, made), "the pods of nobody are gone", namespace)
+    node2.until(lambda: not _left(node2, made), "the orphaned pods are removed", namespace)
     node2.wait_ready()
     node2.api.create("pods", namespace, pod("next"))
     node2.wait_running(namespace, "next")

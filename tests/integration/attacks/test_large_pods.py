@@ -28,8 +28,10 @@ TAKES_AT_MOST_S = 1.0
 
 @contextmanager
 def priority(pid: int, nice: int) -> Iterator[None]:
-    """What else runs on the machine stands back: a thread that waits for one that doesn't run waits
-    for others' work."""
+    """Run a process's threads before other work of the machine.
+
+    Otherwise a thread that waits for another thread would also wait for that other work.
+    """
 
     def put(value: int) -> None:
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -71,7 +73,7 @@ def prompt_health_answers(node: Node) -> Iterator[None]:
 
 
 def fewer_containers(make: Make) -> JSON:
-    """As many as a small machine starts within a test."""
+    """The pod with no more containers than a small machine starts within a test."""
     return _with_first_containers(large_pods.containers(make), 20)
 
 
@@ -122,7 +124,7 @@ def test_every_kind_of_large_pod_at_once(node2: Node, namespace: str) -> None:
         for name in names:
             node2.api.delete("pods", namespace, name)
         for name in names:
-            node2.wait_gone(namespace, name, timeout=120)
+            node2.wait_removed(namespace, name, timeout=120)
 
 
 def test_many_variables_from_a_file(node2: Node, namespace: str) -> None:

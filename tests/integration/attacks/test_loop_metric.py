@@ -1,4 +1,4 @@
-"""What a hostile pod may do to the agent's event loop can be seen from outside."""
+"""The load that a hostile pod puts on the agent's event loop is visible in its metrics."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.volumes.test_kinds import mount
 
 SEPARATORS = ("\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r")
-"""What str.splitlines() takes for the end of a line, besides a newline."""
+"""Line boundaries of str.splitlines(), besides a newline."""
 
 
 def test_names_that_look_like_ends_of_lines_block_no_tear_down_and_no_start(
@@ -27,11 +27,11 @@ def test_names_that_look_like_ends_of_lines_block_no_tear_down_and_no_start(
     node2.wait_running(namespace, "plain")
 
     node2.api.delete("pods", namespace, "plain", grace=1)
-    node2.wait_gone(namespace, "plain")
+    node2.wait_removed(namespace, "plain")
 
     node2.terminate()
     node2.start_agent()
     node2.wait_ready()
 
     node2.api.delete("pods", namespace, "odd", grace=1)
-    node2.wait_gone(namespace, "odd")
+    node2.wait_removed(namespace, "odd")

@@ -111,7 +111,7 @@ class JoiningNode(Node):
         (self.kubernetes / "bootstrap-kubelet.conf").write_text(yaml.safe_dump(bootstrap))
 
     def command(self) -> list[str]:
-        """What systemd runs: the kubelet's unit with our drop-in, on this machine's paths."""
+        """The kubelet unit's command with our drop-in, on this machine's paths."""
         text = (DEPLOY / "kubelet.service.d" / "20-kubeletpy.conf").read_text()
         variables: dict[str, str] = {}
         for line in (self.root_dir / "kubeadm-flags.env").read_text().splitlines():
@@ -131,7 +131,7 @@ class JoiningNode(Node):
         places = {"/etc/kubernetes": self.kubernetes, "/var/lib/kubelet": self.root_dir}
         for place, here in places.items():
             words = [word.replace(place, str(here)) for word in words]
-        # what is the machine's stays as it is
+        # settings of the machine itself stay as they are
         words += ["--keep-kernel-settings", "--make-iptables-util-chains=false"]
         words += [f"--device-plugins-dir={self.root_dir}/device-plugins"]
         return [*agent.COMMAND, *words, f"--root-dir={self.root_dir}"]

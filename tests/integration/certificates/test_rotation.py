@@ -98,7 +98,7 @@ def test_a_kubeconfig_that_is_replaced_counts_at_once(joining: JoiningNode) -> N
 
 
 def ttl(node: JoiningNode) -> float:
-    """Seconds that the client certificate is good for, as the agent's metrics say."""
+    """Seconds for which the client certificate is still valid, from the agent's metrics."""
     url = f"http://127.0.0.1:{node.health_port}/metrics"
     with urllib.request.urlopen(url, timeout=5) as answer:
         text = answer.read().decode()

@@ -66,7 +66,7 @@ def test_a_runtime_on_systemd_is_named_until_it_is_on_cgroupfs(
     remove_pods(node, "mixed")
 
 
-def test_where_both_are_on_cgroupfs_nothing_is_said(node: Node, namespace: str) -> None:
+def test_no_mismatch_is_reported_when_both_are_on_cgroupfs(node: Node, namespace: str) -> None:
     node.apply(pod("a"), namespace=namespace)
     node.wait_running(namespace, "a")
     assert node.condition("Ready")["status"] == "True"

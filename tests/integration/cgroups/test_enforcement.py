@@ -1,4 +1,4 @@
-"""What enforceNodeAllocatable does to the cgroups of a machine."""
+"""Effects of enforceNodeAllocatable on the cgroups of a machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.env.containerd import Containerd
 from tools.env.sweep import cgroups
 
 
-def test_the_node_is_limited_and_says_so(
+def test_the_node_is_limited_and_reports_it(
     make_node: MakeNode, session_containerd2: Containerd
 ) -> None:
     reserved = f"/kpt-reserved-{os.getpid()}"
@@ -49,7 +49,7 @@ def test_the_node_is_limited_and_says_so(
         assert node.metric("kubelet_cgroup_version") == 1
         assert node.metric("kubelet_cgroup_manager_duration_seconds_count", operation_type="create")
         node.api.delete("pods", "default", "a", grace=1)
-        node.wait_gone("default", "a")
+        node.wait_removed("default", "a")
     finally:
         node.kill()
         for path in cgroups([reserved]):

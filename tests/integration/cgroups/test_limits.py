@@ -72,7 +72,7 @@ def test_a_pod_is_in_its_place_with_its_limits(
         seen = node.exec(id, "cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
         assert seen[1].strip() == files["memory.limit_in_bytes"]
     node.api.delete("pods", namespace, "a", grace=1)
-    node.wait_gone(namespace, "a")
+    node.wait_removed(namespace, "a")
     assert cgroups([path]) == []
 
 
@@ -96,7 +96,7 @@ def test_the_burstable_group_has_what_its_pods_request(node: Node, namespace: st
     assert read("cpu", f"{node.cgroup_root}/kubepods/besteffort", "cpu.shares") == "2"
 
 
-def test_a_pod_whose_cgroup_is_gone_is_put_into_a_new_one(node: Node, namespace: str) -> None:
+def test_a_pod_whose_cgroup_was_removed_gets_a_new_one(node: Node, namespace: str) -> None:
     node.apply(pod("a", sized({"memory": "32Mi"})), namespace=namespace)
     made = node.wait_running(namespace, "a")
     first, path = container_status(made)["containerID"], group(made, node)
@@ -116,7 +116,7 @@ def test_a_pod_whose_cgroup_is_gone_is_put_into_a_new_one(node: Node, namespace:
     assert tree.is_dir()
 
 
-def test_what_an_agent_finds_after_a_crash(node: Node, namespace: str) -> None:
+def test_a_crash_leaves_pods_running_and_no_stray_cgroups(node: Node, namespace: str) -> None:
     node.apply(pod("kept", sized({"memory": "32Mi"})), namespace=namespace)
     node.apply(pod("deleted"), namespace=namespace)
     kept, deleted = (node.wait_running(namespace, name) for name in ("kept", "deleted"))
@@ -130,7 +130,7 @@ def test_what_an_agent_finds_after_a_crash(node: Node, namespace: str) -> None:
     def collected() -> bool:
         return not cgroups([stray, group(deleted, node)])
 
-    node.until(collected, "the cgroups of nobody are gone", namespace, "kept")
+    node.until(collected, "the orphaned cgroups are removed", namespace, "kept")
     made = node.wait_running(namespace, "kept")
     assert container_status(made)["containerID"] == container_status(kept)["containerID"]
     assert cgroups([group(kept, node)]) != []

@@ -159,7 +159,7 @@ async def test_up_and_down_while_it_runs(
         assert started(pod, node, "a") == before
         told = node.runtime.statuses[pod.uid].newest("a")
         assert told is not None
-        if told.resources is not None:  # containerd 1.6 does not tell
+        if told.resources is not None:  # containerd 1.6 does not report them
             assert told.resources.cpu_quota == 30_000
             assert told.resources.memory_limit_bytes == 64 * MI
 
@@ -172,7 +172,7 @@ async def test_up_and_down_while_it_runs(
         await node.runtime.kill(smaller, pod.uid)
 
 
-async def test_a_restart_where_the_policy_wants_one(
+async def test_a_restart_where_the_policy_requires_one(
     containerd2: Containerd, work_dir: Path, cgroup_root: str
 ) -> None:
     async with resizing_node(containerd2, work_dir, cgroup_root) as node:

@@ -18,7 +18,7 @@ FIRST = 65536
 """The first id that pods have: those below are the node's own."""
 
 
-def test_a_runtime_without_them_says_so(node: Node, namespace: str) -> None:
+def test_a_runtime_without_user_namespaces_is_reported(node: Node, namespace: str) -> None:
     node.apply(pod("a", hostUsers=False), namespace=namespace)
     text = r"can't set `spec.hostUsers: false`, runtime does not support user namespaces"
     node.wait_event(namespace, "a", f"FailedCreatePodSandBox: .*{text}")
@@ -40,7 +40,7 @@ def test_pods_with_users_of_their_own(mapping_node: Node) -> None:
     node.api.create("secrets", namespace, {"metadata": {"name": "s"}, "data": {"k": value}})
     for name in ("a", "b"):
         node.apply(_pod(name), namespace=namespace)
-    ranges = [_looks_right(node, namespace, name) for name in ("a", "b")]
+    ranges = [_check_ids(node, namespace, name) for name in ("a", "b")]
     assert ranges[0] != ranges[1]
     assert node.metric("kubelet_started_user_namespaced_pods_total") == 2
     assert node.metric("kubelet_started_user_namespaced_pods_errors_total") == 0
@@ -48,7 +48,7 @@ def test_pods_with_users_of_their_own(mapping_node: Node) -> None:
     node.start_agent()
     node.until(lambda: node.http("/healthz")[0] == 200, "the new agent's health")
     for name, first in zip(("a", "b"), ranges, strict=True):
-        assert _looks_right(node, namespace, name) == first
+        assert _check_ids(node, namespace, name) == first
     remove_pods(node, namespace)
 
 
@@ -69,8 +69,8 @@ def _pod(name: str) -> JSON:
     return pod(name, main, volumes=volumes, hostUsers=False, securityContext=context)
 
 
-def _looks_right(node: Node, namespace: str, name: str) -> int:
-    """What the pod's container and the node see of each other; the pod's first id."""
+def _check_ids(node: Node, namespace: str, name: str) -> int:
+    """Check the ids that the container and the node see; returns the pod's first id."""
     found = node.wait_running(namespace, name)
     entry = container_status(found)
     assert entry["restartCount"] == 0

@@ -1,8 +1,8 @@
 """The kernel's own cgroup v2: groups, controllers handed down, limits, processes, the end.
 
 Machines that use v1 have an empty v2 hierarchy beside it, with the controllers that no hierarchy of
-v1 took (hugetlb for one). What the others' files hold is compared with a look-alike in the unit
-tests.
+v1 took (hugetlb for one). The unit tests compare the files of the others with an imitation of the
+tree.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_a_pods_group_from_its_making_to_its_end(hierarchy: Path, root: str) -> 
     try:
         (directory / "cgroup.procs").write_text(str(process.pid))
         assert files.remove(container) is False
-        wait_until(lambda: _removed(files, pod), "the pod's cgroup is gone", timeout=5)
+        wait_until(lambda: _removed(files, pod), "the pod's cgroup is removed", timeout=5)
         assert process.wait(10) == -9
     finally:
         process.kill()

@@ -50,7 +50,7 @@ def test_alerts_fire_when_they_must(work_dir: Path) -> None:
     run_rule_tests(file)
 
 
-def test_what_the_recording_rules_record(work_dir: Path) -> None:
+def test_recording_rules(work_dir: Path) -> None:
     check_rules(DEPLOY / "recording-rules.yml")
     tests = (Path(__file__).parent / "recording-rules.test.yml").read_text()
     file = work_dir / "recording-rules.test.yml"

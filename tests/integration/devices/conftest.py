@@ -39,13 +39,13 @@ class PluginProcess:
         self.now(d0="Healthy", d1="Healthy", d2="Healthy")
 
     def now(self, **devices: str) -> None:
-        """Its devices are these now."""
+        """Set the plugin's devices: id -> health."""
         fresh = self.directory / ".devices"
         fresh.write_text(json.dumps(devices))
         fresh.replace(self.directory / "devices.json")
 
     def devices(self) -> dict[str, str]:
-        """What they are now."""
+        """The plugin's devices now: id -> health."""
         read: dict[str, str] = json.loads((self.directory / "devices.json").read_text())
         return read
 

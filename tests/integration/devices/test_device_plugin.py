@@ -14,7 +14,7 @@ from tests.integration.node.seen import container_status, status
 from tools.env.waiting import wait_until
 
 
-def asks(number: int = 1, name: str = "main", **more: Any) -> JSON:
+def requesting(number: int = 1, name: str = "main", **more: Any) -> JSON:
     return container(name, resources={"limits": {RESOURCE: str(number)}}, **more)
 
 
@@ -41,7 +41,9 @@ def variables(node: Node, found: JSON, name: str = "main") -> dict[str, str]:
 
 def test_a_container_finds_its_devices(node2: Node, plugin: PluginProcess, namespace: str) -> None:
     wait_amounts(node2, "3", "3")
-    node2.apply(pod("p", asks(2, env=[{"name": "FROM", "value": "spec"}])), namespace=namespace)
+    node2.apply(
+        pod("p", requesting(2, env=[{"name": "FROM", "value": "spec"}])), namespace=namespace
+    )
     found = node2.wait_running(namespace, "p")
     entry = container_status(found)
     seen = variables(node2, found)
@@ -63,7 +65,7 @@ def test_a_container_finds_its_devices(node2: Node, plugin: PluginProcess, names
 
 
 def test_init_containers_leave_theirs(node2: Node, plugin: PluginProcess, namespace: str) -> None:
-    spec = pod("p", asks(3), initContainers=[asks(3, "first", script="true")])
+    spec = pod("p", requesting(3), initContainers=[requesting(3, "first", script="true")])
     node2.apply(spec, namespace=namespace)
     found = node2.wait_running(namespace, "p")
     assert variables(node2, found)["DEVICES"] == "d0,d1,d2"
@@ -72,7 +74,7 @@ def test_init_containers_leave_theirs(node2: Node, plugin: PluginProcess, namesp
 def test_more_than_there_are(node2: Node, plugin: PluginProcess, namespace: str) -> None:
     wait_amounts(node2, "3", "3")
     # past the scheduler, which counts as well
-    node2.apply(pod("p", asks(4), nodeName=node2.name), namespace=namespace)
+    node2.apply(pod("p", requesting(4), nodeName=node2.name), namespace=namespace)
     found = status(node2.wait_phase(namespace, "p", "Failed"))
     assert found["reason"] == "UnexpectedAdmissionError"
     no = f"requested number of devices unavailable for {RESOURCE}. Requested: 4, Available: 3"
@@ -81,7 +83,7 @@ def test_more_than_there_are(node2: Node, plugin: PluginProcess, namespace: str)
 
 
 def test_health_is_shown(node2: Node, plugin: PluginProcess, namespace: str) -> None:
-    node2.apply(pod("p", asks()), namespace=namespace)
+    node2.apply(pod("p", requesting()), namespace=namespace)
     found = node2.wait_running(namespace, "p")
     ill = variables(node2, found)["DEVICES"]
     try:
@@ -102,7 +104,7 @@ def test_health_is_shown(node2: Node, plugin: PluginProcess, namespace: str) -> 
 
 
 def test_agent_and_plugin_are_killed(node2: Node, plugin: PluginProcess, namespace: str) -> None:
-    node2.apply(pod("p", asks(2)), namespace=namespace)
+    node2.apply(pod("p", requesting(2)), namespace=namespace)
     before = container_status(node2.wait_running(namespace, "p"))
     has = variables(node2, node2.pod(namespace, "p"))["DEVICES"]
     plugin.kill()
@@ -114,7 +116,7 @@ def test_agent_and_plugin_are_killed(node2: Node, plugin: PluginProcess, namespa
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
     plugin.start()
     wait_amounts(node2, "3", "3")
-    node2.apply(pod("other", asks()), namespace=namespace)
+    node2.apply(pod("other", requesting()), namespace=namespace)
     other = variables(node2, node2.wait_running(namespace, "other"))["DEVICES"]
     assert not set(other.split(",")) & set(has.split(",")), "given twice"
     starts = len(plugin.calls("PreStartContainer"))

@@ -1,4 +1,4 @@
-"""Drivers on real sockets, and real containers that look at the devices they were given."""
+"""Drivers on real sockets, and real containers that print the devices they were allocated."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ClaimNode:
 
 @asynccontextmanager
 async def claim_node(root: Path) -> AsyncIterator[ClaimNode]:
-    """It looks for drivers until the end."""
+    """Run the discovery of drivers while in the block."""
     node = ClaimNode(root)
     node.registry.mkdir(exist_ok=True)
     running = asyncio.create_task(node.plugins.run())
@@ -85,9 +85,9 @@ async def test_containers_see_their_devices_and_only_theirs(
             result = await node.sync(pod)
             assert not result.failed, result.error_message()
             await node.up(pod, "all", "one", "none")
-            assert await _said(node, pod, "all") == f"given={DRIVER},{DRIVER}"
-            assert await _said(node, pod, "one") == f"given=,{DRIVER}"
-            assert await _said(node, pod, "none") == "given=,"
+            assert await _printed(node, pod, "all") == f"given={DRIVER},{DRIVER}"
+            assert await _printed(node, pod, "one") == f"given=,{DRIVER}"
+            assert await _printed(node, pod, "none") == "given=,"
             assert not (await node.kill(pod, pod.uid)).failed
             await claims.manager.unprepare(pod.uid)
         assert services.prepared == {}
@@ -131,7 +131,7 @@ def _pod() -> Pod:
     return make_pod("devices", [every, one, none], resourceClaims=claims)
 
 
-async def _said(node: RuntimeNode, pod: Pod, container: str) -> str:
+async def _printed(node: RuntimeNode, pod: Pod, container: str) -> str:
     log = node.directory / "pods" / f"{pod.namespace}_{pod.name}_{pod.uid}" / container / "0.log"
 
     def line() -> str:

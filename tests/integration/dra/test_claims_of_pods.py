@@ -31,7 +31,7 @@ def health(found: JSON) -> list[JSON]:
     return shown
 
 
-def test_a_pod_has_the_device_it_asks_for(
+def test_a_pod_has_the_device_it_requests(
     node2: Node, driver: DriverProcess, namespace: str
 ) -> None:
     node2.apply(template(f'device.attributes["{DRIVER}"].index == 1'), namespace=namespace)
@@ -52,7 +52,7 @@ def test_a_pod_has_the_device_it_asks_for(
     def shows(state: str) -> None:
         wait_until(
             lambda: [each["health"] for each in node2_health(node2, namespace)] == [state] or None,
-            f"the status says {state}",
+            f"the status shows {state}",
             timeout=20,
         )
 
@@ -76,8 +76,8 @@ def test_a_pod_has_the_device_it_asks_for(
     assert driver.calls() == [f"prepare {claim}"]
 
     node2.kubectl("delete", "pod", "p", "-n", namespace, "--grace-period=1")
-    node2.wait_gone(namespace, "p")
-    wait_until(lambda: driver.calls()[1:] == [f"unprepare {claim}"] or None, "it is given back")
+    node2.wait_removed(namespace, "p")
+    wait_until(lambda: driver.calls()[1:] == [f"unprepare {claim}"] or None, "it is unprepared")
     assert list(driver.cdi.glob(f"{DRIVER}-*")) == []
     assert node2.kubectl("get", "resourceclaims", "-n", namespace, "--no-headers") == ""
 

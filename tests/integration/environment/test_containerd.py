@@ -79,7 +79,9 @@ def test_a_paused_daemon_answers_again_after_resume(containerd2: Containerd) -> 
         assert raw.version()[0] == "containerd"
 
 
-def test_what_a_stuck_containerd_waits_for(containerd: Containerd, cgroup_root: str) -> None:
+def test_goroutines_of_a_stuck_containerd_are_shown(
+    containerd: Containerd, cgroup_root: str
+) -> None:
     with RawRuntime(containerd.socket) as raw:
         config = raw.sandbox_config("pod", cgroup_parent=f"{cgroup_root}/pod")
         sandbox = raw.run_sandbox(config)
@@ -134,7 +136,7 @@ def test_two_daemons_have_networks_of_their_own(work_dir: Path, containerd2: Con
     assert again.network == other.network
 
 
-def test_why_it_did_not_start_is_said(work_dir: Path) -> None:
+def test_an_error_of_a_start_has_the_end_of_the_log(work_dir: Path) -> None:
     instance = Containerd(work_dir / "c", programs(1))
     (work_dir / "c" / "root").write_text("a file where a directory must be")
     with pytest.raises(

@@ -71,7 +71,7 @@ def test_archive_names_its_images(work_dir: Path) -> None:
     assert names == ["one:1", "two:2"]
 
 
-def test_waiting_says_what_for_and_why_not() -> None:
+def test_an_error_of_waiting_has_the_condition_and_the_cause() -> None:
     def refuse() -> bool:
         raise ConnectionRefusedError("nobody there")
 

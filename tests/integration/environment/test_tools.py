@@ -67,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(EXPOSITION)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def test_prometheus_scrapes(prometheus: Callable[[str], Prometheus]) -> None:

@@ -1,4 +1,4 @@
-"""What ./up.sh does around the agent: prepare a machine, find it again, and give all of it back."""
+"""Work of ./up.sh around the agent: prepare a machine, find it again, and give all of it back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tools.env.waiting import wait_until
 
 @pytest.fixture
 def home(work_dir: Path, cgroup_root: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state directory, with a runtime of its own unless a test says otherwise."""
+    """A state directory, with a runtime of its own unless a test chooses another."""
     assert cgroup_root, "the cgroup must outlive the node's pods"
     monkeypatch.setenv("KUBELETPY_RUNTIME", "private")
     path = work_dir / "home"
@@ -114,8 +114,8 @@ def test_beside_a_running_agent_a_dead_containerd_is_started(
         assert down(home) == 0
 
 
-def test_what_was_only_half_written_is_made_again(home: Path, cgroup_root: str) -> None:
-    """As after a power cut: every small file of the state directory is empty."""
+def test_files_that_were_only_half_written_are_made_again(home: Path, cgroup_root: str) -> None:
+    """After a power cut every small file of the state directory is empty."""
     endpoint = prepare(home)
     container, _ = start_pod(endpoint, cgroup_root)
     before = private_containerd(home)

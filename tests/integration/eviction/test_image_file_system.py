@@ -76,7 +76,7 @@ def test_unused_images_go_first_then_the_pod_whose_layer_fills_it(
         time.sleep(1)  # the age that protects them
         leave(root / "filler", 90 * MI)
         node.wait_condition("DiskPressure", "True", timeout=30)
-        node.until(lambda: UNUSED not in containerd.ctr("images", "ls", "-q"), "the image is gone")
+        node.until(lambda: UNUSED not in containerd.ctr("images", "ls", "-q"), "it is removed")
         node.wait_condition("DiskPressure", "False", timeout=30)
         assert node.metric("kubelet_evictions") == 0
         assert status(node.pod("default", "calm"))["phase"] == "Running"

@@ -28,21 +28,21 @@ EATER = (
     "dd if=/dev/zero of=/mem/$((i%2))/$i bs=8M count=1 2>/dev/null; "
     "i=$((i+1)); sleep 0.05 & wait $!; done; while :; do sleep 1 & wait $!; done"
 )
-"""Some hundred megabytes a second, until 296 are taken: the OOM killer wants more.
+"""Takes some hundred megabytes a second, up to 296: the OOM killer would need more.
 
-Of two volumes: one in memory is no larger than what pods may have, and alone does not reach the
-threshold where another test has taken huge pages of the machine.
+It fills two volumes. One in memory is no larger than what pods may have, and alone does not reach
+the threshold where another test has taken huge pages of the machine.
 """
 PLACES = ("/mem/0", "/mem/1")
 STRESSES = container(
     image=STRESS,
     command=["/usr/bin/stress-ng", "--vm", "2", "--vm-bytes", "300M", "--vm-keep"],
 )
-"""As fast as it can, until 300 MiB are taken."""
+"""Takes 300 MiB as fast as it can."""
 
 
 def memory() -> int:
-    """Of the machine, in bytes."""
+    """The machine's memory, in bytes."""
     found = re.search(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     assert found is not None
     return int(found[1]) << 10

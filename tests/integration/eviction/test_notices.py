@@ -1,7 +1,7 @@
-"""What the kernel reports of memory: real memory cgroups, and files of the unified tree.
+"""Memory reports of the kernel: real memory cgroups, and files of the unified tree.
 
-``memory.events`` of cgroup v2 is not to be had on a hybrid machine: ``cgroup.events`` of its
-unified tree, of which the kernel reports changes in the same way, stands in for it.
+A hybrid machine has no ``memory.events`` of cgroup v2. The ``cgroup.events`` of its unified tree
+stands in for it: the kernel reports its changes in the same way.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _group(mount: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _eater(group: Path, amount: int) -> Iterator[subprocess.Popen[str]]:
-    """A process in a cgroup that takes so many bytes once it is told to."""
+    """A process in a cgroup that takes so many bytes after a line on its stdin."""
     child = subprocess.Popen(
         [sys.executable, "-c", EATS, str(amount)],
         stdin=subprocess.PIPE,
@@ -60,7 +60,7 @@ def _eater(group: Path, amount: int) -> Iterator[subprocess.Popen[str]]:
         child.communicate()
 
 
-def _tell(child: subprocess.Popen[str]) -> None:
+def _start_eating(child: subprocess.Popen[str]) -> None:
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdin.write("\n")
@@ -77,7 +77,7 @@ async def test_a_cgroup_that_reaches_its_margin(eats: int, noticed: bool) -> Non
     with _group(MEMORY) as name, _eater(Path(f"{MEMORY}{name}"), eats) as child:
         told = MemoryNotices(MEMORY, 1, pressure=NONE)
         told.arm({name: 20 * MI})
-        await asyncio.to_thread(_tell, child)
+        await asyncio.to_thread(_start_eating, child)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         await told.wait(5.0 if noticed else 0.2)
@@ -103,7 +103,7 @@ async def test_arming_anew_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def events(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """A mount point with a ``/pods`` whose memory.events the kernel knows, and the real cgroup."""
+    """A mount point whose ``/pods`` has the memory.events of a real cgroup, and that cgroup."""
     with _group(UNIFIED) as name:
         (tmp_path / "pods").mkdir()
         (tmp_path / "pods" / "memory.events").symlink_to(f"{UNIFIED}{name}/cgroup.events")
@@ -127,7 +127,7 @@ async def test_a_cgroup_that_reports_events(events: tuple[Path, Path]) -> None:
     told.close()
 
 
-async def test_a_cgroup_that_is_gone_reports_nothing_more(events: tuple[Path, Path]) -> None:
+async def test_a_removed_cgroup_reports_nothing_more(events: tuple[Path, Path]) -> None:
     mount, group = events
     told = MemoryNotices(mount, 2, pressure=NONE)
     before = _descriptors()
@@ -141,7 +141,7 @@ async def test_a_cgroup_that_is_gone_reports_nothing_more(events: tuple[Path, Pa
     told.close()
 
 
-async def test_stalls_are_asked_for_where_there_are_any() -> None:
+async def test_stalls_are_watched_where_the_kernel_reports_them() -> None:
     before = _descriptors()
     told = MemoryNotices(None, 1)
     told.arm({})

@@ -44,7 +44,7 @@ def test_graces(make_node: MakeNode, containerd: Containerd) -> None:
             crossed = time.monotonic()
             volumes = node.root_dir / "pods" / node.pod("default", "long")["metadata"]["uid"]
             asked = volumes / "volumes/kubernetes.io~empty-dir/v/asked"
-            node.until(asked.exists, "the container is asked to end", timeout=30)
+            node.until(asked.exists, "the container gets SIGTERM", timeout=30)
             assert time.monotonic() - crossed > GRACE_S - 1.5
             asked_at = time.monotonic()
             gone = node.wait_phase("default", "long", "Failed", timeout=60)

@@ -1,8 +1,8 @@
-"""What an on-call person learns of a sick pod: four questions, a point for each that is answered.
+"""Four questions about an unhealthy pod, with a point for each answer.
 
-What is it, since when, what does it wait for and until when, what is to be done. Each has to be
-answered by `kubeletpy explain` alone, as text and as JSON. What is true is taken from the API: its
-events and the times in its objects. Must never ask the agent anything but through the command.
+Its cause, since when, what it waits for and until when, what is to be done. Each has to be answered
+by `kubeletpy explain` alone, as text and as JSON. The truth is taken from the API: its events and
+the times in its objects. Must never query the agent but through the command.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DAY = r"(?:\d{4}-\d\d-\d\d )?"
 
 @dataclass(frozen=True)
 class Told:
-    """What the command says of a pod."""
+    """Output of the command for one pod."""
 
     text: str
     whole: Any
@@ -38,13 +38,13 @@ class Told:
 
     @property
     def pod(self) -> Any:
-        """The explanation; of a pod that is gone the last, of one on no node the API's."""
+        """The explanation: the last one of a deleted pod, the API's of an unscheduled pod."""
         return self.whole.get("last") or self.whole.get("api") or self.whole
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What the API has, and what the test did and when (Unix seconds)."""
+    """The pod and events in the API, and when the test deleted the pod (Unix seconds)."""
 
     pod: JSON
     events: list[JSON]
@@ -92,18 +92,18 @@ class Sick:
     until: bool = True
 
 
-def says(main: Callable[[list[str]], int], node: Node, *arguments: str) -> str:
-    """What a command prints."""
+def command_output(main: Callable[[list[str]], int], node: Node, *arguments: str) -> str:
+    """Output of a command."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         main([*arguments, "--socket", str(node.root_dir / "explain.sock")])
     return out.getvalue()
 
 
-def told(node: Node, namespace: str, name: str) -> Told:
-    """Ask for one pod."""
-    text = says(explain.main, node, "-n", namespace, name)
-    found = says(explain.main, node, "-n", namespace, name, "-o", "json")
+def explain_pod(node: Node, namespace: str, name: str) -> Told:
+    """Run ``kubeletpy explain`` for one pod, as text and as JSON."""
+    text = command_output(explain.main, node, "-n", namespace, name)
+    found = command_output(explain.main, node, "-n", namespace, name, "-o", "json")
     try:
         return Told(text, json.loads(found))
     except ValueError:
@@ -112,7 +112,7 @@ def told(node: Node, namespace: str, name: str) -> Told:
 
 def drawn(node: Node, namespace: str, name: str) -> str:
     """The pod's timeline."""
-    return says(timeline.main, node, "-n", namespace, name)
+    return command_output(timeline.main, node, "-n", namespace, name)
 
 
 def wrong(sick: Sick, truth: Truth, said: Told) -> dict[str, str]:

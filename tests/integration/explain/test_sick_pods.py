@@ -1,11 +1,14 @@
-"""25 sick pods of a real node, judged by what `kubeletpy explain` alone tells: 100 points.
+"""25 unhealthy pods of a real node, judged by `kubeletpy explain` alone: 100 points.
 
-A node has all of them at once. Other troubles need another state of the machine, and what explain
-says of them is looked at where that is made: a runtime that is gone (node/test_runtime_lost), an
-API that is away and calls that hang (lifecycle/test_interrupted_endings), broken static manifests
-and what outlasts the agent (lifecycle/test_explain), CSI drivers that are not there, fail or are
-busy (storage/test_claims). Those that no real node is brought into here are rows of the catalogue
-in tests/unit/explain.
+A node has all of them at once. Other troubles need another state of the machine; the tests that
+make it check explain, too:
+
+- a lost runtime: node/test_runtime_lost;
+- an unreachable API and calls that hang: lifecycle/test_interrupted_endings;
+- broken static manifests, and what outlasts the agent: lifecycle/test_explain;
+- CSI drivers that are absent, fail or are busy: storage/test_claims.
+
+Those that no real node is brought into here are rows of the catalogue in tests/unit/explain.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import pytest
 
 from kubeletpy.api.times import format_time, parse_time
 from kubeletpy.api.types import JSON
-from tests.integration.explain.judge import Sick, Told, Truth, drawn, told, wrong
+from tests.integration.explain.judge import Sick, Told, Truth, drawn, explain_pod, wrong
 from tests.integration.lifecycle.command import explained
 from tests.integration.node.conftest import MakeNode, remove_pods
 from tests.integration.node.machine import Node
@@ -281,7 +284,7 @@ def with_volume(script: str = "", **source: Any) -> JSON:
 
 
 def pods(registry: Registry, port: int) -> list[JSON]:
-    """Those that are there from the beginning."""
+    """Pods that exist from the beginning."""
     brief: JSON = {"terminationGracePeriodSeconds": 1}
     first = [container("first", "echo schema missing; exit 5")]
     proxy = container("proxy", restartPolicy="Always", startupProbe=failing("no route"))
@@ -323,18 +326,18 @@ class Ward:
 
     node: Node
     silent: str
-    """A registry that accepts connections and never says a word."""
+    """A registry that accepts connections and never answers."""
     deleted: dict[str, float] = field(default_factory=dict)
     last: dict[str, JSON] = field(default_factory=dict)
 
     def delete(self, name: str) -> None:
-        """Ask for the end of a pod."""
+        """Delete a pod, without waiting."""
         self.last[name] = self.node.pod(NAMESPACE, name)
         self.deleted[name] = time.time()
         self.node.kubectl("delete", "pod", name, "--wait=false", namespace=NAMESPACE)
 
     def truth(self, name: str) -> Truth:
-        """What the API has of a pod."""
+        """A pod in the API, with its events."""
         events = [
             each
             for each in self.node.api.all("events", NAMESPACE)
@@ -364,13 +367,13 @@ class Ward:
         self.node.until(between, f"{sick.name} waits for {sick.waits}", NAMESPACE, sick.name)
 
     def judge(self, names: list[str]) -> dict[str, tuple[Told, dict[str, str]]]:
-        """Ask for each."""
+        """Run explain for each pod, and judge the answers."""
         found = {}
         for sick in SICK:
             if sick.name in names:
                 if sick.waits is not None and sick.until and sick.name != "noplace":
                     self.wait_between_tries(sick)
-                said = told(self.node, NAMESPACE, sick.name)
+                said = explain_pod(self.node, NAMESPACE, sick.name)
                 found[sick.name] = (said, wrong(sick, self.truth(sick.name), said))
         return found
 
@@ -379,7 +382,7 @@ class Ward:
 def ward(
     make_node: MakeNode, session_containerd2: Containerd, registry: Registry
 ) -> Iterator[Ward]:
-    """The node pulls one image at a time. Its pods are gone at the end."""
+    """A node that pulls one image at a time; its pods are removed at the end."""
     session_containerd2.trust(registry.server)
     node = make_node(session_containerd2)
     node.start()
@@ -414,7 +417,7 @@ def fall_ill(ward: Ward, registry: Registry) -> subprocess.Popen[bytes]:
         node.apply(late, namespace=NAMESPACE)
         ward.delete("held")
         ward.delete("gone")
-        node.wait_gone(NAMESPACE, "gone")
+        node.wait_removed(NAMESPACE, "gone")
         taint(ward)
     except BaseException:
         holder.kill()
@@ -440,7 +443,7 @@ def taint(ward: Ward) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_what_explain_tells_of_25_sick_pods(
+def test_explain_answers_four_questions_about_25_unhealthy_pods(
     ward: Ward, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four points for each."""
@@ -468,7 +471,7 @@ def test_what_explain_tells_of_25_sick_pods(
             print(f"{name}: {question}: {why}")
         if mistakes:
             print(said.text)
-    print(f"explain: {4 * len(SICK) - lost} of {4 * len(SICK)} points for {len(SICK)} sick pods")
+    print(f"explain: {4 * len(SICK) - lost} of {4 * len(SICK)} points for {len(SICK)} pods")
     missing = [
         f"{name}: {words!r} is not in\n{lines[name]}"
         for name, parts in TIMELINES.items()
@@ -477,11 +480,11 @@ def test_what_explain_tells_of_25_sick_pods(
     ]
     assert missing == []
     assert (len(SICK), len(judged), lost) == (25, 25, 0)
-    restarted_when_it_was_said(ward, judged["crash"][0])
+    restarted_at_the_announced_time(ward, judged["crash"][0])
 
 
 def watch_pulls(ward: Ward) -> dict[str, tuple[Told, dict[str, str]]]:
-    """One image is pulled, for ever, and another waits for it."""
+    """Let one image pull hang permanently, and another wait for it."""
     node = ward.node
     tolerates = [{"operator": "Exists"}]
     for name, image, words in (
@@ -503,7 +506,7 @@ def watch_pulls(ward: Ward) -> dict[str, tuple[Told, dict[str, str]]]:
     return ward.judge(["pulling", "queued"])
 
 
-def restarted_when_it_was_said(ward: Ward, said: Told) -> None:
+def restarted_at_the_announced_time(ward: Ward, said: Told) -> None:
     """The time of the next try was true."""
     until, restarts = said.pod["waits"][0]["until"], said.pod["containers"][0]["restarts"]
 

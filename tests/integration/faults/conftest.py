@@ -55,7 +55,7 @@ FIELD = {"fieldRef": {"fieldPath": "metadata.name"}}
 
 @pytest.fixture(autouse=True)
 def nothing_touches_it(small_node: Node, keeper: JSON) -> Iterator[None]:
-    """What ran before a fault runs after it, as if there had been none."""
+    """Check that the pod from before a fault runs on after it, as if there had been none."""
     yield
     small_node.wait_ready()
     found = small_node.wait_running(NAMESPACE, "keeper")

@@ -1,6 +1,6 @@
-"""No room, no inodes, no writes, no descriptors, no threads, no time: it is said, and ends.
+"""Faults of the machine: no space, inodes, writes, descriptors, threads or time.
 
-In one module: the faults share a node.
+The agent reports each, and recovers when it ends. All are in one module: they share a node.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_new_pods_wait_and_start_by_themselves(
         small_node.wait_ready()
     small_node.wait_running(NAMESPACE, name)
     said = [line for line in small_node.log_lines()[seen:] if words in line]
-    assert len(said) < 20, "it is said, not repeated"
+    assert len(said) < 20, "it is logged, not repeated"
     assert not [line for line in small_node.log_lines()[seen:] if "Traceback" in line]
 
 
@@ -70,7 +70,7 @@ def test_the_agent_goes_on_by_itself(
     seen = len(small_node.log_lines())
     with (
         fault(agent),
-        # somebody wants to connect all the time, and nobody may make much of it
+        # clients try to connect all the time, and the agent must not log much of that
         socket.create_connection(("127.0.0.1", small_node.health_port)),
         socket.create_connection(("127.0.0.1", small_node.port)),
     ):
@@ -79,5 +79,5 @@ def test_the_agent_goes_on_by_itself(
     small_node.wait_running(NAMESPACE, name)
     assert small_node.agent.pid == agent
     said = small_node.log_lines()[seen:]
-    assert len(said) < 20, "it is said, not repeated"
+    assert len(said) < 20, "it is logged, not repeated"
     assert "Traceback" not in "\n".join(said)

@@ -1,4 +1,4 @@
-"""What an agent does to this machine: its own process, and nothing that is not its own."""
+"""Effects of an agent on this machine: its own process, and nothing that is not its own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_agents_own_process(make_node: MakeNode, session_containerd2: Contai
         assert "Max open files 5000 5000 files" in [" ".join(line.split()) for line in limits]
         assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "17\n"
         node.wait_event("default", node.name, "CgroupV1: ")
-        # told to keep them, it does; and the kernel's log can be read
+        # it keeps the sysctls, as its flag requests; and the kernel's log can be read
         assert read_sysctls(SETTINGS) == kernel
         assert "the machine does not allow" not in node.agent.log_tail(200)
         assert "kernel's log can't be read" not in node.agent.log_tail(200)

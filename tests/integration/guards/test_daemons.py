@@ -1,7 +1,7 @@
 """Processes that are moved into systemCgroups and kubeletCgroups, by the kernel.
 
-What is in no cgroup are all daemons of this machine, which a test must not move: cgroups of the
-test's own stand for the roots of the hierarchies.
+All daemons of this machine are in no cgroup, and a test must not move them: cgroups of the test's
+own stand for the roots of the hierarchies.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _members(roots: dict[str, Path], below: str) -> list[set[int]]:
     return [{int(pid) for pid in text.split()} for text in texts]
 
 
-def test_what_is_in_no_cgroup_is_moved_and_nothing_else(roots: dict[str, Path]) -> None:
+def test_only_processes_in_no_cgroup_are_moved(roots: dict[str, Path]) -> None:
     groups = ProcessGroups(CgroupFilesystem(1, roots, ()))
     with _daemon(roots) as one, _daemon(roots) as agent, _daemon(roots, "others") as kept:
         daemons = DaemonCgroups(

@@ -1,7 +1,7 @@
 """News of the OOM killer as this machine's kernel writes them to /dev/kmsg.
 
-That the machine itself has no memory left can't be had here: the records of such a kill, as another
-kernel wrote them, are in the unit tests of the parser.
+A test cannot use up the memory of the machine itself: the records of such a kill, as another kernel
+wrote them, are in the unit tests of the parser.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ while True:
 
 
 def news(descriptor: int) -> list[KernelRecord]:
-    """What has been written since the last call."""
+    """Records that were written since the last call."""
     found: list[KernelRecord] = []
     while True:
         try:
@@ -47,7 +47,7 @@ def news(descriptor: int) -> list[KernelRecord]:
 
 @pytest.fixture
 def descriptor() -> Iterator[int]:
-    """Of the log, at its end."""
+    """Descriptor of the log, at its end."""
     opened = open_kernel_log()
     os.lseek(opened, 0, os.SEEK_END)
     yield opened
@@ -75,7 +75,7 @@ def forge(text: str) -> None:
         log.write(f"<3>{text}\n")
 
 
-async def test_only_the_kernel_says_that_the_machine_has_no_memory_left(
+async def test_only_the_kernel_reports_that_the_machine_has_no_memory_left(
     tmp_path: Path, descriptor: int
 ) -> None:
     told: list[Kill] = []

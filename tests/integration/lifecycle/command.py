@@ -11,7 +11,7 @@ from tests.integration.node.machine import Node
 
 
 def run(node: Node, *arguments: str, expect: int = 0) -> str:
-    """What ``kubeletpy COMMAND ...`` prints, on stdout or, when it fails, on stderr."""
+    """Run ``kubeletpy COMMAND ...``; returns its stdout or, when it should fail, its stderr."""
     command = [sys.executable, "-m", "kubeletpy.cli.main", *arguments]
     command += ["--socket", str(node.root_dir / "explain.sock")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -20,7 +20,7 @@ def run(node: Node, *arguments: str, expect: int = 0) -> str:
 
 
 def explained(node: Node, namespace: str, name: str) -> Any:
-    """``kubeletpy explain -o json`` of a pod; empty when the agent knows no such pod."""
+    """``kubeletpy explain -o json`` of a pod; empty when the agent has no such pod."""
     command = [sys.executable, "-m", "kubeletpy.cli.main", "explain", "-n", namespace, name]
     command += ["-o", "json", "--socket", str(node.root_dir / "explain.sock")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -30,9 +30,9 @@ def explained(node: Node, namespace: str, name: str) -> Any:
 def until_verdict(node: Node, namespace: str, name: str, *words: str) -> str:
     """Wait until the first line about a pod has these words in it; the line."""
 
-    def says() -> str | None:
+    def has_words() -> str | None:
         verdict = str(explained(node, namespace, name).get("verdict", ""))
         return verdict if all(word in verdict for word in words) else None
 
-    found = node.until(says, f"a verdict with {words}", namespace, name)
+    found = node.until(has_words, f"a verdict with {words}", namespace, name)
     return str(found)

@@ -21,12 +21,12 @@ HELD = "held"
 
 
 def released(node: Node) -> None:
-    """Take the finalizer away, and wait until the pod has gone."""
+    """Remove the finalizer, and wait until the pod is removed."""
     node.kubectl(
         "patch", "pod", HELD, "--type=merge", "-p", '{"metadata":{"finalizers":null}}',
         namespace=HELD,
     )  # fmt: skip
-    node.wait_gone(HELD, HELD)
+    node.wait_removed(HELD, HELD)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -56,7 +56,7 @@ def test_a_runtime_that_hangs_is_named_and_then_the_pod_goes(node: Node, namespa
         assert node.pod(namespace, "stuck")
     finally:
         node.containerd.resume()
-    node.wait_gone(namespace, "stuck")
+    node.wait_removed(namespace, "stuck")
 
 
 def test_a_deadline_comes_when_it_is_due(node: Node, namespace: str) -> None:
@@ -87,7 +87,7 @@ def is_ready_anew(old_id: str, found: JSON) -> bool:
 def test_counts_and_last_states_outlive_the_loss_of_all_containers(
     node: Node, namespace: str
 ) -> None:
-    """As after a restart of the machine whose runtime has kept nothing."""
+    """The machine restarts with a runtime that has kept nothing."""
     once = "test -f /data/done || { touch /data/done; exit 7; }; " + FOREVER
     mounts = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     node.apply(
@@ -165,7 +165,7 @@ def test_the_same_name_again_while_the_old_one_ignores_its_end(node: Node, names
     node.apply(pod("name", container("main", DEAF)), namespace=namespace)
     old = node.wait_running(namespace, "name")
     node.kubectl("delete", "pod", "name", "--force", "--grace-period=0", namespace=namespace)
-    node.wait_gone(namespace, "name")
+    node.wait_removed(namespace, "name")
     node.apply(pod("name"), namespace=namespace)
     new = node.wait_running(namespace, "name")
     assert new["metadata"]["uid"] != old["metadata"]["uid"]

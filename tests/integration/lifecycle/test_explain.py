@@ -1,4 +1,4 @@
-"""What explain and timeline say of real pods in real trouble."""
+"""Output of explain and timeline about real pods in real trouble."""
 
 from __future__ import annotations
 
@@ -58,20 +58,22 @@ def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
     assert "no pod" in run(node, "explain", "-n", namespace, "other", expect=1)
 
 
-def test_since_when_outlasts_the_agent_and_what_is_gone_is_told(node: Node, namespace: str) -> None:
-    """Broken manifests are told first; a pod that is gone keeps its story."""
+def test_start_times_outlast_the_agent_and_removed_pods_are_explained(
+    node: Node, namespace: str
+) -> None:
+    """Broken manifests are listed first; a removed pod keeps its explanation."""
     node.apply(pod("crash", container("main", "exit 3")), pod("goes"), namespace=namespace)
     node.wait_running(namespace, "goes")
     until_verdict(node, namespace, "crash", "main keeps exiting", "restarts")
     broken = node.manifests / "broken.yaml"
     broken.write_text("kind: [")
     try:
-        node.until(lambda: "broken.yaml" in run(node, "explain"), "the manifest told")
+        node.until(lambda: "broken.yaml" in run(node, "explain"), "the manifest listed")
         assert run(node, "explain").startswith(f"node {node.name}: static pod manifest")
     finally:
         broken.unlink()
     node.kubectl("delete", "pod", "goes", "--grace-period=1", namespace=namespace)
-    node.wait_gone(namespace, "goes")
+    node.wait_removed(namespace, "goes")
 
     def gone() -> bool:
         command = [sys.executable, "-m", "kubeletpy.cli.main", "explain", f"{namespace}/goes"]
@@ -98,7 +100,7 @@ def test_a_watch_from_start_to_end(node: Node, namespace: str) -> None:
         watching = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
         node.until(
-            lambda: "last exit code 4" in shown.read_text(), "the end told", namespace, "seen"
+            lambda: "last exit code 4" in shown.read_text(), "the end shown", namespace, "seen"
         )
         node.kill()
         node.start_agent()
@@ -135,7 +137,7 @@ def test_the_start_and_the_end_phase_by_phase(node: Node, namespace: str, tmp_pa
     assert verdict.startswith("terminating for")
     # a short grace period would be over before explain has started on a busy machine
     node.kubectl("delete", "pod", "web", "--wait=false", "--grace-period=1", namespace=namespace)
-    node.wait_gone(namespace, "web")
+    node.wait_removed(namespace, "web")
     node.until(
         lambda: (
             "take volumes down" in run(node, "timeline", "-n", namespace, "web")

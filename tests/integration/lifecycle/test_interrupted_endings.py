@@ -1,5 +1,5 @@
 """Pods that end while something else is in their way: a pull, a sandbox being made, no API, a
-killed agent, an eviction. Each goes, leaves nothing, and its end is told as it was."""
+killed agent, an eviction. Each ends, leaves nothing, and its true end is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration.node.seen import container_status, is_ready, status, term
 from tools.env.cri import RawRuntime
 
 LEAVES = "trap 'sleep 1; exit 7' TERM; while :; do sleep 0.1; done"
-"""Takes a second to end, and then says how."""
+"""Takes a second to end, with exit code 7."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_deleted_while_its_image_is_pulled(node: Node, namespace: str, dead_regi
     until_verdict(node, namespace, "pulls", "is being pulled")
     begun = time.monotonic()
     node.kubectl("delete", "pod", "pulls", "--wait=false", namespace=namespace)
-    node.wait_gone(namespace, "pulls", timeout=10)
+    node.wait_removed(namespace, "pulls", timeout=10)
     assert time.monotonic() - begun < 5
     node.until(lambda: nothing_runs(node, namespace), "nothing that runs")
     node.apply(pod("pulls"), namespace=namespace)
@@ -63,7 +63,7 @@ def test_deleted_while_its_sandbox_is_being_made(node: Node, namespace: str) -> 
         until_verdict(node, namespace, "half", "terminating for")
     finally:
         node.containerd.resume()
-    node.wait_gone(namespace, "half")
+    node.wait_removed(namespace, "half")
     node.until(lambda: nothing_runs(node, namespace), "nothing left of it", namespace)
     assert not any(e.startswith("Created") for e in node.events(namespace, "half"))
 
@@ -80,7 +80,7 @@ def test_the_api_is_away_while_it_ends(node: Node, namespace: str) -> None:
         assert "its status has not reached the API" in verdict
     finally:
         node.api.start()
-    node.wait_gone(namespace, "ends")
+    node.wait_removed(namespace, "ends")
     node.wait_ready()
 
 
@@ -106,7 +106,7 @@ def test_the_agent_is_killed_in_the_middle_of_its_end(
         namespace,
         "torn",
         lambda found: all(terminated(container_status(found, name)) for name in ("main", "deaf")),
-        "with both ends told",
+        "with both ends reported",
     )
     assert terminated(container_status(ended, "main"))["exitCode"] == 7
     assert terminated(container_status(ended, "deaf"))["exitCode"] == 137
@@ -115,7 +115,7 @@ def test_the_agent_is_killed_in_the_middle_of_its_end(
         "patch", "pod", "torn", "--type=merge", "-p", '{"metadata":{"finalizers":null}}',
         namespace=namespace,
     )  # fmt: skip
-    node.wait_gone(namespace, "torn")
+    node.wait_removed(namespace, "torn")
 
 
 def test_an_eviction_is_a_deletion_with_grace(node: Node, namespace: str) -> None:
@@ -141,7 +141,7 @@ def test_an_eviction_is_a_deletion_with_grace(node: Node, namespace: str) -> Non
     assert done.returncode == 0, done.stderr
     going = node.pod(namespace, "evicted")
     assert going["metadata"]["deletionGracePeriodSeconds"] == 20
-    node.wait_gone(namespace, "evicted", timeout=10)
+    node.wait_removed(namespace, "evicted", timeout=10)
 
 
 @pytest.mark.parametrize("version", ["old", "new"])

@@ -1,4 +1,4 @@
-"""`kubeletpy plan` on a real node: what it says is what then happens."""
+"""`kubeletpy plan` on a real node: its predictions come true."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def restarted(counts: dict[str, int]) -> Callable[[JSON], bool]:
     return is_so
 
 
-def test_what_is_foreseen_happens(node2: Node, namespace: str, tmp_path: Path) -> None:
+def test_predictions_come_true(node2: Node, namespace: str, tmp_path: Path) -> None:
     mount = {"name": "v", "mountPath": "/v"}
     manifest = pod(
         "web",
@@ -90,8 +90,8 @@ def test_what_is_foreseen_happens(node2: Node, namespace: str, tmp_path: Path) -
     assert planned(node2, *of_pod, "{}")["outcome"] == "unchanged"
 
 
-def test_what_a_pod_would_wait_for(node2: Node, namespace: str, tmp_path: Path) -> None:
-    """What the API lacks is named before the pod is made; a pod on no node is in the list."""
+def test_waits_of_a_pod_are_predicted(node2: Node, namespace: str, tmp_path: Path) -> None:
+    """Objects that the API lacks are named before the pod is made; an unscheduled pod is listed."""
     mount = {"name": "v", "mountPath": "/v"}
     conf = {"name": "v", "configMap": {"name": "conf"}}
     manifest = pod("web", container(volumeMounts=[mount]), volumes=[conf])

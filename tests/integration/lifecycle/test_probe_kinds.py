@@ -23,7 +23,7 @@ SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
 
 
 class Health:
-    """A real gRPC health server on the host's network; it knows the services it is told of."""
+    """A real gRPC health server on the host's network, with a status for each service."""
 
     def __init__(self) -> None:
         self.services = {"": SERVING, "shop": SERVING}
@@ -45,7 +45,7 @@ class Health:
 
 
 class Web:
-    """A web server on loopback that remembers who asked for what."""
+    """A web server on loopback that records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []
@@ -94,16 +94,16 @@ def gets(web: Web, path: str, **more: Any) -> JSON:
 
 
 def test_grpc(node: Node, namespace: str, health: Health) -> None:
-    """A pod on the host's network, where the server is: ready as the server says of its service."""
+    """The pods are on the host's network, like the server: each is ready as its service is."""
 
-    def asks(service: str) -> JSON:
+    def probed(service: str) -> JSON:
         return container(
             readinessProbe={"grpc": {"port": health.port, "service": service}, **EACH_SECOND}
         )
 
     node.apply(
-        pod("shop", asks("shop"), hostNetwork=True),
-        pod("other", asks("other"), hostNetwork=True),
+        pod("shop", probed("shop"), hostNetwork=True),
+        pod("other", probed("other"), hostNetwork=True),
         namespace=namespace,
     )
     node.wait_running(namespace, "shop")

@@ -42,7 +42,7 @@ async def test_locks_properties_and_signals_over_a_real_bus(work_dir: Path) -> N
         await logind.close()
 
 
-async def test_only_logind_says_that_the_machine_goes_down(work_dir: Path) -> None:
+async def test_only_logind_announces_a_shutdown(work_dir: Path) -> None:
     with FakeLogind(work_dir) as fake:
         logind = await SystemLogind.connect(fake.address)
         us = str(logind._bus._bus.unique_name)
@@ -146,4 +146,4 @@ def test_pods_end_by_priority_before_the_machine_goes_down(
         node.wait_running("down", "after")
         remove_pods(node, "down")
         node.api.delete("pods", "kube-system", "critical", grace=1)
-        node.wait_gone("kube-system", "critical")
+        node.wait_removed("kube-system", "critical")

@@ -11,7 +11,7 @@ from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status, status, terminated
 
 SLOW = "trap 'sleep 2; exit 0' TERM; while :; do sleep 0.1 & wait $!; done"
-"""Ends two seconds after it is asked to."""
+"""Ends two seconds after SIGTERM."""
 
 
 def sidecar(name: str, script: str = FOREVER) -> JSON:
@@ -46,7 +46,7 @@ def test_they_end_after_the_others_the_last_first(node: Node, namespace: str) ->
     assert codes == [0, 0, 0]
     assert ends[1] - ends[0] >= 1
     assert ends[2] - ends[1] >= 1
-    node.wait_gone(namespace, "order")
+    node.wait_removed(namespace, "order")
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (3, "Failed")])
@@ -65,7 +65,7 @@ def test_a_job_ends_with_its_main_container(
     )
     ended = node.wait_phase(namespace, "job", phase)
     assert terminated(container_status(ended, "main"))["exitCode"] == code
-    # what a sidecar ends with says nothing about the job
+    # the exit code of a sidecar does not affect the job
     assert terminated(container_status(ended, "proxy"))["exitCode"] == 9
     assert terminated(container_status(ended, "log"))["exitCode"] == 0
     for name in ("main", "log", "proxy"):

@@ -95,12 +95,12 @@ def test_pods_of_a_url(url_node: Node, manifests: Manifests) -> None:
     node.wait_pod(
         "default", name, lambda p: is_ready(p) and bool(container_status(p, "other")), "edited"
     )
-    node.until(lambda: not before & uids(node), "the old pod to be gone")
+    node.until(lambda: not before & uids(node), "the old pod is removed")
 
     manifests.serve()
-    node.wait_gone("default", name)
+    node.wait_removed("default", name)
     node.api.delete("pods", "default", "beside", grace=1)
-    node.wait_gone("default", "beside")
+    node.wait_removed("default", "beside")
 
 
 def test_the_next_of_a_name_waits_for_the_end_of_the_one_before(
@@ -120,4 +120,4 @@ def test_the_next_of_a_name_waits_for_the_end_of_the_one_before(
     assert len(uids(node)) == 1
     assert before not in uids(node)
     manifests.serve()
-    node.wait_gone("default", name)
+    node.wait_removed("default", name)

@@ -1,4 +1,4 @@
-"""What the API shows of pods besides their phase: counts, last states, gates, generations."""
+"""Status of pods besides their phase: counts, last states, gates, generations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_readiness_gates(node: Node, namespace: str) -> None:
     gates = [{"conditionType": "example.com/gate"}]
     node.apply(pod("gated", readinessGates=gates), namespace=namespace)
 
-    def say(what: str) -> None:
+    def set_gate(what: str) -> None:
         gate = {"type": "example.com/gate", "status": what}
         patch = json.dumps({"status": {"conditions": [gate]}})
         node.kubectl(
@@ -46,9 +46,9 @@ def test_readiness_gates(node: Node, namespace: str) -> None:
     why = condition(shut, "Ready")
     assert why["reason"] == "ReadinessGatesNotReady"
     assert "example.com/gate" in why["message"]
-    say("True")
+    set_gate("True")
     node.wait_running(namespace, "gated", timeout=5)
-    say("False")
+    set_gate("False")
     after = node.wait_pod(namespace, "gated", lambda p: not is_ready(p), "not ready", timeout=5)
     assert condition(after, "ContainersReady")["status"] == "True"
     assert condition(after, "example.com/gate")["status"] == "False"
@@ -113,7 +113,7 @@ def test_a_lost_sandbox_counts_as_a_restart_of_each(node: Node, namespace: str) 
 
 
 def test_generations(node: Node, namespace: str) -> None:
-    """What the agent has acted upon, in the status and in each condition of its own."""
+    """The status and each condition of the agent's own show the generation it has acted upon."""
     node.apply(pod("gen"), namespace=namespace)
     first = node.wait_running(namespace, "gen")
     assert status(first)["observedGeneration"] == first["metadata"]["generation"] == 1

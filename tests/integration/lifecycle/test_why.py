@@ -24,7 +24,7 @@ def why(node: Node, *arguments: str) -> str:
     return done.stdout
 
 
-def test_what_the_node_has_decided(node2: Node, namespace: str) -> None:
+def test_decisions_of_the_node_are_shown(node2: Node, namespace: str) -> None:
     node2.apply(pod("bad", container(script="exit 3")), namespace=namespace)
     node2.wait_waiting(namespace, "bad", "CrashLoopBackOff")
     told = why(node2, f"{namespace}/bad")

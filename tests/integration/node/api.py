@@ -1,4 +1,4 @@
-"""The embedded API on a thread of the test process, so that a test can stop it and look inside."""
+"""The embedded API on a thread of the test process: a test can stop it and read its registry."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class ApiServer:
         self._loop.close()
 
     def call(self, question: Callable[[Registry], T]) -> T:
-        """Ask the registry something, on its own thread."""
+        """Call a function with the registry, on the registry's own thread."""
         local = self._local
         assert local is not None, "the API is stopped"
 
-        async def ask() -> T:
+        async def run_there() -> T:
             return question(local.registry)
 
-        return self._await(ask())
+        return self._await(run_there())
 
     def find(self, resource: str, namespace: str, name: str) -> JSON | None:
         """An object as it is stored, or None."""
@@ -78,7 +78,7 @@ class ApiServer:
         return self.call(lambda registry: registry.create(ADMIN, resource, obj, namespace))
 
     def delete(self, resource: str, namespace: str, name: str, grace: int | None = None) -> None:
-        """Delete an object as the administrator; fine when it is gone."""
+        """Delete an object as the administrator; fine when there is none."""
         options = DeleteOptions() if grace is None else DeleteOptions(grace_period_seconds=grace)
         try:
             self.call(lambda reg: reg.delete(ADMIN, resource, name, namespace, options))

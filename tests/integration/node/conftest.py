@@ -67,7 +67,7 @@ def node(request: pytest.FixtureRequest) -> Node:
 
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of the test's own on its node; its pods are gone when the test is over."""
+    """A namespace of the test's own on its node; its pods are removed when the test is over."""
     fixtures = ("node", "node2", "node16")
     (name,) = [each for each in fixtures if each in request.fixturenames][:1]
     node: Node = request.getfixturevalue(name)

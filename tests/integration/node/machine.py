@@ -73,7 +73,7 @@ class Node(UserSide, MachineSide):
         }
 
     def wait_ready(self, timeout: float = TIMEOUT) -> None:
-        """Wait until the API says that the node is Ready."""
+        """Wait until the API shows the node as Ready."""
         self.wait_condition("Ready", "True", timeout)
 
     def wait_condition(self, kind: str, status: str, timeout: float = TIMEOUT) -> JSON:
@@ -102,7 +102,7 @@ class Node(UserSide, MachineSide):
         self.agent.kill(signal.SIGKILL)
 
     def terminate(self, number: int = signal.SIGTERM) -> float:
-        """Ask the agent to stop; returns how many seconds it took."""
+        """Stop the agent with a signal; returns how many seconds it took."""
         began = time.monotonic()
         self.agent.kill(number)
         return time.monotonic() - began

@@ -1,4 +1,4 @@
-"""What the machine of a node for tests shows: containers, logs, cgroups, metrics, leftovers."""
+"""The machine of a test node: containers, logs, cgroups, metrics, leftovers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.env.sweep import cgroups
 
 
 class MachineSide(Parts):
-    """By way of the CRI, files and the agent's ports."""
+    """Access through the CRI, files and the agent's ports."""
 
     def log_lines(self) -> list[str]:
         """The agent's log."""
@@ -63,7 +63,7 @@ class MachineSide(Parts):
             return raw.exec(bare_id(container_id), *command)
 
     def logs(self, pod: JSON, container: str, attempt: int = 0) -> str:
-        """What a container wrote, from its log: in the CRI's format, or Docker's behind a link."""
+        """A container's output, from its log: in the CRI's format, or Docker's behind a link."""
         path = self.log_dir(pod) / container / f"{attempt}.log"
         lines = path.read_text().splitlines()
         if path.is_symlink():
@@ -95,7 +95,7 @@ class MachineSide(Parts):
         return total
 
     def leftovers(self) -> list[str]:
-        """What is on the machine of pods, when all pods are deleted: the agent collects it."""
+        """Traces of pods on the machine; the agent collects them once all pods are deleted."""
         with RawRuntime(self.containerd.socket) as raw:
             left = [f"sandbox {record.metadata.name}" for record in raw.sandboxes()]
             left += [f"container {record.metadata.name}" for record in raw.containers()]

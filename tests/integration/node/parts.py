@@ -1,4 +1,4 @@
-"""What a node for tests is made of."""
+"""Parts of a test node."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ from kubeletpy.api.types import JSON
 from tools.env.images import BUSYBOX
 
 FOREVER = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done"
-"""Runs until it is asked to stop, and then stops at once."""
+"""Runs until SIGTERM, and then stops at once."""
 DEAF = "trap '' TERM; while :; do sleep 1; done"
 """Runs until it is killed."""
 
 
 def serving(text: str) -> str:
-    """A script whose server has /ok at port 8080, and which stops at once when it is asked to."""
+    """A script whose server has /ok at port 8080, and which stops at once on SIGTERM."""
     serve = "httpd -f -v -p 8080 -h /tmp/www & trap 'exit 0' TERM; wait"
     return f"mkdir -p /tmp/www; echo {text} > /tmp/www/ok; {serve}"
 

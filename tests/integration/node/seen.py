@@ -1,4 +1,4 @@
-"""Reading pods as the API shows them. Must never ask the API."""
+"""Reads pods as the API shows them. Must never send requests to the API."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def container_status(pod: JSON, name: str = "") -> JSON:
 
 
 def waiting(entry: JSON) -> JSON:
-    """What a container status says about waiting, {} when it does not wait."""
+    """The waiting state of a container status, {} when it does not wait."""
     found: JSON = (entry.get("state") or {}).get("waiting") or {}
     return found
 
 
 def terminated(entry: JSON, field: str = "state") -> JSON:
-    """What a container status says about an end (`field`: state or lastState)."""
+    """The terminated state of a container status (`field`: state or lastState)."""
     found: JSON = (entry.get(field) or {}).get("terminated") or {}
     return found
 
 
 def running(entry: JSON) -> JSON:
-    """What a container status says about running, {} when it does not run."""
+    """The running state of a container status, {} when it does not run."""
     found: JSON = (entry.get("state") or {}).get("running") or {}
     return found

@@ -41,7 +41,7 @@ def exits_on_usr1(code: int) -> str:
 
 
 def identity(found: JSON) -> dict[str, tuple[str, str, int]]:
-    """What a restart of a container would change: id, start and count by name."""
+    """Id, state and restart count of each container by name: a restart would change them."""
     fields = ("containerStatuses", "initContainerStatuses")
     return {
         entry["name"]: (
@@ -55,7 +55,7 @@ def identity(found: JSON) -> dict[str, tuple[str, str, int]]:
 
 
 def synced_since(node: Node, start: int) -> None:
-    """Wait until the agent that was started last has looked at its pods."""
+    """Wait until the agent that was started last has synced its pods."""
     node.until(
         lambda: node.http("/healthz")[0] == 200 and node.metric("kubelet_working_pods") > 0,
         "the new agent's pods",
@@ -123,7 +123,7 @@ def test_ends_while_the_agent_was_away(node: Node, namespace: str) -> None:
         "restarted",
     )
     assert terminated(container_status(again), "lastState")["exitCode"] == 137
-    node.wait_gone(namespace, "deleted")
+    node.wait_removed(namespace, "deleted")
     node.wait_running(namespace, "new")
     assert identity(node.pod(namespace, "stays")) == identity(found["stays"])
 
@@ -143,7 +143,7 @@ def test_killed_in_the_middle_of_starts_and_stops(node: Node, namespace: str) ->
         found = node.wait_running(namespace, f"new{number}")
         assert container_status(found)["restartCount"] <= 1
     for number in range(3):
-        node.wait_gone(namespace, f"old{number}")
+        node.wait_removed(namespace, f"old{number}")
     node.until(
         lambda: len([s for s in node.sandboxes(namespace) if s.state == 0]) == 4,
         "exactly the sandboxes of the new pods",
@@ -175,7 +175,7 @@ def remove_canceled(node: Node, namespace: str) -> None:
 
 
 PODS = 10
-"""Of each restart policy."""
+"""Number of pods for each restart policy."""
 KILLS = 8
 LONGEST_S = 0.35
 """Longest time from a creation of a container to a kill: its start takes about as long."""
@@ -271,11 +271,11 @@ def test_sigterm_stops_promptly_whatever_goes_on(node: Node, namespace: str) -> 
     node.start_agent()
     node.wait_running(namespace, "starting")
     node.api.delete("pods", namespace, "slow", grace=1)
-    node.wait_gone(namespace, "slow")
+    node.wait_removed(namespace, "slow")
 
 
 def test_the_api_goes_away(node: Node, namespace: str) -> None:
-    """Containers end and restart without it, and it is told everything afterwards."""
+    """Containers end and restart without it, and it gets all of that afterwards."""
     node.apply(
         pod("ends", container("main", exits_on_usr1(9)), restartPolicy="Never"),
         pod("restarts"),
@@ -321,7 +321,7 @@ def test_orphans_of_the_runtime_go_at_start(node: Node, namespace: str) -> None:
     node.start_agent()
     node.until(
         lambda: [s.metadata.name for s in node.sandboxes(namespace) if s.state == 0] == ["kept"],
-        "only the wanted pod's sandbox",
+        "only the kept pod's sandbox",
         namespace,
     )
     assert identity(node.pod(namespace, "kept")) == identity(kept)

@@ -17,7 +17,7 @@ GOOD = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfigura
 
 
 def start(*arguments: str) -> tuple[int, str]:
-    """Run `kubeletpy`; returns exit code and what it said."""
+    """Run `kubeletpy`; returns its exit code and output."""
     done = subprocess.run(
         [sys.executable, "-m", "kubeletpy.cli.main", *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -79,7 +79,7 @@ def test_flags(arguments: list[str], code: int, wanted: str) -> None:
 
 
 def test_the_health_port_is_taken(node2: Node, work_dir: Path) -> None:
-    """As when another kubelet runs already."""
+    """Another kubelet already runs."""
     file = work_dir / "config.json"
     file.write_text(json.dumps(node2.config()))
     kubeconfig = node2.api.endpoint.node_kubeconfig

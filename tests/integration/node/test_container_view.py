@@ -1,4 +1,4 @@
-"""What a pod's spec says about its processes, as the processes themselves see it."""
+"""Fields of a pod's spec for its processes, as the processes themselves see them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def seen(node2: Node) -> Any:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_what_it_sees(node2: Node, seen: str, name: str) -> None:
+def test_processes_see_their_spec(node2: Node, seen: str, name: str) -> None:
     found = node2.wait_phase(seen, name, "Succeeded")
     assert node2.logs(found, "main").splitlines() == CASES[name][3]
 

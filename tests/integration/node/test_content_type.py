@@ -40,7 +40,7 @@ MAIN = container(
 
 @pytest.fixture
 def spoken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What the API has sent and received in protobuf: way, and kind."""
+    """Objects that the API has sent and received in protobuf: direction, and kind."""
     found: list[tuple[str, str]] = []
     encode, event, decode = protobuf.encode, protobuf.event, protobuf.decode
 
@@ -93,7 +93,7 @@ def test_a_node_works_in_protobuf(
     assert (after["containerID"], after["restartCount"]) == (main, 0)
     assert running(after)
     node.kubectl("delete", "pod", "p", "--grace-period=1", namespace="one")
-    node.wait_gone("one", "p")
+    node.wait_removed("one", "p")
 
     wanted = {("event", "Pod"), ("event", "ConfigMap"), ("event", "Node"), ("answer", "Pod")}
     wanted |= {("answer", "Lease"), ("body", "Event"), ("body", "TokenRequest"), ("body", "Node")}

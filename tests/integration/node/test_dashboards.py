@@ -1,7 +1,7 @@
-"""A real Prometheus scrapes the node as deploy/ says: rules load, and dashboards show something.
+"""A real Prometheus scrapes the node as in deploy/: rules load, and dashboards show something.
 
-Every query of every dashboard is asked. A panel that stays empty on such a node is in EMPTY, with
-the reason; its queries are asked all the same.
+Every query of every dashboard is sent. A panel that stays empty on such a node is in EMPTY, with
+the reason; its queries are sent anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tools.env.waiting import wait_until
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 DASHBOARDS = sorted((DEPLOY / "dashboards").glob("*.json"))
 RATE_INTERVAL = "1m"
-"""What Grafana puts in the place of its variable, four scrapes or more."""
+"""Value that Grafana puts in the place of its variable, four scrapes or more."""
 
 EMPTY = {
     "starts: Mean time of each phase: 5 pull": "the images of the tests are there before",
@@ -142,7 +142,7 @@ def test_every_panel_has_numbers_or_a_reason(
     assert filled == [], "no longer empty"
 
 
-def test_what_is_recorded(prometheus_of_node: Prometheus) -> None:
+def test_recording_rules_have_values(prometheus_of_node: Prometheus) -> None:
     for name in (
         "instance:kubelet_pod_start_total_duration_seconds:p99_5m",
         "instance_operation_type:kubelet_runtime_operations:rate5m",

@@ -1,4 +1,4 @@
-"""Ends that were asked for: graceful, shortened, forced, repeated; on both containerds."""
+"""Deletions by users: graceful, shortened, forced, repeated; on both containerds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_signal_obeyed(node: Node, namespace: str) -> None:
     assert about["deletionGracePeriodSeconds"] == 30
     row = node.kubectl("get", "pod", "obeys", "--no-headers", namespace=namespace)
     assert row.split()[2] == "Terminating"
-    node.wait_gone(namespace, "obeys", timeout=10)
+    node.wait_removed(namespace, "obeys", timeout=10)
     assert "Killing: Stopping container main" in node.events(namespace, "obeys")
     records = node.containers(namespace, "obeys")
     assert not [r for r in records.values() if r.state == 1], "no container outlives its pod"
@@ -66,7 +66,7 @@ def test_a_grace_period_shortened(node: Node, namespace: str) -> None:
     node.wait_event(namespace, "long", "Killing: Stopping container main")
     assert node.pod(namespace, "long")["metadata"]["deletionGracePeriodSeconds"] == 600
     node.kubectl("delete", "pod", "long", "--grace-period=1", "--wait=false", namespace=namespace)
-    node.wait_gone(namespace, "long", timeout=10)
+    node.wait_removed(namespace, "long", timeout=10)
 
 
 def test_forced(node: Node, namespace: str) -> None:
@@ -95,7 +95,7 @@ def test_deleted_while_it_starts(node: Node, namespace: str) -> None:
         node.apply(pod(f"brief{number}", terminationGracePeriodSeconds=1), namespace=namespace)
         node.api.delete("pods", namespace, f"brief{number}")
     for number in range(3):
-        node.wait_gone(namespace, f"brief{number}", timeout=15)
+        node.wait_removed(namespace, f"brief{number}", timeout=15)
     assert not [s for s in node.sandboxes(namespace) if s.state == 0]
 
 

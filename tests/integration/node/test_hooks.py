@@ -17,7 +17,7 @@ def gone_after(node: Node, namespace: str, *names: str) -> list[float]:
     node.kubectl("delete", "pod", *names, "--wait=false", namespace=namespace)
     took = []
     for name in names:
-        node.wait_gone(namespace, name)
+        node.wait_removed(namespace, name)
         took.append(time.monotonic() - begun)
     return took
 
@@ -32,7 +32,7 @@ def test_post_start_comes_before_ready(node: Node, namespace: str) -> None:
     assert node.exec(ready["containerID"], "ls", "/tmp/hooked")[0] == 0
 
 
-def test_a_failed_post_start_kills_and_says_why(node: Node, namespace: str) -> None:
+def test_a_failed_post_start_kills_and_is_reported(node: Node, namespace: str) -> None:
     hook = {"exec": {"command": ["sh", "-c", "echo no luck; exit 7"]}}
     node.apply(pod("unlucky", container(lifecycle={"postStart": hook})), namespace=namespace)
     node.wait_event(namespace, "unlucky", "FailedPostStartHook: PostStartHook failed")
@@ -112,4 +112,4 @@ def test_a_hook_after_a_crash_of_the_agent(node: Node, namespace: str) -> None:
     node.kubectl("delete", "pod", "later", "--wait=false", namespace=namespace)
     node.start_agent()
     node.until(lambda: "hooked" in log.read_text(), "the hook", namespace, "later")
-    node.wait_gone(namespace, "later")
+    node.wait_removed(namespace, "later")

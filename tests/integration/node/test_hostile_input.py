@@ -164,7 +164,7 @@ def test_a_container_that_floods_its_log(node2: Node, namespace: str) -> None:
     assert 0 < len(message) <= 2048
 
 
-def test_a_healthy_node_says_almost_nothing(node2: Node, namespace: str) -> None:
+def test_a_healthy_node_logs_almost_nothing(node2: Node, namespace: str) -> None:
     """Pods come, run, end and go; the log has no line about any of it."""
     lines = len(node2.log_lines())
     node2.apply(

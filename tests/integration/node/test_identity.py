@@ -106,7 +106,7 @@ def seen(node2: Node) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_it_sees(node2: Node, seen: str, name: str) -> None:
+def test_containers_see_their_spec(node2: Node, seen: str, name: str) -> None:
     made = node2.wait_phase(seen, name, "Succeeded")
     assert node2.logs(made, "main").splitlines() == CASES[name][3]
 
@@ -132,7 +132,7 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_what_cannot_be_had_is_said(node2: Node, namespace: str, name: str) -> None:
+def test_an_invalid_volume_is_reported(node2: Node, namespace: str, name: str) -> None:
     source, said = SAID[name]
     main = container("main", FOREVER, volumeMounts=[{"name": "v", "mountPath": "/v"}])
     node2.apply(pod("p", main, volumes=[{"name": "v", **source}]), namespace=namespace)

@@ -1,4 +1,4 @@
-"""Who may use which image: verification policies, credential providers, and a kill -9 in between.
+"""Pods' access to images: verification policies, credential providers, and a kill -9 in between.
 
 A real registry with a password, real containerd, `kubeletpy run`, kubectl.
 """
@@ -54,7 +54,7 @@ def start(node: Node, policy: str, *flags: str) -> None:
     node.kill()
     node._config["imagePullCredentialsVerificationPolicy"] = policy
     node.start_agent(*flags)
-    # the node still looks Ready from before
+    # the node is still shown as Ready from before
     wait_until(lambda: node.http("/healthz")[0] == 200, "a healthy agent", give_up=node.agent.died)
     node.wait_ready()
 
@@ -67,7 +67,7 @@ def image(registry: Registry, name: str) -> str:
 def puller(
     name: str, wanted: str, *secrets: str, policy: str = "IfNotPresent", **spec: Any
 ) -> JSON:
-    """A pod that wants an image."""
+    """A pod with an image and pull secrets."""
     if secrets:
         spec["imagePullSecrets"] = [{"name": secret} for secret in secrets]
     return pod(name, {**container(), "image": wanted, "imagePullPolicy": policy}, **spec)
@@ -223,7 +223,7 @@ def answer_for(registry: Registry, password: str = "") -> JSON:
 
 
 def requests(folder: Path, name: str) -> list[JSON]:
-    """What a provider was asked."""
+    """The requests that a provider got."""
     return [json.loads(line) for line in (folder / f"{name}.requests").read_text().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""What people type, with kubectl of both ends of the supported range, against a running node."""
+"""Commands of users, with kubectl of both ends of the supported range, against a running node."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_watching_a_pod_come_and_go(node2: Node, namespace: str, version: str) -
 
 
 def until(lines: Queue[str], *wanted: str) -> Iterator[str]:
-    """The STATUS of each line, up to the first wanted one."""
+    """The STATUS of each line, up to the first of the expected ones."""
     while True:
         columns = lines.get(timeout=30).split()
         if columns[0] == "NAME":
@@ -197,7 +197,7 @@ def test_eviction_and_drain(node2: Node, namespace: str) -> None:
         node2.kubectl("uncordon", node2.name)
 
 
-def test_a_bad_manifest_is_refused_in_the_apis_words(node2: Node, namespace: str) -> None:
+def test_a_bad_manifest_is_refused_with_the_apis_message(node2: Node, namespace: str) -> None:
     with pytest.raises(CommandError) as refused:
         node2.apply(
             pod("Bad_Name", {"name": "Main", "image": " "}, restartPolicy="Sometimes"),

@@ -97,7 +97,7 @@ def test_starts_are_counted_once(node2: Node, namespace: str) -> None:
     assert grown == {"pods": 1, "containers": 2, "inits": 1, "pod errors": 0}
 
 
-def test_how_long_starts_took(node2: Node, namespace: str) -> None:
+def test_start_durations(node2: Node, namespace: str) -> None:
     sli, whole = (f"kubelet_pod_start_{which}_duration_seconds" for which in ("sli", "total"))
     measured = {name: node2.metric(f"{name}_count") for name in (sli, whole)}
     scratch = [{"name": "v", "emptyDir": {}}]

@@ -1,4 +1,4 @@
-"""What the API knows of the node: what its configuration says, and what users add."""
+"""The Node object in the API: its configuration, and what users add."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def node_object(node: Node) -> Any:
     return node.api.find("nodes", "", node.name)
 
 
-def test_what_it_says_of_itself(special: Node) -> None:
+def test_the_node_shows_its_configuration(special: Node) -> None:
     found = node_object(special)
     assert {"disk": "ssd", "zone": "a", "kubernetes.io/hostname": "special"}.items() <= found[
         "metadata"
@@ -72,7 +72,7 @@ def test_a_taint_keeps_pods_away(special: Node) -> None:
     special.kubectl("delete", "pod", "plain", "tolerates")
 
 
-def wanting(name: str, **requests: str) -> Any:
+def requesting(name: str, **requests: str) -> Any:
     """A pod bound to the node that requests so much, past the scheduler."""
     resources = {"requests": requests, "limits": requests}
     return pod(name, {**container(), "resources": resources}, nodeName="special")
@@ -81,8 +81,8 @@ def wanting(name: str, **requests: str) -> Any:
 def test_without_isolation_of_local_storage_there_is_none_to_request(special: Node) -> None:
     status = node_object(special)["status"]
     assert "ephemeral-storage" not in {**status["capacity"], **status["allocatable"]}
-    wanted = wanting("stores", **{"ephemeral-storage": "1Mi"})
-    special.apply(wanted, wanting("does-not", cpu="1m"), namespace="default")
+    wanted = requesting("stores", **{"ephemeral-storage": "1Mi"})
+    special.apply(wanted, requesting("does-not", cpu="1m"), namespace="default")
     special.wait_event("default", "stores", "OutOfephemeral-storage: ")
     special.wait_running("default", "does-not")
     special.kubectl("delete", "pod", "stores", "does-not")
@@ -98,7 +98,7 @@ def test_an_extended_resource_is_given_out(special: Node) -> None:
     )
     version = node_object(special)["metadata"]["resourceVersion"]
     special.apply(
-        wanting("fits", **{name: "2"}), wanting("more", **{name: "1"}), namespace="default"
+        requesting("fits", **{name: "2"}), requesting("more", **{name: "1"}), namespace="default"
     )
     special.wait_event("default", "more", f"OutOf{name}: ")
     special.wait_running("default", "fits")

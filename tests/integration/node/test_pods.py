@@ -1,4 +1,4 @@
-"""Pods live and end on both containerds: what the API, the runtime and the network say of them."""
+"""Pods live and end on both containerds, as seen by the API, the runtime and the network."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_pod_with_two_containers(node: Node, namespace: str) -> None:
 
 
 @pytest.mark.needs("logs in the CRI's format")
-def test_what_crictl_and_log_collectors_look_for(node: Node, namespace: str) -> None:
+def test_labels_and_logs_for_crictl_and_log_collectors(node: Node, namespace: str) -> None:
     say = "echo to-stdout; echo to-stderr >&2; " + FOREVER
     node.apply(pod("talks", container("main", say), labels={"app": "t"}), namespace=namespace)
     found = node.wait_running(namespace, "talks")
@@ -105,7 +105,7 @@ def test_init_containers_in_order_then_a_sidecar_then_the_rest(node: Node, names
     seen: list[str] = []
 
     def done(found: JSON) -> bool:
-        word = node_word(found)
+        word = init_progress(found)
         if word not in seen:
             seen.append(word)
         return bool(running(container_status(found, "main")))
@@ -123,8 +123,8 @@ def test_init_containers_in_order_then_a_sidecar_then_the_rest(node: Node, names
     assert row.split()[1:3] == ["2/2", "Running"]
 
 
-def node_word(found: JSON) -> str:
-    """What `kubectl get` would print of the init containers: "Init:N/M"."""
+def init_progress(found: JSON) -> str:
+    """Progress of the init containers as `kubectl get` would print it: "Init:N/M"."""
     entries = status(found).get("initContainerStatuses") or []
     total = len(found["spec"].get("initContainers") or [])
     ended = [e for e in entries if "terminated" in (e.get("state") or {}) or e.get("started")]
@@ -294,7 +294,7 @@ def test_out_of_memory(node: Node, namespace: str) -> None:
 
 @pytest.mark.needs("sandbox processes")
 def test_a_restart_of_the_sandbox(node: Node, namespace: str) -> None:
-    """A pod whose sandbox is killed gets a new one, and the reason is told."""
+    """A pod whose sandbox is killed gets a new one, and an event with the reason."""
     node.apply(pod("box"), namespace=namespace)
     before = node.wait_running(namespace, "box")
     (sandbox,) = node.sandboxes(namespace)

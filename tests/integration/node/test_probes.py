@@ -14,7 +14,7 @@ from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
 from kubeletpy.cli import explain
 from kubeletpy.probes.schedule import RESTART_SLACK_S
-from tests.integration.explain.judge import says
+from tests.integration.explain.judge import command_output
 from tests.integration.node.conftest import remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod, serving
@@ -29,7 +29,7 @@ OLDER = "older"
 def older(node: Node) -> Iterator[JSON]:
     """A container that is ready, and gets old while other tests run; its status."""
     node.api.create("namespaces", "", {"metadata": {"name": OLDER}})
-    # slow, so that an agent that does not know better shows for a while that it is not ready
+    # slow, so that an agent that has lost this state shows for a while that it is not ready
     command = ["sh", "-c", "cat /tmp/ok && sleep 1"]
     probe = {"exec": {"command": command}, "periodSeconds": 1, "timeoutSeconds": 10}
     script = f"touch /tmp/ok; {FOREVER}"
@@ -39,7 +39,7 @@ def older(node: Node) -> Iterator[JSON]:
 
 
 def series(node: Node, namespace: str) -> list[str]:
-    """What the agent counts of probes in a namespace."""
+    """The agent's probe metrics for a namespace."""
     lines = node.http("/metrics/probes")[1].splitlines()
     return [line for line in lines if f'namespace="{namespace}"' in line]
 
@@ -111,7 +111,7 @@ def test_a_failed_startup_probe_restarts(node: Node, namespace: str) -> None:
 
 
 def test_readiness_by_http_follows_the_server(node: Node, namespace: str) -> None:
-    """By the name of a port; ready in kubectl, not ready when the page goes, ready again."""
+    """The probe names its port; ready in kubectl, not ready without the page, ready again."""
     node.apply(
         pod(
             "web",
@@ -197,7 +197,7 @@ def test_metrics_of_probes_come_and_go(node: Node, namespace: str) -> None:
     buckets = "prober_probe_duration_seconds_bucket"
     assert any(buckets in line for line in series(node, namespace))
     node.kubectl("delete", "pod", "counted", "--grace-period=1", namespace=namespace)
-    node.wait_gone(namespace, "counted")
+    node.wait_removed(namespace, "counted")
     node.until(lambda: not series(node, namespace), "no series of the pod", namespace)
 
 
@@ -215,7 +215,7 @@ def test_an_exec_probe_that_hangs_is_a_failure_in_time(node: Node, namespace: st
         ),
         namespace=namespace,
     )
-    # more is said where the runtime answers DeadlineExceeded; CRI-O answers these words
+    # a runtime that answers DeadlineExceeded adds more; CRI-O answers this message
     node.wait_event(namespace, "hangs", "Unhealthy: Readiness probe failed: command timed out")
     found = node.pod(namespace, "hangs")
     assert not is_ready(found), json.dumps(found["status"])
@@ -234,7 +234,7 @@ def test_a_command_whose_child_hangs_is_a_failure_and_runs_once(node: Node, name
     node.wait_event(namespace, "stuck", ".*it is not run again until then", timeout=40)
     runs = node.kubectl("exec", "stuck", "--", "cat", "/tmp/runs", namespace=namespace)
     assert runs.split() == ["run"]
-    assert "not run yet" not in says(explain.main, node, f"{namespace}/stuck")
+    assert "not run yet" not in command_output(explain.main, node, f"{namespace}/stuck")
 
 
 def test_a_runtime_that_is_paused_is_no_failure_of_the_container(
@@ -270,7 +270,7 @@ def test_a_failed_command_that_leaves_a_child_behind_is_a_failure(
         "periodSeconds": 1,
         "timeoutSeconds": 1,
     }
-    # unlike a readiness probe it has no early run, which is not told
+    # unlike a readiness probe it has no early run, which is not reported
     node.apply(pod("leaves", container(livenessProbe=probe)), namespace=namespace)
     node.wait_event(namespace, "leaves", "Unhealthy: Liveness probe failed", timeout=40)
 

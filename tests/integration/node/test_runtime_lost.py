@@ -1,4 +1,4 @@
-"""The runtime dies, hangs, returns: the node says so, and running containers are left alone."""
+"""The runtime dies, hangs, returns: the node reports it, and running containers are left alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from kubeletpy.cli import explain
-from tests.integration.explain.judge import says
+from tests.integration.explain.judge import command_output
 from tests.integration.lifecycle.command import explained, run, until_verdict
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import pod
@@ -43,21 +43,21 @@ def test_the_runtime_dies_and_returns(node: Node, namespace: str) -> None:
 
 
 def explained_as_lost(node: Node, namespace: str, lost_at: float) -> None:
-    """What it is, since when, what is waited for and what to do; and first of the node."""
+    """Check explain for a pod: cause, since when, wait and next step; and for the node."""
     until_verdict(node, namespace, "lives", "the container runtime can't be used")
     found = explained(node, namespace, "lives")
     assert (found["cause"], found["waits"][0]["kind"]) == ("runtime", "runtime")
-    assert -15 < found["first_seen"] - lost_at < 3, "as it was last looked at before"
+    assert -15 < found["first_seen"] - lost_at < 3, "since the last check before"
     assert "see whether the container runtime runs" in found["hint"]
     first = f"node {node.name}: container runtime is down"
     assert run(node, "explain").startswith(first)
-    said = says(explain.main, node, f"{namespace}/waits")
+    said = command_output(explain.main, node, f"{namespace}/waits")
     assert f"this node has not taken up pod {namespace}/waits yet" in said
     assert first in said
 
 
 def test_the_runtime_hangs(node2: Node, namespace: str) -> None:
-    """It does not answer but its socket is there: SIGTERM is obeyed promptly all the same."""
+    """The runtime does not answer but its socket is there: SIGTERM is obeyed promptly anyway."""
     node2.apply(pod("lives"), namespace=namespace)
     before = container_status(node2.wait_running(namespace, "lives"))
     node2.containerd.pause()

@@ -1,4 +1,4 @@
-"""What a person reads when a pod does not start: waiting reasons, messages and events."""
+"""Pods that do not start: their waiting reasons, messages and events."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def broken(node2: Node) -> Iterator[str]:
 def test_reason_message_and_event(node2: Node, broken: str, name: str) -> None:
     _, reason, message, event = CASES[name]
 
-    def told(found: JSON) -> bool:
+    def has_reason(found: JSON) -> bool:
         return bool(re.fullmatch(reason, waiting(container_status(found)).get("reason", "")))
 
-    found = node2.wait_pod(broken, name, told, f"waiting with {reason}")
+    found = node2.wait_pod(broken, name, has_reason, f"waiting with {reason}")
     assert re.fullmatch(message, waiting(container_status(found)).get("message", ""))
     node2.wait_event(broken, name, event)
     assert status(found)["phase"] in {"Pending", "Running"}
@@ -187,7 +187,7 @@ def test_pull_secrets(node2: Node, namespace: str, registry: Registry) -> None:
 
 
 def test_an_unknown_runtime_class(node2: Node, namespace: str) -> None:
-    """The API refuses it; a class that goes away later is told by the node."""
+    """The runtime has no such handler, and the node reports that; a class with a handler works."""
     handler = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
@@ -224,7 +224,7 @@ def test_a_volume_that_this_version_cannot_give(node2: Node, namespace: str) -> 
 
 
 def test_a_pod_that_does_not_fit(node2: Node, namespace: str) -> None:
-    """The scheduler says why; no node is asked."""
+    """The scheduler reports why; no node gets the pod."""
     huge = container("main", resources={"requests": {"cpu": "1000"}})
     node2.apply(pod("huge", huge), namespace=namespace)
     node2.wait_event(

@@ -68,7 +68,7 @@ def test_a_static_pod_and_its_mirror(node2: Node, namespace: str) -> None:
 
     # so does taking it away
     file.unlink()
-    node2.wait_gone(namespace, name)
+    node2.wait_removed(namespace, name)
     node2.until(lambda: not uids(node2, namespace), "no sandbox after the removal")
 
 
@@ -83,7 +83,7 @@ def test_it_outlives_a_restart_of_the_agent(node2: Node, namespace: str) -> None
     after = container_status(node2.wait_running(namespace, name))
     assert (after["containerID"], after["state"]) == (before["containerID"], before["state"])
     file.unlink()
-    node2.wait_gone(namespace, name)
+    node2.wait_removed(namespace, name)
 
 
 BAD: dict[str, JSON | str] = {
@@ -119,7 +119,7 @@ def test_a_bad_file_harms_nobody(node2: Node, namespace: str, file: str) -> None
     finally:
         bad.unlink()
         good.unlink()
-    node2.wait_gone(namespace, f"good-{node2.name}")
+    node2.wait_removed(namespace, f"good-{node2.name}")
 
 
 def test_a_manifest_edited_into_nonsense_keeps_its_pod(node2: Node, namespace: str) -> None:
@@ -134,9 +134,9 @@ def test_a_manifest_edited_into_nonsense_keeps_its_pod(node2: Node, namespace: s
         namespace,
         name,
         lambda found: is_ready(found) and found["metadata"].get("labels") == {"mended": "yes"},
-        "as the mended manifest says",
+        "as in the fixed manifest",
     )
     assert container_status(node2.pod(namespace, name))["containerID"] != before["containerID"]
     assert uid not in uids(node2, namespace)
     file.unlink()
-    node2.wait_gone(namespace, name)
+    node2.wait_removed(namespace, name)

@@ -1,4 +1,4 @@
-"""A stop signal of the pod's own: sent where the runtime knows how; told where it is in doubt."""
+"""A pod's own stop signal: sent where the runtime supports it, reported where that is in doubt."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def test_stop_signal(signal_node: Node) -> None:
     running = node.wait_running(namespace, "usr1")
     with (node.log_dir(running) / "main" / "0.log").open() as lines:
         node.kubectl("delete", "pod", "usr1", "--wait=false", namespace=namespace)
-        node.wait_gone(namespace, "usr1")
+        node.wait_removed(namespace, "usr1")
         said = lines.read()
     # written beside the start: it may come after the pod is shown running
     ignored = [e for e in node.events(namespace, "usr1") if e.startswith("StopSignalIgnored")]
-    # a runtime that sends it and does not say so (CRI-O) is told as one that ignores it
+    # a runtime that sends it without reporting that (CRI-O) counts as one that ignores it
     assert "got USR1" in said or (ignored and "got TERM" in said)
     remove_pods(node, namespace)

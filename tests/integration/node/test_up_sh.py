@@ -66,7 +66,7 @@ class UpSh:
         self._lines: Queue[str] = Queue()
 
     def start(self) -> None:
-        """Type `./up.sh` in a terminal of its own, and wait until it says the node is there."""
+        """Run `./up.sh` in a session of its own, and wait until it has registered the node."""
         command = ["./up.sh", f"--port={self.port}", f"--config={self._config}", "--node-name=up"]
         self.process = process = subprocess.Popen(
             command,

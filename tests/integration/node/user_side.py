@@ -1,4 +1,4 @@
-"""What a user of a node for tests does and sees: kubectl, pods, events."""
+"""The user's side of a test node: kubectl, pods, events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT = 40.0
 
 
 class UserSide(Parts):
-    """By way of the API."""
+    """Access through the API."""
 
     def kubectl(
         self,
@@ -27,7 +27,7 @@ class UserSide(Parts):
         version: str = "new",
         timeout: float = 60.0,
     ) -> str:
-        """Run kubectl as the administrator. Raises CommandError with what it said."""
+        """Run kubectl as the administrator. Raises CommandError with its output."""
         where = ("--namespace", namespace) if namespace else ()
         kubeconfig = self.api.endpoint.admin_kubeconfig
         return self._kubectls[version].run(kubeconfig, *where, *arguments, timeout=timeout)
@@ -81,7 +81,7 @@ class UserSide(Parts):
         *,
         timeout: float = TIMEOUT,
     ) -> Any:
-        """`wait_until` whose failure tells what the node knows."""
+        """`wait_until` whose error contains the pod's status, its events and the agent's log."""
         try:
             return wait_until(check, what, timeout=timeout, interval=0.03)
         except NotReadyError as error:
@@ -91,7 +91,7 @@ class UserSide(Parts):
         """Wait until a pod is Ready."""
         return self.wait_pod(namespace, name, is_ready, "Ready", timeout)
 
-    def wait_gone(self, namespace: str, name: str, timeout: float = TIMEOUT) -> None:
+    def wait_removed(self, namespace: str, name: str, timeout: float = TIMEOUT) -> None:
         """Wait until the API has no such pod."""
         self.wait_pod(namespace, name, lambda pod: not pod, "gone", timeout)
 
@@ -132,7 +132,7 @@ class UserSide(Parts):
         return event
 
     def story(self, namespace: str, name: str) -> str:
-        """What is known about a pod, for a failure."""
+        """A pod's status, its events and the end of the agent's log, for a failure."""
         lines = [json.dumps(status(self.pod(namespace, name)), indent=1)] if name else []
         lines += self.events(namespace, name) if namespace else []
         return "\n".join([*lines, "the end of the agent's log:", self.agent.log_tail(40)])

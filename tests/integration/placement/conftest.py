@@ -13,7 +13,7 @@ __all__ = ["make_node", "namespace"]
 
 STATIC: JSON = {
     "cpuManagerPolicy": "static",
-    "cpuManagerReconcilePeriod": "1h",  # what is seen sooner was not found by looking
+    "cpuManagerReconcilePeriod": "1h",  # so no test passes by a periodic reconcile
     "topologyManagerPolicy": "best-effort",
     "reservedSystemCPUs": "0",
 }

@@ -109,7 +109,7 @@ def test_a_container_has_its_cpu_for_itself(node: Node, namespace: str) -> None:
     assert state(node)["entries"] == {uid: {name: "1"}}
 
     node.api.delete("pods", namespace, "own", grace=1)
-    node.wait_gone(namespace, "own")
+    node.wait_removed(namespace, "own")
     for made in (shared, third):
         node.until(partial(runs_on, node, made, "0-1"), "all CPUs again", namespace, "third")
     node.until(lambda: "entries" not in state(node), "written", namespace, "third")

@@ -49,7 +49,7 @@ def test_memory_is_booked_and_kept(node: Node, namespace: str) -> None:
     again = node.wait_running(namespace, "own")
     assert container_status(again)["containerID"] == container_status(own)["containerID"]
     node.api.delete("pods", namespace, "own", grace=1)
-    node.wait_gone(namespace, "own")
+    node.wait_removed(namespace, "own")
 
     def given_back() -> bool:
         return "entries" not in json.loads((node.root_dir / "memory_manager_state").read_text())

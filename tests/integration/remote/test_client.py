@@ -51,7 +51,7 @@ def container_config(*command: str) -> cri.ContainerConfig:
     )
 
 
-async def test_what_it_is(runtime: RemoteRuntime, containerd: Containerd) -> None:
+async def test_version_and_status(runtime: RemoteRuntime, containerd: Containerd) -> None:
     assert (await runtime.version()).runtime_name == "containerd"
     conditions = {c.type: c.status for c in (await runtime.status()).status.conditions}
     assert conditions["RuntimeReady"]

@@ -1,4 +1,4 @@
-"""What this node can never do is said, dropped and counted; the pod runs on as it was."""
+"""Resizes that this node can never do: reported, dropped and counted; the pod runs on as it was."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def node2(make_node: MakeNode, session_containerd2: Containerd) -> Node:
     return node
 
 
-def test_what_can_never_be_is_said(node2: Node, namespace: str) -> None:
+def test_an_infeasible_resize_is_reported(node2: Node, namespace: str) -> None:
     node = node2
     whole = resources("cpu=300m", "cpu=500m")
     node.apply(pod("a", sized("cpu=100m"), resources=whole), namespace=namespace)

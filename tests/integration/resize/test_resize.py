@@ -34,7 +34,7 @@ def resources(requests: str = "", limits: str = "") -> JSON:
 
 
 def resize(node: Node, namespace: str, name: str, **containers: JSON) -> str:
-    """What a user types; each keyword is a container with its new resources."""
+    """Resize a pod as a user does; each keyword is a container with its new resources."""
     wanted = [{"name": one, "resources": new} for one, new in containers.items()]
     patch = json.dumps({"spec": {"containers": wanted}})
     return node.kubectl(
@@ -113,7 +113,7 @@ def test_less_cpu_and_memory(node: Node, namespace: str) -> None:
     assert container_status(after)["restartCount"] == 0
 
 
-def test_memory_that_wants_a_restart(node: Node, namespace: str) -> None:
+def test_memory_that_requires_a_restart(node: Node, namespace: str) -> None:
     policy = [
         {"resourceName": "memory", "restartPolicy": "RestartContainer"},
         {"resourceName": "cpu", "restartPolicy": "NotRequired"},
@@ -134,7 +134,9 @@ def test_memory_that_wants_a_restart(node: Node, namespace: str) -> None:
     node.wait_event(namespace, "a", "Killing: Container main resize requires restart")
 
 
-def test_what_does_not_fit_waits_until_another_pod_ends(node: Node, namespace: str) -> None:
+def test_a_resize_that_does_not_fit_waits_until_another_pod_ends(
+    node: Node, namespace: str
+) -> None:
     node.apply(pod("a", sized("cpu=600m")), pod("b", sized("cpu=700m")), namespace=namespace)
     first = node.wait_running(namespace, "a")
     node.wait_running(namespace, "b")
@@ -160,8 +162,8 @@ def test_what_does_not_fit_waits_until_another_pod_ends(node: Node, namespace: s
     assert read(pod_group(node, after), "cpu.shares") == "1536"
 
 
-def test_what_was_asked_while_the_agent_was_dead(node: Node, namespace: str) -> None:
-    """What fits is done; what does not fit waits, and the pod runs on as it was."""
+def test_resizes_requested_while_the_agent_was_dead(node: Node, namespace: str) -> None:
+    """A resize that fits is done; one that does not fit waits, and the pod runs on as it was."""
     node.apply(pod("a", sized("cpu=100m")), pod("b", sized("cpu=200m")), namespace=namespace)
     first = [node.wait_running(namespace, name) for name in ("a", "b")]
     node.kill()

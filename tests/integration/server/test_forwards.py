@@ -1,7 +1,7 @@
 """kubectl port-forward with many connections at once, each closed in one direction first.
 
-The server knows how much it is sent: containerd does not pass the end of what a client sends on to
-the process, but for half a second more what the process answers.
+The server expects a fixed number of bytes. containerd does not pass the end of a client's data on
+to the process; after that end it passes on the process's answer for half a second more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIZE = 300_000
 
 
 def digest_of(port: int, content: bytes) -> str:
-    """Wait for the server, send all, say that it was all, and read what is made of it."""
+    """Wait for the server, send all, close this direction, and read the server's digest."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as link:
         assert link.recv(6) == b"ready\n", "no server"
         link.sendall(content)

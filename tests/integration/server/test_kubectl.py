@@ -152,7 +152,7 @@ def test_exec(node: Node, namespace: str, version: str) -> None:
     assert (code, b'pods "nobody" not found' in err) == (1, True)
 
 
-def until_said(fd: int, question: bytes, wanted: bytes) -> None:
+def type_until(fd: int, question: bytes, wanted: bytes) -> None:
     """Type a line, again each two seconds, until the terminal shows a text."""
     seen = b""
     end = time.monotonic() + SECONDS
@@ -162,14 +162,14 @@ def until_said(fd: int, question: bytes, wanted: bytes) -> None:
         while wanted not in seen and select.select([fd], [], [], 2)[0]:
             try:
                 seen += os.read(fd, 4096)
-            except OSError:  # the last process at the other end has gone
+            except OSError:  # the last process at the other end has exited
                 break
 
 
 @BOTH
 @pytest.mark.parametrize("verb", ["exec", "attach"])
 def test_a_terminal(node: Node, namespace: str, version: str, verb: str) -> None:
-    # no line editing: busybox asks terminals where the cursor is and waits for the answer
+    # no line editing: busybox would query the cursor's position and wait for the answer
     shell = 'while read -r line; do eval "$line"; done'
     more = {"tty": True, "stdin": True} if verb == "attach" else {}
     script = shell if verb == "attach" else FOREVER
@@ -183,14 +183,14 @@ def test_a_terminal(node: Node, namespace: str, version: str, verb: str) -> None
     streams = {"stdin": there, "stdout": there, "stderr": there, "start_new_session": True}
     with running(node, version, namespace, *command, **streams) as process:
         os.close(there)
-        until_said(here, b"echo $((6*7)); tty\n", b"42")
-        until_said(here, b"tty\n", b"/dev/")
-        until_said(here, b"stty size\n", b"33 101")
+        type_until(here, b"echo $((6*7)); tty\n", b"42")
+        type_until(here, b"tty\n", b"/dev/")
+        type_until(here, b"stty size\n", b"33 101")
         fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        process.send_signal(signal.SIGWINCH)  # a terminal tells its foreground process itself
-        until_said(here, b"stty size\n", b"40 120")
+        process.send_signal(signal.SIGWINCH)  # a terminal notifies its foreground process itself
+        type_until(here, b"stty size\n", b"40 120")
         if verb == "exec":
-            until_said(here, b"exit 7\n", b"exit code 7")
+            type_until(here, b"exit 7\n", b"exit code 7")
             assert process.wait(SECONDS) == 7
     os.close(here)
 
@@ -213,7 +213,7 @@ def test_attach_to_what_is_not_a_terminal(node: Node, namespace: str, version: s
             raise AssertionError("nothing came back")
 
 
-def test_what_is_piped_into_a_new_pod(node: Node, namespace: str) -> None:
+def test_stdin_piped_into_a_new_pod(node: Node, namespace: str) -> None:
     """`stdinOnce`: the container's stdin ends with the client's, and with it the pod."""
     run = ("run", "piped", "-i", "--restart=Never", f"--image={BUSYBOX}")
     script = "sleep 2; cat; echo over"  # the client is there before it ends

@@ -1,4 +1,4 @@
-"""What the node's own API says beside pods and streams, asked through the embedded API."""
+"""The node's own API beside pods and streams, called through the embedded API."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_streams_logs_and_scrapes_are_counted(node2: Node, namespace: str) -> No
     assert "\nprocess_start_time_seconds " in get("/metrics/probes")
 
 
-def test_a_checkpoint_is_made_or_the_answer_says_why(node2: Node, namespace: str) -> None:
+def test_a_checkpoint_is_made_or_the_answer_has_the_reason(node2: Node, namespace: str) -> None:
     node2.apply(pod("still"), namespace=namespace)
     node2.wait_running(namespace, "still")
     base = f"/api/v1/nodes/{node2.name}/proxy/checkpoint/{namespace}"

@@ -28,7 +28,7 @@ RUN = {"input": "0", "output": "1", "error": "1"}
 
 @asynccontextmanager
 async def session(node: Node, seconds: float = SECONDS) -> AsyncIterator[aiohttp.ClientSession]:
-    """Asks the node's own server as the administrator."""
+    """A client session with the node's own server, with the administrator's token."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -171,7 +171,7 @@ async def test_a_static_pod_is_found_by_the_uid_of_its_mirror(node: Node, namesp
                 assert answer.status == 404
     finally:
         manifest.unlink()
-        node.wait_gone(namespace, name)
+        node.wait_removed(namespace, name)
 
 
 def resident(node: Node) -> int:

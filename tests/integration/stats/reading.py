@@ -28,7 +28,7 @@ def group(node: Node, uid: str, container_id: str) -> str:
 
 
 def cpu_seconds(path: str) -> float:
-    """What a cgroup has used of cpu."""
+    """CPU seconds that a cgroup has used."""
     if V2:
         first = (CGROUPS / path.strip("/") / "cpu.stat").read_text().splitlines()[0]
         return int(first.split()[1]) / 1e6
@@ -43,7 +43,7 @@ def throttled_periods(path: str) -> int:
 
 
 def working_set(path: str) -> int:
-    """What a cgroup uses of memory, without inactive file pages."""
+    """Bytes of memory that a cgroup uses, without inactive file pages."""
     directory = (CGROUPS if V2 else CGROUPS / "memory") / path.strip("/")
     used = int((directory / ("memory.current" if V2 else "memory.usage_in_bytes")).read_text())
     name = "inactive_file" if V2 else "total_inactive_file"
@@ -52,7 +52,7 @@ def working_set(path: str) -> int:
 
 
 def raw(node: Node, path: str) -> str:
-    """What the node's own server answers, through the API."""
+    """An answer of the node's own server, through the API."""
     return node.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy{path}")
 
 

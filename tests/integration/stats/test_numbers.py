@@ -1,4 +1,4 @@
-"""What the node says that is used, beside what the kernel says at the same moment."""
+"""Usage in the node's reports, compared with the kernel's numbers of the same moment."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_every_field_that_this_machine_can_give(node: Node, namespace: str, busy
         assert set(each) == {"name", "startTime", "cpu", "memory", "swap"}
 
 
-def test_the_scrape_that_dashboards_know(node: Node, namespace: str, busy: JSON) -> None:
+def test_the_scrape_has_the_labels_of_cadvisor(node: Node, namespace: str, busy: JSON) -> None:
     text = reading.raw(node, "/metrics/cadvisor")
     found = reading.samples(text)
     of_pod = {"namespace": namespace, "pod": "busy"}
@@ -204,7 +204,7 @@ def test_kubectl_top(node: Node, namespace: str, busy: JSON, version: str) -> No
     path = reading.group(node, uid, state["containerID"])
     assert "busy" in top()
     used, began = reading.cpu_seconds(path), time.monotonic()
-    time.sleep(4)  # what is shown is the use since somebody asked before
+    time.sleep(4)  # the usage shown is that since the previous request
     _, line = top().splitlines()
     cores = (reading.cpu_seconds(path) - used) / (time.monotonic() - began)
     shown, cpu, memory = line.split()

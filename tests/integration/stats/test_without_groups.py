@@ -48,7 +48,7 @@ def test_pods_without_cgroups_of_their_own(
 
 
 def get(port: int, path: str) -> JSON:
-    """What the read-only port answers."""
+    """An answer of the read-only port."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
         found: JSON = json.load(answer)
     return found
@@ -57,4 +57,4 @@ def get(port: int, path: str) -> JSON:
 def remove_pod(node: Node, name: str) -> None:
     """Delete a pod and wait for it."""
     node.api.delete("pods", "default", name, grace=1)
-    node.wait_gone("default", name)
+    node.wait_removed("default", name)

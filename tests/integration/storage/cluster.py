@@ -1,4 +1,4 @@
-"""What a cluster does for a node's storage, by hand: binds claims, attaches and resizes volumes."""
+"""A cluster's work for a node's storage, by hand: binds claims, attaches and resizes volumes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tools.env.process import run
 from tools.env.waiting import NotReadyError
 
 CLASS = "by-hand"
-"""Of all claims: it lets them grow."""
+"""Storage class of all claims: it lets them grow."""
 BY_DEFAULT = {"attachRequired": False, "fsGroupPolicy": "File"}
-"""What CSIDriver objects of tests say."""
+"""Fields of the tests' CSIDriver objects."""
 
 
 class Storage:
@@ -125,7 +125,7 @@ class Storage:
         self._patch("persistentvolumeclaims", namespace, name, {"status": status}, "status")
 
     def grow(self, namespace: str, name: str, size: str) -> None:
-        """What the resizer of a driver does, once its controller has expanded a volume."""
+        """Do the work of a driver's resizer, once its controller has expanded a volume."""
         volume = f"pv-{namespace}-{name}"
         wants = {"spec": {"resources": {"requests": {"storage": size}}}}
         self._patch("persistentvolumeclaims", namespace, name, wants)
@@ -153,7 +153,7 @@ class Storage:
         return status
 
     def attach(self, driver: DriverProcess, handle: str, volume: str) -> None:
-        """What the attach controller and a driver's attacher do, once the node says it uses it."""
+        """Do the work of attach controller and attacher, once the volume is in volumesInUse."""
         unique, node = f"kubernetes.io/csi/{driver.name}^{handle}", self.node
         node.until(
             lambda: unique in (self._node_status().get("volumesInUse") or []), f"{unique} in use"
@@ -190,31 +190,31 @@ class Storage:
         self.node.api.create("pods", namespace, _on(made, self.node.name))
 
     def sh(self, namespace: str, name: str, script: str) -> str:
-        """What a shell script in a pod's container says; it must succeed."""
+        """Output of a shell script in a pod's container; it must succeed."""
         found = container_status(self.node.pod(namespace, name))
         code, said = self.node.exec(str(found["containerID"]), "sh", "-c", script)
         assert code == 0, said
         return said
 
     def end(self, namespace: str, *names: str) -> None:
-        """Delete pods, and wait until they are gone."""
+        """Delete pods, and wait until they are removed."""
         for name in names:
             self.node.api.delete("pods", namespace, name, grace=1)
         for name in names:
-            self.node.wait_gone(namespace, name)
+            self.node.wait_removed(namespace, name)
 
     def let_go(self, kind: str, namespace: str, name: str) -> None:
         """Take the finalizers of an object, as its controllers do."""
         self._patch(kind, namespace, name, {"metadata": {"finalizers": None}})
 
     def explain(self, namespace: str, name: str) -> str:
-        """What ``kubeletpy explain`` says of a pod."""
+        """Output of ``kubeletpy explain`` for a pod."""
         socket = self.node.root_dir / "explain.sock"
         command = [sys.executable, "-m", "kubeletpy.cli.main", "explain", name]
         return run(*command, f"--namespace={namespace}", f"--socket={socket}")
 
     def left(self) -> list[str]:
-        """What is there of volumes, when no pod has one."""
+        """Files and mounts of volumes that are left when no pod has one."""
         root = self.node.root_dir
         found = [str(path) for path in root.glob("plugins/kubernetes.io/**/*") if path.is_file()]
         found += [str(path) for path in root.glob("pods/*/volume*/**/vol_data.json")]

@@ -58,13 +58,13 @@ class DriverProcess:
         self._process.stop()
 
     def fail(self, **faults: dict[str, Any]) -> None:
-        """What goes wrong from now on, by method (tests.csi_driver.faults.Fault)."""
+        """Set the faults from now on, by method (tests.csi_driver.faults.Fault)."""
         fresh = self.directory / "faults.new"
         fresh.write_text(json.dumps(faults))
         fresh.replace(self.directory / "faults.json")
 
     def calls(self) -> list[str]:
-        """What was called so far: ``METHOD VOLUME``."""
+        """The calls so far: ``METHOD VOLUME``."""
         file = self.directory / "calls"
         return file.read_text().splitlines() if file.exists() else []
 
@@ -84,7 +84,7 @@ class DriverProcess:
             return str(make(request, timeout=20).volume.volume_id)
 
     def data(self, handle: str) -> Path:
-        """What a volume with a file system holds."""
+        """The content of a volume with a file system."""
         return self.directory / "volumes" / handle / "data"
 
     def handles(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Pods with claims of a CSI driver, looked at from inside a real container."""
+"""Pods with claims of a CSI driver, seen from inside a real container."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_claim_in_use_grows_at_once(
         status = storage.claimed(namespace, "data")
         return bool(status["capacity"] == {"storage": "32Mi"})
 
-    storage.node.until(grown, "the claim says that it has grown", namespace, "p")
+    storage.node.until(grown, "the claim shows its new size", namespace, "p")
     assert time.monotonic() - begun < EXPANDED_S
     status = storage.claimed(namespace, "data")
     assert {condition["type"] for condition in status["conditions"]} == {"Unused"}
@@ -140,13 +140,13 @@ def test_a_claim_for_one_pod_and_a_claim_that_is_not_there(
 def test_explain_names_what_volumes_wait_for(
     storage: Storage, driver: DriverProcess, namespace: str
 ) -> None:
-    """A driver that is not there, and one that says far too much."""
+    """One driver is absent, and one sends far too long an error."""
     gone = {"csi": {"driver": "gone.example.com", "volumeHandle": "h"}}
     storage.claim(namespace, "driverless", gone)
     storage.csi_claim(driver, namespace, "talks")
     driver.fail(NodePublishVolume={"code": "INTERNAL", "message": "x" * 200_000})
 
-    def says(claim: str, words: str) -> bool:
+    def explained_with(claim: str, words: str) -> bool:
         return words in storage.explain(namespace, claim)
 
     for claim, words in (
@@ -154,7 +154,9 @@ def test_explain_names_what_volumes_wait_for(
         ("talks", f"NodePublishVolume of driver {driver.name}"),
     ):
         storage.pod(namespace, claim, claim)
-        storage.node.until(partial(says, claim, words), f"explain: {words}", namespace, claim)
+        storage.node.until(
+            partial(explained_with, claim, words), f"explain: {words}", namespace, claim
+        )
         assert len(storage.explain(namespace, claim)) < 10_000
     driver.fail()
     storage.node.wait_running(namespace, "talks")
@@ -165,7 +167,7 @@ def test_explain_names_what_volumes_wait_for(
 def test_explain_names_the_process_that_a_driver_is_refused_for(
     storage: Storage, driver: DriverProcess, namespace: str
 ) -> None:
-    """The driver's unmount fails as busy: what it says of that names nobody."""
+    """The driver's unmount fails as busy: its error names no process."""
     storage.csi_claim(driver, namespace, "held")
     storage.pod(namespace, "held", "held")
     uid = storage.node.wait_running(namespace, "held")["metadata"]["uid"]
@@ -176,13 +178,13 @@ def test_explain_names_the_process_that_a_driver_is_refused_for(
             storage.node.api.delete("pods", namespace, "held", grace=1)
             words = f"it is in use by process {holder.pid} (sleep)"
 
-            def told() -> bool:
+            def names_holder() -> bool:
                 return words in storage.explain(namespace, "held")
 
-            storage.node.until(told, words, namespace, "held")
+            storage.node.until(names_holder, words, namespace, "held")
 
             def why() -> JSON:
-                """Between two attempts: during one, explain says only that it is under way."""
+                """During an attempt, explain shows only that it is under way."""
                 said = explained(storage.node, namespace, "held")
                 return said if said["cause"] == "volume-in-use" else {}
 
@@ -190,5 +192,5 @@ def test_explain_names_the_process_that_a_driver_is_refused_for(
             assert f"NodeUnpublishVolume of driver {driver.name}" in said["verdict"]
         finally:
             holder.kill()
-    storage.node.wait_gone(namespace, "held")
+    storage.node.wait_removed(namespace, "held")
     storage.wait_nothing_left()

@@ -108,7 +108,7 @@ def test_volumes_of_other_nodes_and_that_are_not_there(storage: Storage, namespa
 
 
 def test_an_export_of_a_dead_server_holds_up_nobody_else(storage: Storage, namespace: str) -> None:
-    """A kernel may not even know NFS: the mount fails at once, or takes long."""
+    """A kernel may even lack NFS: the mount fails at once, or takes long."""
     good = storage.node.directory / "good"
     good.mkdir()
     storage.claim(namespace, "dead", {"nfs": {"server": "127.0.0.1", "path": "/export"}})

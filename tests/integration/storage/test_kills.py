@@ -21,7 +21,7 @@ LONG_S = 30.0
 def killed_in(
     storage: Storage, driver: DriverProcess, method: str, handle: str, when: str
 ) -> Iterator[None]:
-    """What the block begins ends with kill -9 of the agent while a call for it is under way.
+    """Kill -9 the agent while a call is under way for what the block has begun.
 
     ``when``: ``before`` or ``after`` the driver has done its work.
     """
@@ -58,14 +58,14 @@ def test_a_killed_agent_loses_nothing_and_leaves_nothing(
 
     with killed_in(storage, driver, "NodeUnpublishVolume", handle, when):
         storage.node.api.delete("pods", namespace, "q", grace=1)
-    storage.node.wait_gone(namespace, "q")
+    storage.node.wait_removed(namespace, "q")
     storage.wait_nothing_left()
     if mode == "Filesystem":
         assert (driver.data(handle) / "f").read_text() == "kept\n"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_is_staged_for_nobody_is_found(
+def test_a_volume_staged_for_no_pod_is_unstaged(
     storage: Storage, driver: DriverProcess, namespace: str, when: str
 ) -> None:
     handle = storage.csi_claim(driver, namespace, "data")
@@ -94,7 +94,7 @@ def test_torn_notes_of_a_volume_stop_nothing(
 
 
 def notes_of(storage: Storage, uid: str) -> list[Path]:
-    """The files that say whose volumes a pod has, and what is staged."""
+    """The files that identify the volumes of a pod, and what is staged."""
     root = storage.node.root_dir
     found = [*root.glob(f"pods/{uid}/volumes/*/*/vol_data.json")]
     found += root.glob("plugins/kubernetes.io/csi/*/*/vol_data.json")
@@ -127,7 +127,7 @@ def remove(storage: Storage, kind: str, namespace: str, name: str) -> None:
         return
 
 
-def test_a_driver_that_dies_at_work_is_asked_again_when_it_is_back(
+def test_a_call_to_a_driver_that_died_is_retried_when_it_is_back(
     storage: Storage, namespace: str
 ) -> None:
     mortal = storage.driver("mortal.csi.example.com")
@@ -145,7 +145,7 @@ def test_a_driver_that_dies_at_work_is_asked_again_when_it_is_back(
     events: list[Any] = storage.node.events(namespace, "p")
     assert len([e for e in events if e.startswith("FailedUnMount")]) == 1
     mortal.start()
-    storage.node.wait_gone(namespace, "p", timeout=10)
+    storage.node.wait_removed(namespace, "p", timeout=10)
     storage.wait_nothing_left()
 
 
@@ -159,7 +159,7 @@ def test_a_driver_that_hangs_holds_up_nobody_else(
     slow.fail(NodeStageVolume={"before": LONG_S})
     storage.pod(namespace, "waits", "stage")
     storage.pod(namespace, "too", "more")
-    storage.node.until(lambda: len(of(slow, "NodeStageVolume")) == 2, "both hang")
+    storage.node.until(lambda: len(calls_of(slow, "NodeStageVolume")) == 2, "both hang")
     storage.pod(namespace, "good", "good")
     storage.node.wait_running(namespace, "good", timeout=10)
     storage.end(namespace, "good")
@@ -174,6 +174,6 @@ def test_a_driver_that_hangs_holds_up_nobody_else(
     storage.wait_nothing_left()
 
 
-def of(driver: DriverProcess, method: str) -> list[str]:
+def calls_of(driver: DriverProcess, method: str) -> list[str]:
     """The calls of one method."""
     return [call for call in driver.calls() if call.split()[0] == method]

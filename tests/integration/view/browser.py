@@ -39,7 +39,7 @@ class Page:
         self._socket = socket
         self._numbers = itertools.count(1)
         self.events: list[dict[str, Any]] = []
-        """What the tab has reported: requests, log entries, exceptions."""
+        """Events of the tab: requests, log entries, exceptions."""
 
     async def call(self, method: str, **params: Any) -> Any:
         """Call a method of the protocol; its result."""
@@ -75,9 +75,9 @@ class Page:
         """Wait until an expression is true; its value. AssertionError: what is shown instead."""
         try:
             return await self.run(
-                "new Promise((done) => { const ask = () => { let found = null;"
+                "new Promise((done) => { const check = () => { let found = null;"
                 f" try {{ found = {script} }} catch {{ }}"
-                " if (found) done(found); else setTimeout(ask, 20) }; ask() })"
+                " if (found) done(found); else setTimeout(check, 20) }; check() })"
             )
         except TimeoutError as error:
             shown = await self.run("document.body.innerText")
@@ -113,7 +113,7 @@ class Page:
         )
 
     async def dark(self, on: bool) -> None:
-        """What the user prefers."""
+        """Set whether the user prefers a dark color scheme."""
         value = "dark" if on else "light"
         features = [{"name": "prefers-color-scheme", "value": value}]
         await self.call("Emulation.setEmulatedMedia", features=features)
@@ -124,7 +124,7 @@ class Page:
         return base64.b64decode(found["data"])
 
     def requested(self) -> list[str]:
-        """The addresses that were asked for."""
+        """The addresses that the page has requested."""
         return [
             event["params"]["request"]["url"]
             for event in self.events
@@ -132,7 +132,7 @@ class Page:
         ]
 
     def complaints(self) -> list[str]:
-        """What the browser complained about: errors, refusals by policy, exceptions."""
+        """Complaints of the browser: errors, refusals by policy, exceptions."""
         kinds = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
         return [str(event["params"]) for event in self.events if event.get("method") in kinds]
 

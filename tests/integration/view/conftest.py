@@ -1,4 +1,4 @@
-"""Nodes whose pods are looked at: the same as those of the node tests."""
+"""Nodes whose pods are viewed: the same as those of the node tests."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ async def test_a_report_fits_the_screen(tmp_path: Path, width: int, shown: int) 
         assert page.complaints() == []
 
 
-async def test_what_is_shown_of_a_pod(page: Page, agent: Agent) -> None:
+async def test_details_of_a_pod_are_shown(page: Page, agent: Agent) -> None:
     several(agent, "web")
     await page.press("Escape")
     await page.press("Enter")

@@ -20,7 +20,7 @@ WORK = (
 """Uses some of a CPU."""
 
 
-async def test_a_node_to_look_at(node2: Node, namespace: str, tmp_path: Path) -> None:
+async def test_a_node_in_a_browser(node2: Node, namespace: str, tmp_path: Path) -> None:
     node = node2
     limits = {"limits": {"memory": "32Mi"}}
     node.apply(

@@ -15,7 +15,7 @@ _CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 
 
 def claim(name: str, amount: str = "1Gi", *modes: str, **spec: Any) -> JSON:
-    """Of the default class unless the spec says another."""
+    """A claim of the default class unless the spec names another."""
     asked = {"accessModes": modes or ("ReadWriteOnce",), **spec}
     return {
         "apiVersion": "v1",
@@ -87,8 +87,10 @@ def test_a_claim_of_the_default_class_just_works(node: Node, namespace: str) -> 
     assert shown(node, "pvc", namespace)[0][:2] == ["data", "Terminating"]
     assert (path / "file").exists()
     end(node, namespace, "second")
-    node.until(lambda: not node.api.all(_CLAIMS, namespace), "the claim is gone", namespace)
-    node.until(lambda: node.api.find(_VOLUMES, "", name) is None, "the volume is gone", namespace)
+    node.until(lambda: not node.api.all(_CLAIMS, namespace), "the claim is removed", namespace)
+    node.until(
+        lambda: node.api.find(_VOLUMES, "", name) is None, "the volume is removed", namespace
+    )
     assert not path.exists()
     assert Path("/etc/passwd").exists()
 

@@ -1,4 +1,4 @@
-"""Huge pages: the node's, a volume of them, and what is said where there are none."""
+"""Huge pages: the node's, a volume of them, and the refusal where there are none."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_volume_of_huge_pages(node2: Node, namespace: str) -> None:
     assert capacity["hugepages-2Mi"] != "0"
 
 
-def test_what_the_node_has_not(node2: Node, namespace: str) -> None:
+def test_huge_pages_that_the_node_lacks(node2: Node, namespace: str) -> None:
     main = container("main", FOREVER, volumeMounts=[mount("h", "/h")])
     main["resources"] = {"limits": {"hugepages-1Gi": "1Gi", "memory": "64Mi"}}
     volumes = [{"name": "h", "emptyDir": {"medium": "HugePages-1Gi"}}]

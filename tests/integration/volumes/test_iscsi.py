@@ -1,4 +1,4 @@
-"""iSCSI volumes on a real disk with real mounts; the target and iscsiadm only look like some."""
+"""iSCSI volumes on a real disk with real mounts; the target and iscsiadm are imitations."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Node:
         return IscsiPlugin(self.root, tree=tree, databases=(str(self.target.database),))
 
     def files(self) -> list[str]:
-        """What is left but for directories of the plugin itself."""
+        """Files that are left, but for directories of the plugin itself."""
         return [
             str(path.relative_to(self.root))
             for path in sorted(self.root.rglob("*"))

@@ -1,4 +1,4 @@
-"""Each kind of volume, looked at from inside a real container on both containerds."""
+"""Each kind of volume, seen from inside a real container on both containerds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(node: Node, namespace: str, *volumes: JSON, mounts: list[JSON], **more: 
 
 
 def sh(node: Node, container_id: str, script: str) -> str:
-    """What a shell script in the container says; it must succeed."""
+    """Output of a shell script in the container; it must succeed."""
     code, said = node.exec(container_id, "sh", "-c", script)
     assert code == 0, said
     return said

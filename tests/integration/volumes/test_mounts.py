@@ -109,7 +109,7 @@ def test_propagation(node: Node, namespace: str) -> None:
 
 
 def test_mounts_below_the_root_directory_reach_node_and_pods(node: Node, namespace: str) -> None:
-    """As a storage driver needs it, which mounts below the kubelet's directory from a pod."""
+    """A storage driver needs this: from a pod it mounts below the kubelet's directory."""
     shared = node.root_dir / "plugins" / namespace
     driver = container(
         "driver",
@@ -172,7 +172,7 @@ def test_recursive_read_only(node: Node, namespace: str) -> None:
         assert said["h"] == ("Enabled" if able else "Disabled")
         for name in asked:
             node.api.delete("pods", namespace, name, grace=1)
-            node.wait_gone(namespace, name)
+            node.wait_removed(namespace, name)
     finally:
         program("umount", host / "below")
 
@@ -192,11 +192,11 @@ def test_image_volume(node: Node, namespace: str) -> None:
     node.apply(pod("part", part, volumes=volumes), namespace=namespace)
     if not node.containerd.abilities["image volumes"]:
 
-        def told(found: JSON) -> bool:
+        def has_message(found: JSON) -> bool:
             message = waiting(container_status(found)).get("message", "")
             return "has no image volumes" in message
 
-        node.wait_pod(namespace, "p", told, "waiting, with the reason")
+        node.wait_pod(namespace, "p", has_message, "waiting, with the reason")
         return
     main_id = container_status(node.wait_running(namespace, "p"))["containerID"]
     assert sh(node, main_id, "ls /i/bin/busybox") == "/i/bin/busybox\n"
@@ -206,7 +206,7 @@ def test_image_volume(node: Node, namespace: str) -> None:
     if node.containerd.abilities["parts of image volumes"]:
         part_id = container_status(node.wait_running(namespace, "part"))["containerID"]
         assert sh(node, part_id, "ls /i/busybox") == "/i/busybox\n"
-    else:  # a runtime that knows no parts would mount the whole
+    else:  # a runtime without support for parts would mount the whole
         refused = node.wait_waiting(namespace, "part", "CreateContainerError", "main")
         assert "can not mount a part of an image" in refused["state"]["waiting"]["message"]
     assert node.metric("kubelet_image_volume_mounted_succeed_total") >= 1

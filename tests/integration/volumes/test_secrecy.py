@@ -124,7 +124,7 @@ def test_nothing_tells_a_secret(loud_node: Node) -> None:
     told = outputs(node, namespace)
     remove_pods(node, namespace)
     told["log"] = node.agent.log.read_text()
-    assert "no-command" in told["log"], "the node says what it does, or this shows nothing"
+    assert "no-command" in told["log"], "the node logs what it does, or this shows nothing"
     assert "no-command" in told["events"]
     assert "no-command" in told["explain"]
     for place, text in told.items():
@@ -148,7 +148,7 @@ def wait_for(node: Node, namespace: str, name: str, reason: str) -> None:
 
 
 def outputs(node: Node, namespace: str) -> dict[str, str]:
-    """Everything that the agent tells anybody."""
+    """Everything that the agent reports to anybody."""
     statuses = [found.get("status") for found in node.api.all("pods", namespace)]
     return {
         "events": json.dumps(node.api.all("events", namespace), indent=0),

@@ -13,7 +13,7 @@ from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 
 TAKES_S = 35.0
-"""Two looks at the disk, and the time that containerd's own count of layers takes."""
+"""Two measurements of the disk, and the time that containerd's own count of layers takes."""
 
 
 def write(path: str, mebibytes: int) -> str:
@@ -41,7 +41,7 @@ CASES = {
         'Usage of EmptyDir volume "cache" exceeds the limit "4Mi". ',
     ),
     "layer": (
-        # the pod as a whole is looked at first: only with room in another container does it go on
+        # the pod's total is checked first: only a large limit of another container lets it pass
         pod("layer", limited("main", write("/x", 8), "4Mi"), limited("other", FOREVER, "1Gi")),
         'Container main exceeded its local ephemeral storage limit "4Mi". ',
     ),

@@ -92,7 +92,7 @@ class Node:
         return VolumeSpec(**{**made, **given})
 
     def data(self, handle: str) -> Path:
-        """What a volume holds."""
+        """The content of a volume."""
         return self.driver.services.volumes._state / handle / "data"
 
     def left(self) -> list[str]:
@@ -103,7 +103,7 @@ class Node:
 
 
 def at(path: str, *parts: str) -> Path:
-    """A path that a test looks at; it may block."""
+    """A path that a test reads; it may block."""
     return Path(path, *parts)
 
 

@@ -25,7 +25,7 @@ def holds(node: Node, uid: str) -> str | None:
 
 
 def first_bytes(path: str) -> bytes:
-    """What a device begins with."""
+    """The first five bytes of a device."""
     with at(path).open("rb") as device:
         return device.read(5)
 
@@ -69,7 +69,7 @@ async def test_without_staging() -> None:
         assert [entry for entry in node.left() if "pv" in entry] == []
 
 
-async def test_what_another_agent_has_left_is_found_and_taken_down(node: Node) -> None:
+async def test_volumes_of_an_earlier_agent_are_found_and_taken_down(node: Node) -> None:
     spec = node.spec(node.volume(block=True), block=True)
     await node.plugin.stage(spec, None, use())
     published = await node.plugin.publish(spec, None, use(), remount=False)

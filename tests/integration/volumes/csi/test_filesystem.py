@@ -218,7 +218,7 @@ async def test_done_but_answered_too_late(node: Node, monkeypatch: pytest.Monkey
     assert mounts_below(str(node.root)) == []
 
 
-async def test_unpublished_in_words_only(node: Node) -> None:
+async def test_an_unpublish_without_effect_fails(node: Node) -> None:
     spec = node.spec(node.volume())
     await node.plugin.stage(spec, None, use())
     await node.plugin.publish(spec, None, use(), remount=False)
@@ -228,7 +228,7 @@ async def test_unpublished_in_words_only(node: Node) -> None:
     await node.plugin.unpublish(node.plugin.published(spec, "u1"))
 
 
-async def test_published_in_words_only(node: Node) -> None:
+async def test_a_publish_without_effect_fails(node: Node) -> None:
     spec = node.spec(node.volume())
     await node.plugin.stage(spec, None, use())
     node.driver.faults.by_method["NodePublishVolume"] = Fault(skip=True, times=1)
@@ -236,7 +236,7 @@ async def test_published_in_words_only(node: Node) -> None:
         await node.plugin.publish(spec, None, use(), remount=False)
 
 
-async def test_what_another_agent_has_left_is_found_and_taken_down(node: Node) -> None:
+async def test_volumes_of_an_earlier_agent_are_found_and_taken_down(node: Node) -> None:
     spec = node.spec(node.volume())
     await node.plugin.stage(spec, None, use())
     published = await node.plugin.publish(spec, None, use(), remount=False)
@@ -278,7 +278,7 @@ async def test_a_torn_file_holds_up_no_teardown(node: Node, content: bytes | Non
     assert (node.data(spec.handle) / "precious").read_text() == "data"
 
 
-async def test_what_a_driver_has_left_in_a_directory_is_not_deleted(node: Node) -> None:
+async def test_files_that_a_driver_left_in_a_directory_are_not_deleted(node: Node) -> None:
     spec = node.spec(node.volume())
     await node.plugin.stage(spec, None, use())
     published = await node.plugin.publish(spec, None, use(), remount=False)
@@ -331,7 +331,7 @@ async def test_stats_and_expansion(node: Node) -> None:
         assert raised.value.problem is problem
     node.driver.services.options.expand = False
     node.driver.services.options.stats = False
-    with pytest.raises(ExpansionFailed) as raised:  # asked anew after a failure
+    with pytest.raises(ExpansionFailed) as raised:  # capabilities are read anew after a failure
         await node.plugin.expand(spec, 1 << 26, use(), at_mount=False)
     assert raised.value.problem is ExpansionProblem.UNSUPPORTED
     assert await node.plugin.stats(node.plugin.published(spec, "u1")) is None

@@ -1,4 +1,4 @@
-"""A driver registers with a whole agent, which tells the cluster."""
+"""A driver registers with a whole agent, which publishes it in the CSINode."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def driver(directory: Path, registry: Path) -> Iterator[None]:
 
 
 def drivers(node: Node) -> list[tuple[str, str, int]]:
-    """What the cluster knows of them: name, the node's name for them, how many volumes fit."""
+    """Drivers in the CSINode: name, the node's name for them, how many volumes fit."""
     found = json.loads(node.kubectl("get", "csinode", node.name, "-o", "json"))
     entries = found["spec"].get("drivers") or []
     return [(each["name"], each["nodeID"], each["allocatable"]["count"]) for each in entries]
