@@ -125,7 +125,7 @@ def test_a_cordoned_node_has_an_event(node2: Node) -> None:
 
 
 def test_a_feature_that_the_node_has_not(node: Node, namespace: str) -> None:
-    """Past the API's own checks, as with an API server that is newer than the node."""
+    """The pod is stored past the API's checks, as by an API server that is newer than the node."""
     made = stored("p", namespace, node.name)
     made["spec"].update(hostNetwork=True, hostUsers=False)
     node.api.call(lambda registry: registry.store.put("pods", namespace, "p", made))

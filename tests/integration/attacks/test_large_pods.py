@@ -21,9 +21,9 @@ from tools.env.waiting import wait_until
 
 COUNT = 2500
 WORKS_AT_MOST_S = 0.25
-"""Before a health answer, whatever pods contain."""
+"""Most work before a health answer, whatever pods contain."""
 TAKES_AT_MOST_S = 1.0
-"""A health answer: the timeout of a probe that names none."""
+"""Most time for a health answer: the timeout of a probe that names none."""
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def read(controller: str, path: str, file: str) -> str:
 
 
 def placed(node: Node, made: JSON) -> str:
-    """Where the kernel has the pod's container, by its memory cgroup."""
+    """Path of the memory cgroup in which the kernel has the pod's container."""
     pid = node.container_pid(container_status(made)["containerID"])
     lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     return next(line.split(":", 2)[2] for line in lines if ":memory:" in line)

@@ -23,7 +23,7 @@ from tools.env.waiting import wait_until
 
 @pytest.fixture
 def hierarchy() -> Iterator[Path]:
-    """Where cgroup v2 is mounted; what it hands down is as before when the test is over."""
+    """Mount point of cgroup v2; its controllers are handed down as before when the test is over."""
     rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     found = next(Path(point) for _, point, kind, *_ in rows if kind == "cgroup2")
     control = found / "cgroup.subtree_control"

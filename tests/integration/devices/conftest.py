@@ -57,7 +57,7 @@ class PluginProcess:
         self._process.start(command, env={**os.environ, "PYTHONPATH": path})
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill -9 the plugin."""
         self._process.kill()
 
     def calls(self, method: str) -> list[str]:
@@ -67,7 +67,7 @@ class PluginProcess:
         return [line.partition(" ")[2] for line in lines if line.startswith(f"{method} ")]
 
     def close(self) -> None:
-        """End it."""
+        """End the plugin."""
         self._process.kill()
         self.cdi_file.unlink(missing_ok=True)
 

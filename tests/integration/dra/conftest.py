@@ -36,7 +36,7 @@ class DriverProcess:
         self.now(d0="Healthy", d1="Healthy")
 
     def now(self, **devices: str) -> None:
-        """Its devices are so now."""
+        """Set the driver's devices: name -> health."""
         fresh = self.directory / ".devices"
         fresh.write_text(json.dumps(devices))
         fresh.replace(self.directory / "devices.json")
@@ -76,11 +76,11 @@ class DriverProcess:
         return file.read_text().splitlines() if file.exists() else []
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill -9 the driver."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it."""
+        """End the driver."""
         self._process.kill()
 
 

@@ -97,7 +97,7 @@ class FakeLogind:
 
     @property
     def locks_held(self) -> int:
-        """How many delay locks are held now."""
+        """Number of delay locks that are held now."""
         held = 0
         for fd in self._locks:
             try:

@@ -90,7 +90,7 @@ def test_start_times_outlast_the_agent_and_removed_pods_are_explained(
 
 
 def test_a_watch_from_start_to_end(node: Node, namespace: str) -> None:
-    """It shows each verdict as it comes, outlasts the agent, and ends with the pod."""
+    """The watch shows each verdict as it comes, outlasts the agent, and ends with the pod."""
     node.apply(pod("seen", container("main", "sleep 3; exit 4")), namespace=namespace)
     node.wait_pod(namespace, "seen", lambda p: bool(status(p)), "known")
     command = [sys.executable, "-u", "-m", "kubeletpy.cli.main", "explain", "--watch"]

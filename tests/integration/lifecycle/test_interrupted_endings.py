@@ -88,7 +88,7 @@ def test_the_api_is_away_while_it_ends(node: Node, namespace: str) -> None:
 def test_the_agent_is_killed_in_the_middle_of_its_end(
     node: Node, namespace: str, again: bool
 ) -> None:
-    """Its next life goes on with the end, and the last state is the true one."""
+    """The next agent continues the termination, and reports the true last state."""
     left = pod("torn", container("main", LEAVES), container("deaf", DEAF))
     left["spec"]["terminationGracePeriodSeconds"] = 3
     left["metadata"]["finalizers"] = ["example.com/look"]

@@ -27,7 +27,7 @@ class ApiServer:
         self.certificate_lifetime = LIFETIME_S
         """Seconds, of what is signed for nodes after the next start."""
         self.feature_gates: Collection[str] = ()
-        """Those that are on from the next start."""
+        """Feature gates that are on from the next start."""
         self._directory = directory
         self._node_name = node_name
         self.endpoint: Endpoint

@@ -21,7 +21,7 @@ from tests.integration.node.seen import container_status, is_ready, running, sta
 from tools.env.cri import RawRuntime
 
 SECONDS = 3.0
-"""How long SIGTERM may take, whatever the agent is doing."""
+"""Most seconds from SIGTERM to the end, whatever the agent is doing."""
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +219,7 @@ def test_killed_at_random_moments_of_starts(node: Node, namespace: str) -> None:
 
 
 def begun(node: Node, namespace: str) -> int:
-    """How many pods of a namespace have a container, in whatever state."""
+    """Number of pods of a namespace that have a container, in any state."""
     records = every_container(node, namespace)
     return len({record.labels["io.kubernetes.pod.uid"] for record in records})
 

@@ -51,7 +51,7 @@ def queries(dashboard: Path) -> Iterator[tuple[str, str]]:
 
 
 def reason(name: str) -> str:
-    """Why a query may have no numbers; "" if it must have some."""
+    """Reason for which a query may have no numbers; "" if it must have some."""
     return next((why for start, why in EMPTY.items() if name.startswith(start)), "")
 
 

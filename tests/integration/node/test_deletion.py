@@ -100,7 +100,7 @@ def test_deleted_while_it_starts(node: Node, namespace: str) -> None:
 
 
 def test_a_new_pod_with_the_old_name(node: Node, namespace: str) -> None:
-    """It starts anew while the old one still ends, and the old one's end does not touch it."""
+    """The new pod starts while the old one still ends, and that end does not touch it."""
     node.apply(
         pod("again", container("main", DEAF), terminationGracePeriodSeconds=2),
         namespace=namespace,

@@ -264,7 +264,7 @@ def test_a_runtime_that_is_paused_is_no_failure_of_the_container(
 def test_a_failed_command_that_leaves_a_child_behind_is_a_failure(
     node: Node, namespace: str
 ) -> None:
-    """Its output stays open for longer than the probe's time limit, and the runtime waits."""
+    """Its output stays open past the probe's time limit, and the runtime waits."""
     probe = {
         "exec": {"command": ["sh", "-c", "sleep 8 & exit 1"]},
         "periodSeconds": 1,
@@ -276,7 +276,7 @@ def test_a_failed_command_that_leaves_a_child_behind_is_a_failure(
 
 
 def test_an_agent_restart_keeps_ready_what_is_ready(node: Node, older: JSON) -> None:
-    """And a probe that fails afterwards still counts."""
+    """The containers stay ready, and a probe that fails afterwards still counts."""
     old = parse_time(running(older)["startedAt"]) + RESTART_SLACK_S + 1
     node.until(lambda: time.time() > old, "a container that is not counted as the new agent's")
     node.kill()

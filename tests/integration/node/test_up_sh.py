@@ -131,7 +131,7 @@ class UpSh:
 
 @pytest.fixture
 def up_sh(kubectl_versions: dict[str, Kubectl]) -> Iterator[UpSh]:
-    """Not started; taken down and away afterwards, whatever happened."""
+    """An `./up.sh` that is not started; it is taken down and removed afterwards in any case."""
     directory = Path(tempfile.mkdtemp(prefix="kpu-", dir="/tmp"))
     made = UpSh(directory / "home", kubectl_versions["new"])
     yield made

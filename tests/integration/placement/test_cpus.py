@@ -40,7 +40,7 @@ def pod_resources(node: Node) -> Sequence[pb.PodResources]:
 
 
 def cpus(node: Node, made: JSON) -> str:
-    """Where a pod's container may run, as it sees it itself."""
+    """CPUs on which a pod's container may run, as it sees them itself."""
     text = node.exec(container_status(made)["containerID"], "cat", "/proc/self/status")[1]
     return next(line.split()[1] for line in text.splitlines() if "Cpus_allowed_list" in line)
 

@@ -36,7 +36,7 @@ def cpu_seconds(path: str) -> float:
 
 
 def throttled_periods(path: str) -> int:
-    """How often a cgroup was held back by its quota."""
+    """Number of periods in which its quota throttled a cgroup."""
     directory = (CGROUPS if V2 else CGROUPS / "cpu") / path.strip("/")
     lines = (directory / "cpu.stat").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("nr_throttled "))

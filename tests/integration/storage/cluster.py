@@ -35,7 +35,7 @@ class Storage:
 
     @property
     def registry(self) -> Path:
-        """Where drivers register."""
+        """Directory in which drivers register."""
         return self.node.root_dir / "plugins_registry"
 
     def start_agent(self) -> None:
@@ -45,7 +45,7 @@ class Storage:
         self.node.wait_ready()
 
     def restart_agent(self) -> None:
-        """kill -9, and a new one."""
+        """Kill -9 the agent, and start a new one."""
         self.node.kill()
         self.start_agent()
 

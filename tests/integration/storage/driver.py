@@ -50,11 +50,11 @@ class DriverProcess:
         )
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill -9 the driver."""
         self._process.kill(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it in order: its sockets are removed."""
+        """Stop the driver with SIGTERM: its sockets are removed."""
         self._process.stop()
 
     def fail(self, **faults: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ class DriverProcess:
         return [path.parent.name for path in self.directory.glob("volumes/*/meta.json")]
 
     def remove(self) -> None:
-        """End it and let its loop devices go."""
+        """Kill the driver, and remove its mounts and loop devices."""
         self.kill()
         for point in mounts_below(str(self.directory)):
             unmount(point)

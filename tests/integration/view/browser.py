@@ -169,7 +169,7 @@ async def browser() -> AsyncIterator[Page]:
 
 
 async def _port(process: asyncio.subprocess.Process) -> int:
-    """Where the browser listens: it writes that when it does."""
+    """Port of the browser, from the line that it prints when it listens."""
     assert process.stderr is not None
     while line := (await process.stderr.readline()).decode(errors="replace"):
         if found := re.search(r"DevTools listening on ws://127\.0\.0\.1:(\d+)/", line):

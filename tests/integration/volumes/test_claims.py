@@ -55,7 +55,7 @@ def end(node: Node, namespace: str, name: str) -> None:
 
 
 def condition(node: Node, namespace: str, name: str) -> str:
-    """Why the scheduler does not place a pod."""
+    """The scheduler's message about a pod that it does not place."""
 
     def found() -> str | None:
         conditions = (node.pod(namespace, name).get("status") or {}).get("conditions") or []

@@ -30,7 +30,7 @@ PROGRAMS = ("mount", "blkid", "mkfs.ext4", "fsck", "fsck.ext4", "blockdev")
 
 
 class Node:
-    """Its root directory, and a disk behind a target."""
+    """A root directory, and a disk behind a target."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = directory / "root"

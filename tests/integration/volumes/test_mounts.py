@@ -1,4 +1,4 @@
-"""How volumes are mounted: parts of them, propagation, read-only, images; and who breaks out."""
+"""Mounts of volumes: parts of them, propagation, read-only, images, and attempts to break out."""
 
 from __future__ import annotations
 

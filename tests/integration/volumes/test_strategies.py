@@ -1,4 +1,4 @@
-"""How changes of config maps are noticed when they are not watched, on a real node."""
+"""Changes of config maps that a real node notices without a watch."""
 
 from __future__ import annotations
 
