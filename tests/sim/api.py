@@ -48,7 +48,7 @@ DEADLINE = 30.0
 
 
 class ApiServer:
-    """What all lives see of the API: whether it is there, and how its watches fare."""
+    """The API as all lives share it: whether it answers, and the state of its watches."""
 
     def __init__(self, registry: Registry, rng: random.Random, history: History) -> None:
         self.registry = registry
@@ -60,7 +60,7 @@ class ApiServer:
         self.gone = False
         """Each watch is answered with 410."""
         self.graph_delay = 0.0
-        """Seconds until the authorizer knows a new pod."""
+        """Seconds until the authorizer accepts requests about a new pod."""
         self.first_seen: dict[str, float] = {}
         self._watches: dict[Subscription, None] = {}
         self.watch_count = 0
@@ -218,7 +218,7 @@ class SimKubeApi(KubeApi):
                 return self._registry.delete(*about, call.name, namespace, options)
             case "deletecollection" if call.resource == RESOURCESLICES:
                 raise refusals.unknown_path()  # the embedded API has none
-        raise AssertionError(f"{call.verb} is not asked for")
+        raise AssertionError(f"{call.verb} is not simulated")
 
     def _patch(self, call: Call) -> JSON:
         if call.resource.plural == "pods":
@@ -307,7 +307,7 @@ async def _inflated(inflater: Inflater, member: bytes) -> bytes:
 
 
 def _on_the_wire(obj: JSON, *, compressed: bool = False) -> bytes:
-    """As the server writes it: no work of the agent."""
+    """The bytes as the server sends them; encoding them is no work of the agent."""
     text = json.dumps(obj).encode()
     return member(text) if compressed else text
 

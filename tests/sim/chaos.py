@@ -48,7 +48,7 @@ class Chaos:
         self.harsh = rng.choice((0.0, 0.02, 0.05, 0.1))
 
     async def unleash(self, seconds: float) -> None:
-        """Faults, outages, deaths and users' actions for so long."""
+        """Cause faults, outages, deaths and users' actions for so many seconds."""
         world, rng = self._world, self._rng
         self._set_rates()
         user = self.user()
@@ -64,7 +64,7 @@ class Chaos:
         await self._revive()
 
     def user(self) -> RandomUser:
-        """Who makes, changes and deletes pods."""
+        """The user that makes, changes and deletes pods."""
         return RandomUser(self._world.user, self._world.rng("user"))
 
     def _set_rates(self) -> None:

@@ -1,8 +1,8 @@
 """Simulated DRA drivers: what they have prepared outlives them and the agents.
 
-A driver does one call after the other, as the helper of drivers does; one that was begun goes on
-to its end, whoever gave up waiting. What must never be asked of a
-driver, and a container without its devices, is a violation, told when it happens.
+A driver does one call after the other, as the helper of drivers does. A call that was begun runs
+to its end, even if the caller has given up waiting. A call that a driver must never receive, and a
+container without its devices, are violations, recorded when they happen.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class ClaimDriver:
 
     @property
     def socket(self) -> Path:
-        """Of its registration."""
+        """Path of the registration socket."""
         return self._root / "kubelet" / "plugins_registry" / f"{self.name}.sock"
 
     # -- its life -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """It comes, or comes again."""
+        """Start or restart the driver."""
         if self.up:
             return
         self._history.note("driver", f"{self.name} starts")
@@ -79,7 +79,7 @@ class ClaimDriver:
         os.mknod(self.socket, 0o600 | stat.S_IFSOCK)
 
     def die(self, *, clean: bool) -> None:
-        """It is gone. ``clean``: its registration socket goes with it."""
+        """Stop the driver's process. ``clean``: its registration socket is removed too."""
         if self.up:
             self._history.note("driver", f"{self.name} dies")
             self.up = False
@@ -87,23 +87,23 @@ class ClaimDriver:
                 self.socket.unlink(missing_ok=True)
 
     def hang(self) -> None:
-        """From now on no call is answered, until it heals."""
+        """Answer no call from now on, until ``heal``."""
         self._history.note("driver", f"{self.name} hangs")
         self._healthy.clear()
 
     def wake(self) -> None:
-        """Calls that hung are answered late."""
+        """Answer the calls that hung, late."""
         self._healthy.set()
 
     def heal(self) -> None:
-        """It works."""
+        """End all faults and start the driver if it is down."""
         self.faults = self.slow = self.lies = 0.0
         self._healthy.set()
         self.start()
 
     # -- calls ----------------------------------------------------------------------------------
 
-    async def ask(self, method: str, request: Any) -> Message:
+    async def answer_call(self, method: str, request: Any) -> Message:
         """Answer a call. Raises Refused."""
         if not self.up:
             await asyncio.sleep(0.001)
@@ -183,7 +183,7 @@ class ClaimDriver:
         self._history.violated(f"{self.name}: {what}")
 
     def left(self) -> list[str]:
-        """What is still prepared."""
+        """The claims that are still prepared."""
         return [f"{self.name}: {name} is prepared" for name in self.prepared.values()]
 
 
@@ -208,14 +208,14 @@ class ClaimDriverCalls:
         *,
         secrets: Iterable[str] = (),
     ) -> Answer:
-        """Call it."""
+        """Call the driver."""
         call = f"{method} of DRA driver {self._driver.name}"
         if self._closed.is_set():
             raise PluginCallFailed(Code.CANCELLED, call, "closed", answered=False)
         self._step("call", call)
         try:
             async with asyncio.timeout(within):
-                found = await self._driver.ask(method, request)
+                found = await self._driver.answer_call(method, request)
         except TimeoutError:
             text = "no answer"
             raise PluginCallFailed(Code.DEADLINE_EXCEEDED, call, text, answered=False) from None
@@ -226,7 +226,7 @@ class ClaimDriverCalls:
         return answer.FromString(found.SerializeToString())
 
     async def follow(self, changed: Callable[[bool], None]) -> None:
-        """It is looked at now and then."""
+        """Report whether the driver is connected, polled every second."""
         connected: bool | None = None
         while not self._closed.is_set():
             if self._driver.up is not connected:
@@ -237,10 +237,10 @@ class ClaimDriverCalls:
     async def stream(
         self, method: str, request: Message, answer: type[Answer]
     ) -> AsyncIterator[Answer]:
-        """It tells no health."""
+        """The driver has no health service."""
         raise PluginCallFailed(Code.UNIMPLEMENTED, method, "unknown service")
         yield answer()
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._closed.set()

@@ -20,14 +20,14 @@ RECOVERS_WITHIN = 400.0
 
 
 class Cluster:
-    """Who makes, allocates and reserves claims."""
+    """Makes, allocates and reserves claims, in place of users and the scheduler."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._made = 0
 
     def claim(self, *drivers: str) -> str:
-        """A new claim that nobody has; its name."""
+        """Make an allocated claim that is reserved for no pod; returns its name."""
         self._made += 1
         name = f"claim{self._made}"
         requests = [
@@ -46,7 +46,7 @@ class Cluster:
         return name
 
     def use(self, name: str, claims: Sequence[str], what: str = "run") -> None:
-        """A pod whose one container has these claims, which are reserved for it a moment later."""
+        """Make a pod whose one container has these claims, and reserve them for it afterwards."""
         entries = [{"name": each, "resourceClaimName": each} for each in claims]
         asks = {"claims": [{"name": each} for each in claims]}
         obj = pod(name, [container("c0", what, resources=asks)], grace=2, resourceClaims=entries)
@@ -71,7 +71,7 @@ class Cluster:
 
 
 class ClaimChaos(Chaos):
-    """What goes wrong with drivers of claims too."""
+    """Makes drivers of claims go wrong, in addition to the rest."""
 
     def __init__(self, world: World, cluster: Cluster) -> None:
         super().__init__(world, random.Random(f"{world.seed} claims chaos"))
@@ -79,7 +79,7 @@ class ClaimChaos(Chaos):
         self._shared = cluster.claim(*world.claim_drivers)
 
     async def unleash(self, seconds: float) -> None:
-        """Faults, outages, deaths and users' actions for so long."""
+        """Cause faults, outages, deaths and users' actions for so many seconds."""
         self._set_rates()
         end = self._world.loop.time() + seconds
         made = 0
@@ -135,7 +135,7 @@ class ClaimChaos(Chaos):
 
 
 def remains(world: World) -> list[str]:
-    """What is left when all pods are gone."""
+    """Everything that the drivers and the agent still hold after all pods were removed."""
     found = world.remains()
     found += [line for driver in world.claim_drivers.values() for line in driver.left()]
     if world.agent is not None and not found:

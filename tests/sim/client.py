@@ -29,8 +29,8 @@ DEADLINE = 120.0
 READ_LATENCY = (0.0005, 0.004)
 
 Step = Callable[[str, str], None]
-"""Told ("call" | "check" | "answer", name) at the boundaries of a call: before it, when it takes
-effect, and before its answer arrives. Raises CancelledError for the dead."""
+"""Called with ("call" | "check" | "answer", name) at the boundaries of a call: before it, when it
+takes effect, and before its answer arrives. Raises CancelledError for the dead."""
 
 
 class Connection:
@@ -41,14 +41,14 @@ class Connection:
         self._waiting: dict[asyncio.Future[Any], None] = {}
 
     def lose(self) -> None:
-        """The runtime is gone: all calls under way fail, further ones too."""
+        """The runtime has exited: all calls under way fail, further ones too."""
         self.up = False
         for future in list(self._waiting):
             if not future.done():
                 future.set_exception(Unavailable("connection", "connection lost"))
 
     async def wait(self, task: asyncio.Task[T]) -> T:
-        """The result of a task of the runtime; Unavailable when the connection goes first."""
+        """The result of a task of the runtime; Unavailable when the connection is lost first."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def done(ended: asyncio.Task[T]) -> None:

@@ -1,5 +1,5 @@
-"""Whether the node is where it should be: the runtime runs exactly what the API asks for, and the
-API tells exactly what the runtime runs.
+"""Whether the node is where it should be: the runtime runs exactly what the API requests, and the
+API shows exactly what the runtime runs.
 
 Pure judgement over truth and runtime; an empty list of problems means converged.
 """
@@ -25,7 +25,7 @@ NEVER = "never starts"
 
 
 def problems(truth: Truth, runtime: SimRuntime, generations: dict[str, int]) -> list[str]:
-    """What is not yet as it should be. ``generations``: uid -> metadata.generation."""
+    """The differences that remain. ``generations``: uid -> metadata.generation."""
     found: list[str] = []
     for pod in truth.live():
         if pod.deleting:
@@ -42,12 +42,12 @@ def problems(truth: Truth, runtime: SimRuntime, generations: dict[str, int]) -> 
         pod_truth = truth.pods.get(container.uid)
         static = pod_truth is None or pod_truth.static
         if container.uid not in wanted and not static:
-            found.append(f"{container} runs and nobody wants it")
+            found.append(f"{container} runs and no pod needs it")
     return found
 
 
 def outcome(pod: PodTruth, container: JSON) -> str | int:
-    """What comes of a container in the long run: an exit code, or one of the words above."""
+    """The long-run outcome of a container: an exit code, or one of the constants above."""
     image = container["image"]
     if not _can_be_had(pod, image):
         return NEVER
@@ -75,7 +75,7 @@ def _can_be_had(pod: PodTruth, image: str) -> bool:
 def _pod_problems(pod: PodTruth, runtime: SimRuntime) -> list[str]:
     running = {c.name: c for c in runtime.running(pod.uid)}
     found = [f"{name} runs too often" for name in _doubled(runtime.running(pod.uid))]
-    found += _told_wrongly(pod, runtime)
+    found += _reported_wrongly(pod, runtime)
     if _inits_stuck(pod, running, found):
         return found
     ended: list[int] = []
@@ -161,23 +161,23 @@ def _should_run(pod: PodTruth, wanted: JSON, runs: Container | None) -> list[str
 
 
 def _sized_wrongly(pod: PodTruth, wanted: JSON, runs: Container) -> list[str]:
-    """Whether a container has other resources than it asks for, or the status says other ones."""
+    """Whether a container has other resources than requested, or its status shows other ones."""
     asked = wanted.get("resources")
     pending = condition(pod, "PodResizePending")
     if not asked or "limits" not in asked or pending:
-        too_big = any(_asks_too_much(container) for container in pod.spec["containers"])
+        too_big = any(_requests_too_much(container) for container in pod.spec["containers"])
         return [] if too_big or not pending else [f"a resize waits: {pending}"]
-    if _asks_too_much(wanted):
-        return ["a resize that cannot be is not said to wait"]
+    if _requests_too_much(wanted):
+        return ["an infeasible resize is not shown as pending"]
     found = []
     name, limits = wanted["name"], asked["limits"]
     quota, memory = milli_value(limits["cpu"]) * 100, value(limits["memory"])
     has = runs.config.linux.resources
     if (has.cpu_quota, has.memory_limit_in_bytes) != (quota, memory):
-        found.append(f"{name} has {has.cpu_quota} and {has.memory_limit_in_bytes}, wants {asked}")
+        found.append(f"{name} has {has.cpu_quota} and {has.memory_limit_in_bytes}, not {asked}")
     shown = (entries(pod.status).get(name) or {}).get("resources")
     if shown != asked:
-        found.append(f"{name} wants {asked}, shown {shown}")
+        found.append(f"{name} should have {asked}, shown {shown}")
     if doing := condition(pod, "PodResizeInProgress"):
         found.append(f"a resize is not done: {doing}")
     return found
@@ -191,11 +191,11 @@ def condition(pod: PodTruth, kind: str) -> JSON | None:
     return None
 
 
-def _asks_too_much(container: JSON) -> bool:
+def _requests_too_much(container: JSON) -> bool:
     return ((container.get("resources") or {}).get("requests") or {}).get("cpu") == TOO_BIG
 
 
-def _told_wrongly(pod: PodTruth, runtime: SimRuntime) -> list[str]:
+def _reported_wrongly(pod: PodTruth, runtime: SimRuntime) -> list[str]:
     """Whether the status disagrees with the newest record of a container."""
     found = []
     shown = entries(pod.status)
@@ -206,7 +206,7 @@ def _told_wrongly(pod: PodTruth, runtime: SimRuntime) -> list[str]:
             continue
         if short_id(entry.get("containerID")) != record.id:
             found.append(f"{name} is {record.id}, shown {entry.get('containerID')}")
-        # a record that was removed before it could be told keeps its number
+        # a record that was removed before it could be reported keeps its number
         count = entry.get("restartCount", 0)
         if count < record.restarts:
             found.append(f"{name} restarted {record.restarts}, shown {count}")

@@ -1,8 +1,8 @@
 """Simulated CSI drivers: what they have staged and published outlives them and the agents.
 
-A driver does one call of a volume after the other, as drivers do; a call that was begun goes on to
-its end, whoever gave up waiting. What must never be asked of a driver is a violation, told when it
-is done.
+A driver does one call of a volume after the other, as drivers do. A call that was begun runs to its
+end, even if the caller has given up waiting. A call that a driver must never receive is a
+violation, recorded when it is made.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DATA = "data"
 
 
 class Refused(Exception):
-    """A call ends with a status."""
+    """Ends a call with a gRPC status other than OK."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -94,9 +94,9 @@ class SimDriver:
         """Share of calls that take long."""
         self.up = False
         self.health: csi.VolumeHealth | None = None
-        """What it reports of every volume; None: it does not report health."""
+        """Health that the driver reports for every volume; None: it does not report health."""
         self.storage_health: csi.NodeGetStorageHealthResponse | None = None
-        """What it reports of its storage; None: it does not report it."""
+        """Health that the driver reports for its storage; None: it does not report it."""
         self.calls: list[str] = []
         self._healthy = asyncio.Event()
         self._healthy.set()
@@ -117,13 +117,13 @@ class SimDriver:
 
     @property
     def socket(self) -> Path:
-        """Of its registration."""
+        """Path of the registration socket."""
         return self._root / "kubelet" / "plugins_registry" / f"{self.name}.sock"
 
     # -- its life -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """It comes, or comes again."""
+        """Start or restart the driver."""
         if self.up:
             return
         self._history.note("driver", f"{self.name} starts")
@@ -133,7 +133,10 @@ class SimDriver:
         os.mknod(self.socket, 0o600 | stat.S_IFSOCK)
 
     def die(self, *, clean: bool) -> None:
-        """It is gone; its mounts stay. ``clean``: its registration socket goes with it."""
+        """Stop the driver's process; its mounts stay.
+
+        ``clean``: its registration socket is removed too.
+        """
         if not self.up:
             return
         self._history.note("driver", f"{self.name} dies")
@@ -145,7 +148,7 @@ class SimDriver:
                 future.set_exception(Refused(Code.UNAVAILABLE, "connection lost"))
 
     def machine_stops(self) -> None:
-        """It is gone with the machine, and nothing is mounted; what is in volumes stays."""
+        """The machine goes down: no driver runs and nothing is mounted; volumes keep their data."""
         self.die(clean=False)
         self._boots += 1
         for path in (*self.published, *self.staged.values()):
@@ -155,19 +158,19 @@ class SimDriver:
         self.staged.clear()
 
     def hang(self) -> None:
-        """From now on no call is answered, until it heals."""
+        """Answer no call from now on, until ``heal``."""
         self._history.note("driver", f"{self.name} hangs")
         self._healthy.clear()
 
     def heal(self) -> None:
-        """It works; calls that hung are answered late."""
+        """End all faults, answer the calls that hung, and start the driver if it is down."""
         self.faults = self.slow = 0.0
         self._healthy.set()
         self.start()
 
     # -- calls ----------------------------------------------------------------------------------
 
-    async def ask(self, method: str, request: Any) -> Message:
+    async def answer_call(self, method: str, request: Any) -> Message:
         """Answer a call. Raises Refused."""
         if not self.up:
             await asyncio.sleep(0.001)
@@ -192,7 +195,7 @@ class SimDriver:
         handle = getattr(request, "volume_id", "")
         if not handle:
             await self._takes()
-            return self._ask_node(method)
+            return self._answer_node_call(method)
         boots = self._boots
         async with self._locks[handle]:
             failing = self._rng.random() < self.faults
@@ -213,7 +216,7 @@ class SimDriver:
         if self._rng.random() < self.slow:
             await asyncio.sleep(self._rng.choice((3.0, 30.0, 150.0)))
 
-    def _ask_node(self, method: str) -> Message:
+    def _answer_node_call(self, method: str) -> Message:
         if method == "NodeGetInfo":
             return csi.NodeGetInfoResponse(node_id=f"id-of-{self.name}")
         if method == "NodeGetStorageHealth":
@@ -318,7 +321,7 @@ class SimDriver:
             (Path(path) / name).mkdir(parents=True, exist_ok=True)
 
     def _unmount(self, path: str, handle: str) -> None:
-        """What is in the volume is not seen here any more, and was all there."""
+        """Hide the volume's data at this path; a violation if some of it was deleted."""
         if Path(path).is_file():
             Path(path).unlink()
             return
@@ -336,11 +339,11 @@ class SimDriver:
         (Path(path) / DATA).unlink(missing_ok=True)
 
     def has_mounted(self, path: str) -> bool:
-        """Whether it is its mount."""
+        """Whether this driver has mounted a volume at the path."""
         return path in self.published or path in self.staged.values()
 
     def lose(self, path: str) -> None:
-        """Its mount was undone behind its back."""
+        """Undo the driver's mount at the path, behind the driver's back."""
         handle = self.published.pop(path, "")
         if not handle:
             handle = next(each for each, at in self.staged.items() if at == path)
@@ -367,12 +370,12 @@ class SimDriver:
         self._history.violated(f"{self.name}: {what}")
 
     def left(self) -> list[str]:
-        """What is still there."""
+        """The volumes that are still staged or published."""
         staged = [f"{self.name}: {handle} is staged" for handle in self.staged]
         return [*staged, *(f"{self.name}: {path} is published" for path in self.published)]
 
     def mounts(self) -> Iterator[MountPoint]:
-        """As the kernel shows them."""
+        """The driver's mounts, as the kernel lists them."""
         for handle, path in self.staged.items():
             yield MountPoint(path, shared=False, device=f"{self.name}:{handle}", root="/")
         for path, handle in self.published.items():
@@ -380,7 +383,7 @@ class SimDriver:
 
 
 def _where_it_can_be(path: str) -> Path:
-    """A driver makes no more than the last directory. Raises Refused."""
+    """The path, which a driver makes if its parent exists. Raises Refused."""
     if not Path(path).parent.is_dir():
         raise Refused(Code.INTERNAL, f"there is no directory for {path}")
     return Path(path)

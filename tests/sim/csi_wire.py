@@ -40,14 +40,14 @@ class SimDriverCalls:
         *,
         secrets: Iterable[str] = (),
     ) -> Answer:
-        """Call it."""
+        """Call the driver."""
         call = f"{method} of driver {self._driver.name}"
         if self._closed:
             raise PluginCallFailed(Code.CANCELLED, call, "closed", answered=False)
         self._step("call", call)
         try:
             async with asyncio.timeout(within):
-                found = await self._driver.ask(method, request)
+                found = await self._driver.answer_call(method, request)
         except TimeoutError:
             raise PluginCallFailed(
                 Code.DEADLINE_EXCEEDED, call, "no answer", answered=False
@@ -59,7 +59,7 @@ class SimDriverCalls:
         return answer.FromString(found.SerializeToString())
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._closed = True
 
 
@@ -85,7 +85,7 @@ class SimRegistrations:
 
     @asynccontextmanager
     async def open(self, socket: str, stamp: Stamp) -> AsyncIterator[Conversation]:
-        """Connect."""
+        """Connect to a registration socket."""
         driver = self._drivers[Path(socket).stem]
         await asyncio.sleep(0.001)
         if not driver.up:
@@ -100,15 +100,15 @@ class _Conversation:
         self._step = step
 
     async def info(self) -> PluginInfo:
-        """What it is."""
-        await self._said("GetInfo")
+        """The driver's name, endpoint and versions."""
+        await self._call("GetInfo")
         return self._info
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
-        """It is told."""
-        await self._said("NotifyRegistrationStatus")
+        """Notify the driver whether it was registered."""
+        await self._call("NotifyRegistrationStatus")
 
-    async def _said(self, method: str) -> None:
+    async def _call(self, method: str) -> None:
         self._step("call", f"{method} of driver {self._driver.name}")
         await asyncio.sleep(0.001)
         if not self._driver.up:

@@ -1,7 +1,7 @@
 """Device plugins and a NUMA machine of a simulated node, and what must never happen to them.
 
 A plugin registers with each agent by itself, as real ones do when kubelet.sock is made anew. It
-dies, comes back, says that devices are ill, and hangs; it gives each container a variable with its
+dies, restarts, reports devices as unhealthy, and hangs. It gives each container a variable with its
 devices.
 """
 
@@ -29,9 +29,9 @@ from tests.unit.placement.machines import machine, write_sysfs
 
 GPU = "vendor.example/gpu"
 OWN = "own"
+"""A container of this name has CPUs for itself, as many as it requests."""
 SHARER = "sharer"
 """The container that has what the others leave of its pod's pool of CPUs."""
-"""A container of this name has CPUs for itself, as many as its request says."""
 SHAPES: tuple[JSON, ...] = (
     {},
     {"sockets": 2, "cores": 4},
@@ -77,19 +77,19 @@ class Devices:
     # -- the plugin's life ---------------------------------------------------------------------
 
     def comes(self) -> None:
-        """Another process of the plugin, with all devices well; the one before is dead."""
+        """Start a new process of the plugin, with all devices healthy; the previous one dies."""
         self.goes()
         self.plugin = SimPlugin(*self.all, nodes=self.all, pre_start=True)
         self.sockets[f"socket{len(self.sockets)}"] = self.plugin
 
     def goes(self) -> None:
-        """It dies."""
+        """End the plugin's process."""
         if self.plugin is not None:
             self.plugin.die()
             self.plugin = None
 
-    async def register_for_ever(self, agent: Callable[[], tuple[Agent | None, int]]) -> None:
-        """``agent`` gives the agent that lives, if any, and which life it is."""
+    async def keep_registering(self, agent: Callable[[], tuple[Agent | None, int]]) -> None:
+        """Register the plugin with each agent; ``agent`` returns the living one and its life."""
         while True:
             await asyncio.sleep(0.5)
             plugin, (living, life) = self.plugin, agent()
@@ -106,7 +106,7 @@ class Devices:
                 self._history.violated(f"registration ended with {problem!r}")
 
     def upset(self) -> None:
-        """Something goes wrong with the plugin, or is right again."""
+        """Make the plugin fail at random, or restart it healthy."""
         plugin = self.plugin
         match self._rng.randrange(5):
             case 0:
@@ -123,7 +123,7 @@ class Devices:
     # -- what must never happen ----------------------------------------------------------------
 
     def runtime_changed(self, what: str, whom: object) -> None:
-        """No device and no CPU is that of two containers that run."""
+        """Check that no device and no exclusive CPU is used by two running containers."""
         scope, policy = (self.settings[f"topologyManager{key}"] for key in ("Scope", "Policy"))
         pools = scope == "pod" and policy != "none"
         owners = (OWN, SHARER) if pools else (OWN,)
@@ -143,7 +143,7 @@ class Devices:
 
 
 class _Calls:
-    """Steps of the agent at each call and answer."""
+    """Calls to a device plugin; each call and answer is a step of the agent's life."""
 
     def __init__(self, plugin: Any, step: Callable[[str, str], None]) -> None:
         self._plugin = plugin

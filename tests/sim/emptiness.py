@@ -59,7 +59,7 @@ IDLE_TASKS = {
     "volume-health",
     "volume-usage",
 }
-"""What an idle agent runs."""
+"""Tasks of an agent without pods."""
 MOST_IDLE_TIMERS = 20
 
 

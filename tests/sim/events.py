@@ -10,7 +10,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 
 SIZE = 1000
 NONSENSE = -6795364578871345152
-"""What Go's zero time comes to in nanoseconds."""
+"""Go's zero time in nanoseconds, as it overflows."""
 
 
 class EventQueue:
@@ -39,11 +39,11 @@ class EventQueue:
         self._woken.set()
 
     def clear(self) -> None:
-        """The runtime has started anew: what it had queued is lost."""
+        """Drop all queued events, as a runtime that restarts does."""
         self._queue.clear()
 
     def break_stream(self) -> None:
-        """Whoever listens is cut off."""
+        """Cut off whoever listens."""
         self.breaks += 1
         self._woken.set()
 

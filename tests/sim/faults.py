@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation, by the seed.
+"""Faults of a simulation, drawn by its seed.
 
 A call can be slow, fail before it had any effect, fail although it had its effect, or hang until
 its deadline. Must never draw from the random source while nothing is to go wrong, so that a quiet
@@ -55,11 +55,11 @@ class Faults:
         """Seconds."""
 
     def heal(self) -> None:
-        """Nothing goes wrong from now on."""
+        """End all faults."""
         self.rates = FaultRates()
 
     def draw(self) -> Fault | None:
-        """What goes wrong with the next call."""
+        """Draw the fault of the next call, if any."""
         rates = self.rates
         if not rates.any:
             return None

@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 def printed(program: str, seeds: Iterable[str], root: Path) -> set[str]:
-    """What a program prints with each hash seed; its argument is a new directory below ``root``."""
+    """The outputs of a program, run with each hash seed.
+
+    Its argument is a new directory below ``root``.
+    """
     found = set()
     for seed in seeds:
         place = root / seed

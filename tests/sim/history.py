@@ -1,4 +1,4 @@
-"""What happened in a simulation, in order, as text: the story that a failing seed tells.
+"""Record of a simulation's events, in order, as text: the story shown for a failing seed.
 
 Two runs of one seed must give the same story, letter by letter.
 """
@@ -28,7 +28,7 @@ class History:
     _now: float = 0.0
 
     def note(self, who: str, what: str) -> None:
-        """Write one thing down, with the time; from a thread it is that of what came before."""
+        """Record one event with the time; a thread has no clock and uses that of the last event."""
         try:
             now = self._now = asyncio.get_running_loop().time()
         except RuntimeError:
@@ -36,7 +36,7 @@ class History:
         self.lines.append(f"{now:11.4f} {who:<8} {what}")
 
     def violated(self, what: str) -> None:
-        """Something that must never happen has happened; the run goes on, the test will fail."""
+        """Record something that must never happen; the run goes on, the test will fail."""
         self.note("BROKEN", what)
         self.violations.append(what)
 
@@ -50,7 +50,7 @@ class History:
             raise Violation(self.report(self.violations))
 
     def report(self, problems: list[str]) -> str:
-        """What went wrong and what led there."""
+        """The violations, and the last events before them."""
         listed = "\n".join(f"  - {problem}" for problem in problems[:20])
         told = "\n".join(self.lines[-TOLD:])
         return (

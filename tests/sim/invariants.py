@@ -1,6 +1,6 @@
-"""What must never happen, checked at the moment it would.
+"""Rules that must always hold, each checked at the moment it would be broken.
 
-Every rule looks at the truth (:mod:`.truth`), never at the agent.
+Every rule reads the truth (:mod:`.truth`), never the agent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.sim.truth import (
 BACKOFF_BASE, BACKOFF_MAX, BACKOFF_QUIET = 10.0, 300.0, 600.0
 TOLERANCE = 1e-6
 UNREPORTED_S = 5.0
-"""How long an evicted pod's dead containers wait for the API at least, though the disk is full."""
+"""Least seconds for which an evicted pod's dead containers wait for the API on a full disk."""
 
 
 @dataclass(slots=True)
@@ -58,18 +58,18 @@ class Invariants:
         self._made_in: dict[str, int] = {}
         """Container id -> the life of the agent that had it made."""
         self._removed_unheard: dict[str, int] = {}
-        """Containers removed from a full disk though the API did not know their end -> in which
-        life of the agent."""
+        """Containers removed from a full disk before the API had their end -> in which life of the
+        agent."""
         self.evicts: Callable[[str], bool] = lambda uid: False
         """Whether the pod of a uid is stopped because it is evicted."""
         self.answers_since: Callable[[], float] | None = None
-        """Where pods are evicted: since when the API answers, event-loop seconds; inf: not now."""
+        """Since when the API answers, in event-loop seconds; inf: not now. None: no evictions."""
         runtime.observers.append(self.runtime_changed)
 
     # -- the runtime -------------------------------------------------------------------------
 
     def runtime_changed(self, what: str, whom: Container | Sandbox) -> None:
-        """Something is done in the runtime."""
+        """Check a change in the runtime."""
         if isinstance(whom, Sandbox):
             return
         pod = self._truth.pods.get(whom.uid)
@@ -90,7 +90,7 @@ class Invariants:
             case "remove" if pod is not None:
                 if whom.state == cri.CONTAINER_CREATED:
                     pod.never_started[whom.name] = pod.never_started.get(whom.name, 0) + 1
-                self._exit_was_told(pod, whom)
+                self._exit_was_reported(pod, whom)
 
     def _may_use(self, pod: PodTruth, made: Container) -> None:
         if scripts.host(made.image) == scripts.SECRET and not pod.spec.get("imagePullSecrets"):
@@ -191,9 +191,9 @@ class Invariants:
     def _wall_times_mislead(self, ends: list[Exit], started: Container) -> bool:
         """Whether the agent has only records to take a delay from, and their times are wrong.
 
-        That is so where an earlier life started the container that ended, and the wall clock was
-        set after the end before that one and before the life that restarts it. A step in any other
-        moment must not shorten a delay.
+        An earlier life has started the container that ended. The wall clock was set between the
+        previous end and the start of the current life. A step at any other time must not shorten
+        a delay.
         """
         life = self._made_in[started.id]
         if self._made_in.get(ends[-1].container_id) == life:
@@ -201,7 +201,7 @@ class Invariants:
         since = ends[-2].at if ends[1:] else 0.0
         return any(since <= at <= self._truth.began[life] for at, _ in self._truth.clock_set)
 
-    def _exit_was_told(self, pod: PodTruth, removed: Container) -> None:
+    def _exit_was_reported(self, pod: PodTruth, removed: Container) -> None:
         if pod.gone or pod.forced or not removed.started_at or removed.id in pod.shown:
             return
         if pod.restarts_all:
@@ -219,12 +219,12 @@ class Invariants:
         )
         is_init = any(init["name"] == removed.name for init in pod.inits)
         if not (newer or is_init):
-            self._history.violated(f"{removed} removed before its exit code was told")
+            self._history.violated(f"{removed} removed before its exit code was reported")
 
     # -- the API -----------------------------------------------------------------------------
 
     def api_changed(self, change: Change) -> None:
-        """Something is written to the API's store."""
+        """Check a change in the API's store."""
         if change.resource != "pods":
             return
         pod = self._truth.api_change(change.type, change.object)
@@ -234,10 +234,10 @@ class Invariants:
         self._counts_never_fall(pod)
         self._only_what_ran_counts(pod)
         if change.type == "DELETED":
-            self._history.note("api", f"pod {pod.name} {pod.uid[:8]} gone")
+            self._history.note("api", f"pod {pod.name} {pod.uid[:8]} deleted")
             if not pod.forced:
                 self._nothing_outlives(pod)
-                self._all_exits_told(pod)
+                self._all_exits_reported(pod)
 
     def _codes_are_true(self, pod: PodTruth) -> None:
         codes = {e.container_id: e.code for ends in pod.exits.values() for e in ends}
@@ -270,7 +270,7 @@ class Invariants:
         known = earlier if end.earlier else records[-1:]
         if any(c.state != cri.CONTAINER_CREATED and not c.abandoned for c in known):
             self._history.violated(
-                f"{end.name} of {pod.name} shown as lost, but the runtime knows {known[-1]}"
+                f"{end.name} of {pod.name} shown as lost, but the runtime has {known[-1]}"
             )
 
     def _counts_never_fall(self, pod: PodTruth) -> None:
@@ -304,30 +304,32 @@ class Invariants:
 
     def _nothing_outlives(self, pod: PodTruth) -> None:
         for container in self._runtime.running(pod.uid):
-            self._history.violated(f"pod {pod.name} is gone while {container} runs")
+            self._history.violated(f"pod {pod.name} is deleted while {container} runs")
         if pod.released:
             return
         for sandbox in self._runtime.sandboxes.values():
             if sandbox.uid == pod.uid and sandbox.ready:
-                self._history.violated(f"pod {pod.name} is gone while sandbox {sandbox.id} is up")
+                self._history.violated(
+                    f"pod {pod.name} is deleted while sandbox {sandbox.id} is up"
+                )
 
-    def _all_exits_told(self, pod: PodTruth) -> None:
+    def _all_exits_reported(self, pod: PodTruth) -> None:
         init_names = {init["name"] for init in pod.inits}
         for name, ends in pod.exits.items():
             kept = ends[-1].container_id in self._runtime.containers
             if not kept and (name in init_names or pod.restarts_all):
                 continue  # removed when a new sandbox made it run again, or all was restarted
             if self._removed_unheard.get(ends[-1].container_id, self._life()) != self._life():
-                continue  # the agent that knew it was killed before anybody could hear of it
+                continue  # the agent that had it was killed before it could report it
             if ends[-1].container_id not in pod.shown:
                 self._history.violated(
                     f"exit code {ends[-1].code} of {ends[-1].container_id} ({name} of {pod.name}) "
-                    "was never told"
+                    "was never reported"
                 )
 
 
 def _restarts_to_resize(pod: PodTruth, name: str) -> bool:
-    """Whether a container was resized, and wants a restart for that."""
+    """Whether a container was resized and its resize policy requires a restart."""
     versions = [
         container
         for spec in pod.specs

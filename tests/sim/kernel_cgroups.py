@@ -27,13 +27,13 @@ class KernelCgroups:
         runtime.refuses = self._refuses
 
     def tree(self) -> CgroupTree:
-        """What an agent starts with."""
+        """The prepared tree that an agent starts with."""
         tree = CgroupTree(self._files, TreeOptions(names=PodCgroupNames(self.agent)))
         tree.prepare()
         return tree
 
     def _refuses(self, config: cri.PodSandboxConfig) -> str:
-        """As runc says it in containerd's words."""
+        """The error of runc for a cgroup parent, as containerd passes it on; empty: accepted."""
         parent = config.linux.cgroup_parent
         if self.runtime is CgroupDriver.CGROUPFS or parent.endswith(".slice"):
             return ""
@@ -55,7 +55,7 @@ class KernelCgroups:
                 place.rmdir()
 
     def _place(self, parent: str, sandbox_id: str) -> Path:
-        """Where a sandbox goes: containerd makes a triple for systemd out of a slice's name."""
+        """Path of a sandbox's group; containerd makes a systemd triple out of a slice's name."""
         base = self._root / parent.strip("/")
         if not parent.endswith(".slice"):
             return base / sandbox_id

@@ -1,8 +1,8 @@
 """The event loop of a simulation: virtual time, threads inline, and processes that can be killed.
 
 A *life* is one run of a simulated process (the agent between its start and its death). Every task
-and timer knows the life that made it, so ``kill`` ends one life at any instant and nothing of it
-runs on. Life 0 is the world: the runtime, the API, users and the test itself.
+and timer belongs to the life that made it, so ``kill`` ends one life at any instant and nothing of
+it runs on. Life 0 is the world: the runtime, the API, users and the test itself.
 """
 
 from __future__ import annotations

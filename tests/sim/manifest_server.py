@@ -1,4 +1,4 @@
-"""An HTTP server that gives out manifests, without a socket: what aiohttp would have said of it."""
+"""An HTTP server that serves manifests without a socket: it stands in for aiohttp's client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATENCY_S = 0.02
 
 @dataclass(slots=True)
 class Answer:
-    """What the server says."""
+    """The server's response."""
 
     body: bytes = b""
     status: int = 200
@@ -26,7 +26,7 @@ class Answer:
 
 
 class ManifestServer:
-    """Set :attr:`answer` and :attr:`hangs`; None is a server that is not there."""
+    """Set :attr:`answer` and :attr:`hangs`; without an answer connections are refused."""
 
     def __init__(self) -> None:
         self.answer: Answer | None = None
@@ -39,7 +39,7 @@ class ManifestServer:
 
 
 class Session:
-    """As much of a session as the source of static pods uses."""
+    """The part of aiohttp.ClientSession that the source of static pods uses."""
 
     def __init__(self, server: ManifestServer, timeout: aiohttp.ClientTimeout) -> None:
         self._server = server

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class NodeMounts:
-    """What is mounted where."""
+    """Mounts and loop devices of the node, by path."""
 
     def __init__(
         self, drivers: Mapping[str, SimDriver], runtime: SimRuntime, history: History
@@ -35,15 +35,15 @@ class NodeMounts:
         self._runtime = runtime
         self._history = history
         self.binds: dict[str, str] = {}
-        """Where -> what of a volume, as a path."""
+        """Target path -> the path in a volume that is mounted there."""
         self.loops: dict[str, str] = {}
-        """What the agent holds by loop devices -> the device."""
+        """Path that the agent holds by a loop device -> the device."""
         self._damaged: list[str] = []
 
-    # -- what the agent asks of the kernel ----------------------------------------------------
+    # -- calls of the agent to the kernel -----------------------------------------------------
 
     def table(self) -> list[MountPoint]:
-        """As the kernel shows it."""
+        """The mounts of drivers and of the agent, as the kernel lists them."""
         found = [mount for driver in self._drivers.values() for mount in driver.mounts()]
         bound = [MountPoint(path, shared=False, root=of) for path, of in self.binds.items()]
         return [*found, *bound]
@@ -60,7 +60,7 @@ class NodeMounts:
         self.binds[target] = source
 
     def unmount(self, target: str) -> None:
-        """Unmount what is at a path; of drivers' mounts only those nobody can name any more."""
+        """Unmount what is at a path; of drivers' mounts only those that nobody can identify."""
         for container in self._runtime.running():
             if any(inside(path, target) for path in _handed(container)):
                 self._history.violated(f"{target} unmounted under {container}")
@@ -97,7 +97,7 @@ class NodeMounts:
             del self.loops[path]
 
     def _remove_tree(self, path: str, *, only_directories: bool = False) -> None:
-        """The real one stops at a mount, which it can not see here."""
+        """Stand in for ``remove_tree``, which stops at a mount; mounts are only in this table."""
         if any(inside(each.path, path) for each in self.table()):
             raise OSError(errno.EBUSY, "it is mounted", path)
         shutil.rmtree(path)
@@ -128,7 +128,7 @@ class NodeMounts:
     # -- what happens to the node -------------------------------------------------------------
 
     def damage(self, data: Path, *, torn: bool) -> None:
-        """A file beside a volume is lost, or cut off: nobody can say whose the volume is."""
+        """Lose or truncate the file that identifies a volume."""
         self._history.note("world", f"{'tears' if torn else 'loses'} {data}")
         if torn:
             data.write_text(data.read_text()[: data.stat().st_size // 2])
@@ -144,7 +144,7 @@ class NodeMounts:
             self._damaged.append(str(directory))
 
     def is_damaged(self, path: str) -> bool:
-        """Whether what says whose volume is there was lost once."""
+        """Whether the file that identifies the volume at a path was ever lost."""
         return any(inside(path, each) for each in self._damaged)
 
     def reboot(self) -> None:
@@ -157,15 +157,15 @@ class NodeMounts:
     # -- judging ------------------------------------------------------------------------------
 
     def uses(self, container: Container) -> list[str]:
-        """The paths of volumes behind what a container was given."""
+        """The paths in volumes behind a container's mounts and devices."""
         return [self.binds.get(path, os.path.realpath(path)) for path in _handed(container)]
 
     def bound_inside(self, directory: str) -> list[str]:
-        """Binds of what is in a directory."""
+        """Targets of binds whose source is in a directory."""
         return [path for path, source in self.binds.items() if inside(source, directory)]
 
     def left(self) -> list[str]:
-        """What the agent has left."""
+        """The binds and loop devices that the agent has not removed."""
         binds = [f"{path} is bound" for path in self.binds]
         return [*binds, *(f"{path} is held by a loop device" for path in self.loops)]
 

@@ -15,21 +15,21 @@ from tests.sim.history import History
 
 
 class PodGroups:
-    """By uid."""
+    """Limits of the pods' groups, by uid."""
 
     def __init__(self, history: History) -> None:
         self.limits: dict[str, PodLimits] = {}
         self.refusal = ""
-        """Why the kernel takes no new limits; empty: it does."""
+        """The kernel's error for new limits; empty: it takes them."""
         self._history = history
 
     def make(self, pod: Pod) -> str:
-        """Where a pod's sandbox goes: a group that has the pod's limits when it is made."""
-        self.limits.setdefault(pod.uid, wanted(pod))
+        """Make a group with the pod's limits; returns the sandbox's cgroup parent (empty)."""
+        self.limits.setdefault(pod.uid, requested_limits(pod))
         return ""
 
     async def write(self, uid: str, limits: PodLimits) -> None:
-        """Set those that are given."""
+        """Set the limits that are not None."""
         await asyncio.sleep(0.001)
         if self.refusal:
             raise PodLimitsError(self.refusal)
@@ -46,29 +46,29 @@ class GroupsOfOneLife:
         self._step = step
 
     def parent(self, pod: Pod) -> str:
-        """Where its sandbox goes."""
+        """The cgroup parent of the pod's sandbox."""
         return self._groups.make(pod)
 
     def requested(self, pod: Pod) -> PodLimits | None:
-        """What the pod asks for."""
-        return wanted(pod)
+        """The limits that the pod requests."""
+        return requested_limits(pod)
 
     def current(self, pod: Pod) -> PodLimits:
-        """What its group has."""
+        """The limits of the pod's group."""
         return self._groups.limits[pod.uid]
 
     def memory_usage(self, pod: Pod) -> int:
-        """Next to nothing."""
+        """Memory in use by the pod: next to nothing."""
         return 1 << 20
 
     async def write(self, pod: Pod, limits: PodLimits) -> None:
-        """Set those that are given."""
+        """Set the limits that are not None."""
         self._step("call", "write cgroup")
         await self._groups.write(pod.uid, limits)
         self._step("answer", "write cgroup")
 
 
-def wanted(pod: Pod) -> PodLimits:
+def requested_limits(pod: Pod) -> PodLimits:
     """The limits of a pod's group, by the rules for real ones."""
     found = pod_resources(pod, PodCgroupSettings())
     return PodLimits(found.shares, found.quota_us, found.period_us, found.memory or None)

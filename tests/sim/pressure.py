@@ -1,8 +1,8 @@
 """A machine that runs short: what simulated pods take of its memory, disk, inodes and tasks.
 
-It outlives the agents, as the kernel does. What is taken is reckoned from what the runtime runs and
-keeps: memory and tasks by containers that run, the disk also by dead ones, by their layers until
-some time after they are removed, by volumes until they are torn down, and by images.
+It outlives the agents, as the kernel does. Usage is computed from what the runtime runs and keeps.
+Running containers take memory and tasks. The disk is taken by containers, also dead ones, by their
+layers until some time after removal, by volumes until they are torn down, and by images.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LEAST = {
     Signal.NODEFS_INODES: 50_000,
     Signal.PIDS: 1000,
 }
-"""What must be left; less of it crosses a hard threshold."""
+"""The least that must be left; less of it crosses a hard threshold."""
 SOFT_MEMORY = 2048 * MI
 SOFT_GRACE_S = 20.0
 RECLAIM_DISK = 2000 * MI
@@ -48,9 +48,9 @@ ENOUGH = {
 TRANSITION_S = 30.0
 MIN_AGE_S = 10.0
 GARBAGE_S = (0.0, 0.5, 0.5, 0.5, 8.0)
-"""How long a runtime keeps the layer of a container that it has removed, at most."""
+"""Most seconds for which a runtime keeps the layer of a removed container."""
 APART_S = 2 * max(CONFIRM_S, SETTLE_LOOK_S)
-"""Between two lies."""
+"""Least seconds between two wrong numbers."""
 VOLUME = "v"
 """The emptyDir that hungry pods have."""
 SETTINGS: JSON = {
@@ -66,7 +66,7 @@ SETTINGS: JSON = {
 
 @dataclass(frozen=True, slots=True)
 class Appetite:
-    """What a container of a pod takes: (at its start, more each second). Bytes, inodes, tasks.
+    """Usage of each of a pod's containers: (at its start, more each second). Bytes, inodes, tasks.
 
     Attributes:
         layer: of its writable layer, ``volume`` of an emptyDir.
@@ -82,12 +82,12 @@ class Appetite:
 
 @dataclass(slots=True)
 class Taken:
-    """What one pod takes at one instant."""
+    """Resources that one pod takes at one instant."""
 
     memory: float = 0
     layers: float = 0
     removed: float = 0
-    """Layers of containers that the runtime does not know any more."""
+    """Layers of containers that are no longer in the runtime's records."""
     volumes: float = 0
     inodes: float = 0
     tasks: float = 0
@@ -95,7 +95,7 @@ class Taken:
 
     @property
     def use(self) -> Use | None:
-        """As the agent is to see it."""
+        """The usage that the agent should measure; None: no container runs."""
         if not self.runs:
             return None
         return Use(
@@ -108,7 +108,7 @@ class Taken:
 
 
 class Stores:
-    """What there is and what is left of it."""
+    """The machine's capacity, and what is left of it."""
 
     def __init__(
         self, runtime: SimRuntime, history: History, root: Path, rng: random.Random
@@ -120,14 +120,14 @@ class Stores:
         self._removed: list[tuple[float, str, float]] = []
         """Layers that the runtime has still to remove: (when it will have, uid, bytes)."""
         self.appetites: dict[str, Appetite] = {}
-        """By the pod's name."""
+        """Usage of each container, by the pod's name."""
         self._written: dict[str, tuple[float, float]] = {}
         """Bytes and inodes that ended containers left in volumes, by uid."""
         self.lies: Callable[[dict[Signal, SignalObservation]], Observations] = lambda seen: seen
         runtime.observers.append(self._changed)
 
     def taken(self) -> dict[str, Taken]:
-        """By uid."""
+        """The usage of all pods, by uid."""
         found: dict[str, Taken] = {}
         for container in self._runtime.containers.values():
             if not container.started_at:
@@ -159,7 +159,7 @@ class Stores:
     def left(
         self, without: Collection[str] = (), *, garbage: Collection[str] = ()
     ) -> dict[Signal, float]:
-        """What is left, had the pods of these uids been gone, and these images."""
+        """Resources left, not counting the pods of these uids and these images."""
         pods = [taken for uid, taken in self.taken().items() if uid not in without]
         images = [image for image in self._runtime.images if image not in garbage]
         return {
@@ -176,7 +176,7 @@ class Stores:
         return image != PAUSE and all(c.image != image for c in self._runtime.containers.values())
 
     def observations(self) -> dict[Signal, SignalObservation]:
-        """As the machine tells it."""
+        """The machine's true numbers, as an agent would measure them."""
         now = asyncio.get_running_loop().time()
         all_ = {
             Signal.MEMORY: MEMORY,
@@ -190,7 +190,7 @@ class Stores:
         }
 
     def kill_the_greedy(self) -> None:
-        """The kernel ends who takes the most, when there is no memory left."""
+        """Kill the container with the largest memory usage, until no memory is lacking."""
         while self.left()[Signal.MEMORY] < 0:
             running = self._runtime.running()
             most = max(running, key=lambda c: (self._memory_of(c), c.id))
@@ -227,7 +227,7 @@ class Stores:
 
 
 Asked = Callable[[int, Sequence[Pod], bool], None]
-"""Told (life, pods, disk) when an agent is about to choose among pods."""
+"""Called with (life, pods, disk) when an agent is about to choose among pods."""
 
 
 class SightOfOneLife:
@@ -236,7 +236,7 @@ class SightOfOneLife:
     def __init__(
         self, stores: Stores, step: Step, life: int, *, looks: Callable[[], None], asked: Asked
     ) -> None:
-        """``looks`` is called at each look: a shortage may be over before the judge's next tick."""
+        """``looks`` is called at each measurement: a shortage may end before the judge's tick."""
         self._stores = stores
         self._step = step
         self._life = life
@@ -245,14 +245,14 @@ class SightOfOneLife:
         self._woken = asyncio.Event()
 
     async def observe(self, wanted: Collection[Signal]) -> Observations:
-        """What is left."""
+        """Measure what is left; the numbers may be wrong on purpose."""
         self._step("check", "look")
         self._looks()
         seen = self._stores.lies(self._stores.observations())
         return {signal: each for signal, each in seen.items() if signal in wanted}
 
     async def layout(self) -> Layout | None:
-        """All on one file system."""
+        """Report one file system for everything."""
         return Layout.ONE
 
     def arm(self, margins: Mapping[Signal, int]) -> None:
@@ -268,11 +268,11 @@ class SightOfOneLife:
         self._woken.clear()
 
     def wake(self) -> None:
-        """Look at once."""
+        """Measure at once."""
         self._woken.set()
 
     async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
-        """Each pod with what it takes now."""
+        """Return each pod with its usage now."""
         self._step("call", "uses of pods")
         self._step("answer", "uses of pods")
         self._asked(self._life, pods, disk)
@@ -283,12 +283,12 @@ class SightOfOneLife:
         ]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
 
 @dataclass(slots=True)
 class Liar:
-    """Numbers that are missing, old, negative or off, one look at a time."""
+    """Numbers that are missing, old, negative or off, in one measurement at a time."""
 
     rng: random.Random
     rate: float = 0.0
@@ -298,8 +298,8 @@ class Liar:
 
     def __call__(self, seen: dict[Signal, SignalObservation]) -> Observations:
         before, self._before = self._before, seen
-        # a jump counts only when the next round, or the next look at what is freed, confirms it,
-        # and the other looks in between: this liar does not lie again so soon
+        # A jump counts only when the next round, or the next measurement of what is freed, confirms
+        # it, and the measurements in between. So there is no second wrong number so soon.
         now = asyncio.get_running_loop().time()
         if now - self._at <= APART_S or self.rng.random() >= self.rate:
             return seen
@@ -307,7 +307,7 @@ class Liar:
         self.told += 1
         signal = self.rng.choice(list(seen))
         true = seen[signal]
-        # a shortage that the look before saw makes the next one believable, even if it is over
+        # after a shortage in the previous measurement the agent believes another one at once
         short = signal in before and before[signal].available < ENOUGH[signal]
         wrong = self.rng.choice(
             (

@@ -1,8 +1,8 @@
-"""What must never happen on a node that runs short; judged by the truth, never by the agent.
+"""Rules for a node that runs short, judged by the truth, never by the agent.
 
-Nobody goes while there is enough, nobody before another who should, nobody beside one who is just
-going and was enough; static pods stay; what the node itself can do without goes first; the
-conditions say what is, and do not flap. And somebody does go, in time.
+No pod is evicted while there is enough, before a pod that ranks first, or beside one whose eviction
+frees enough. Static pods stay. The node frees garbage of its own first. The conditions match the
+truth and do not flap. While resources are short, some pod is evicted in time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.sim.truth import Truth
 CLEANUP_S = 30.0
 LOOK_S = 10.0
 IN_TIME_S = 15.0
-"""Two looks that are sure, the end of a pod, and what a reclaim takes."""
+"""Two certain measurements, the end of a pod, and what a reclaim takes."""
 OF_DISK = {Signal.NODEFS, Signal.NODEFS_INODES}
 CONDITIONS = {
     "MemoryPressure": (Signal.MEMORY,),
@@ -44,15 +44,15 @@ CONDITIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How things stood when an agent was about to choose."""
+    """The state of the node when an agent was about to choose among pods."""
 
     at: float
     life: int
     left: dict[Signal, float]
     would_be_left: dict[Signal, float]
-    """Had those who are going been gone."""
+    """Like ``left``, without the pods that are being evicted."""
     cleared: dict[Signal, float]
-    """Had the garbage that is old enough been gone."""
+    """Like ``left``, without the garbage that is old enough."""
     acting: frozenset[Signal]
     soft_over: bool
     """Too little memory for a soft threshold, for longer than its grace."""
@@ -62,7 +62,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Wish:
-    """What a pod asked for, as the user wrote it."""
+    """Priority and memory request of a pod, as the user wrote them."""
 
     priority: int = 0
     memory: float = 0
@@ -70,7 +70,7 @@ class Wish:
 
 @dataclass(slots=True)
 class PressureJudge:
-    """Ask :meth:`justifies` of each stop; ``tick`` it often."""
+    """Judges evictions: call :meth:`justifies` at each stop, ``tick`` often."""
 
     stores: Stores
     truth: Truth
@@ -78,25 +78,25 @@ class PressureJudge:
     history: History
     life: Callable[[], int]
     wishes: dict[str, Wish] = field(default_factory=dict)
-    """By the pod's name."""
+    """Priority and request, by the pod's name."""
     unseen: float = LOOK_S
-    """Seconds for which looks may miss a shortage."""
+    """Seconds for which measurements may miss a shortage."""
     calm: bool = True
-    """Nothing goes wrong but the node's running short."""
+    """Nothing goes wrong but the shortage itself."""
     evicted: dict[str, tuple[float, int, frozenset[Signal], bool]] = field(default_factory=dict)
     """uid -> (when, life, signals, softly)."""
     stories: list[str] = field(default_factory=list)
     _asked: list[Asked] = field(default_factory=list)
     _acting: set[Signal] = field(default_factory=set)
     _soft_since: float | None = None
-    """Too little memory for a soft threshold since then, but for times that no look may see."""
+    """Since when memory is below the soft threshold, but for times that no measurement may see."""
     _enough_since: float | None = None
     _short_at: dict[str, float] = field(default_factory=dict)
     """When a condition was last true."""
     _true_since: dict[str, float] = field(default_factory=dict)
     """Since when it is."""
     _seen_at: dict[str, float] = field(default_factory=dict)
-    """When it was last true for so long that a look has seen it."""
+    """When it was last true for so long that a measurement has seen it."""
     _short_since: dict[Signal, float] = field(default_factory=dict)
     _unused_since: dict[str, float] = field(default_factory=dict)
     _shown: dict[str, tuple[str, float, int]] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class PressureJudge:
         self._in_time(now)
 
     def _in_time(self, now: float) -> None:
-        """Somebody goes when there is too little."""
+        """Check that a pod is evicted in time when there is too little."""
         if not self.calm or not self.life():
             return
         last = max((at for at, *_ in self.evicted.values()), default=0.0)
@@ -154,8 +154,8 @@ class PressureJudge:
                 self.history.violated(f"too little {signal} since {since:.1f}, and nobody goes")
                 self._short_since[signal] = now
 
-    def asked(self, life: int, pods: Sequence[Pod], disk: bool) -> None:
-        """An agent asks what pods take, to choose among them."""
+    def record_choice(self, life: int, pods: Sequence[Pod], disk: bool) -> None:
+        """Record the state when an agent requests what pods take, to choose among them."""
         self.tick()
         now, taken = asyncio.get_running_loop().time(), self.stores.taken()
         going = tuple(
@@ -163,7 +163,7 @@ class PressureJudge:
             for uid, (at, of_life, _, _) in self.evicted.items()
             if of_life == life and now - at < CLEANUP_S and uid in taken
         )
-        # nobody waits for the disk of a pod that went for something else
+        # nobody waits for the disk of a pod that was evicted for something else
         for_disk = [uid for uid in going if self.evicted[uid][2] & OF_DISK]
         old = MIN_AGE_S + 20
         garbage = [i for i, since in self._unused_since.items() if now - since > old]
@@ -199,7 +199,7 @@ class PressureJudge:
         return True
 
     def api_changed(self, change: Change) -> None:
-        """Something is written to the API's store."""
+        """Check a change in the API's store."""
         if change.resource == "nodes" and change.object["metadata"]["name"] == NODE:
             self._conditions(change.object.get("status") or {})
         if change.resource != "pods":
@@ -208,7 +208,7 @@ class PressureJudge:
         if status.get("reason") == "Evicted" and "low on resource" in status.get("message", ""):
             uid = change.object["metadata"]["uid"]
             if uid not in self.evicted and not self.justifies(uid):
-                self.history.violated(f"{uid[:8]} is shown as evicted, and nobody asked for it")
+                self.history.violated(f"{uid[:8]} is shown as evicted, but was no candidate")
 
     def _judge(self, uid: str, asked: Asked) -> None:
         pod = self.truth.pods.get(uid)
@@ -298,11 +298,11 @@ class PressureJudge:
             self.history.note("judge", f"node is {name}={told}")
             short = self._short_at.get(name)
             if told == "True" and (short is None or now - short > TRANSITION_S + LOOK_S + 60):
-                self.history.violated(f"{name} is told without any shortage")
+                self.history.violated(f"{name} is reported without any shortage")
             seen = self._seen_at.get(name)
             if told == "False" and seen is not None and now - seen < TRANSITION_S - self.unseen:
                 self.history.violated(
-                    f"{name}, told since {since:.1f} (life {life}), ends at {now:.1f} in life "
+                    f"{name}, reported since {since:.1f} (life {life}), ends at {now:.1f} in life "
                     f"{self.life()}: the shortage was at {seen:.1f}"
                 )
 

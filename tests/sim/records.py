@@ -1,4 +1,4 @@
-"""What the simulated runtime remembers of sandboxes and containers, and how CRI shows it."""
+"""Sandboxes and containers that the simulated runtime remembers, and how CRI shows them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Sandbox:
 
     @property
     def uid(self) -> str:
-        """Whose it is."""
+        """Uid of its pod."""
         return self.config.metadata.uid
 
     @property
@@ -45,7 +45,7 @@ class Sandbox:
         return f"{meta.name}_{meta.namespace}_{meta.uid}_{meta.attempt}"
 
     def item(self) -> cri.PodSandbox:
-        """As ListPodSandbox shows it."""
+        """The sandbox as ListPodSandbox returns it."""
         return cri.PodSandbox(
             id=self.id,
             metadata=self.config.metadata,
@@ -56,7 +56,7 @@ class Sandbox:
         )
 
     def status(self) -> cri.PodSandboxStatus:
-        """As PodSandboxStatus shows it."""
+        """The sandbox as PodSandboxStatus returns it."""
         namespaces = self.config.linux.security_context.namespace_options
         status = cri.PodSandboxStatus(
             id=self.id,
@@ -95,10 +95,10 @@ class Container:
     """Being started or removed."""
     term_sent: bool = False
     stop_asked: bool = False
-    """Somebody asked the runtime to stop or remove it."""
+    """The runtime got a request to stop or remove it."""
     memory_used: int = 1 << 20
     tells_resources: bool = False
-    """Its status has its limits, as those of containerd 2 do."""
+    """Its status contains its limits, as those of containerd 2 do."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
 
@@ -109,7 +109,7 @@ class Container:
 
     @property
     def uid(self) -> str:
-        """Whose it is."""
+        """Uid of its pod."""
         return str(self.config.labels.get(POD_UID, ""))
 
     @property
@@ -119,12 +119,12 @@ class Container:
 
     @property
     def attempt(self) -> int:
-        """How many were before it."""
+        """Number of earlier attempts."""
         return self.config.metadata.attempt
 
     @property
     def restarts(self) -> int:
-        """How often it has run before, as its annotation records."""
+        """Number of earlier runs, as its annotation records."""
         return int(self.config.annotations[RESTART_COUNT])
 
     @property
@@ -141,7 +141,7 @@ class Container:
         return f"{self.id} {self.name}#{self.attempt} of {self.uid[:8]}"
 
     def item(self) -> cri.Container:
-        """As ListContainers shows it."""
+        """The container as ListContainers returns it."""
         return cri.Container(
             id=self.id,
             pod_sandbox_id=self.sandbox.id,
@@ -155,7 +155,7 @@ class Container:
         )
 
     def status(self) -> cri.ContainerStatus:
-        """As ContainerStatus shows it."""
+        """The container as ContainerStatus returns it."""
         status = cri.ContainerStatus(
             id=self.id,
             metadata=self.config.metadata,

@@ -1,8 +1,8 @@
 """A container runtime in memory, in the image of containerd: it outlives the agents it serves.
 
-Its methods are the work behind the CRI's calls. A call whose client goes away is canceled, as
-containerd does: a sandbox or container in creation is cleaned up, a container in its start ends
-with StartError, a stop sends no SIGKILL. Latencies are virtual.
+Its methods are the work behind the CRI's calls. A call whose client disconnects is canceled, as in
+containerd. A sandbox or container in creation is then cleaned up, a container in its start ends
+with StartError, and a stop sends no SIGKILL. Latencies are virtual.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_DEVICE = "kubeletpy.local/none="
 """The kind of a CDI device that no machine has: this runtime obeys, and refuses it by its name."""
 
 Observer = Callable[[str, Container | Sandbox], None]
-"""Told (what, to whom) right after each change."""
+"""Called with (what, whom) right after each change."""
 
 
 class SimRuntime:
@@ -276,7 +276,7 @@ class SimRuntime:
         self._names.clear()
         self.has_lost = True
 
-    # -- looking -----------------------------------------------------------------------------
+    # -- reads -------------------------------------------------------------------------------
 
     def list_sandboxes(self, chosen: cri.PodSandboxFilter | None) -> list[cri.PodSandbox]:
         chosen = chosen or cri.PodSandboxFilter()
@@ -372,7 +372,7 @@ class SimRuntime:
             container.timer.cancel()
         container.ended.set()
         if was_running:
-            self._say_last_words(container)
+            self._write_termination_message(container)
         self._changed("exit", container)
         self._emit(cri.CONTAINER_STOPPED_EVENT, container.id, container.sandbox)
 
@@ -418,7 +418,7 @@ class SimRuntime:
         if log.parent.is_dir():
             log.touch()
 
-    def _say_last_words(self, container: Container) -> None:
+    def _write_termination_message(self, container: Container) -> None:
         for mount in container.config.mounts:
             if mount.container_path.endswith("termination-log"):
                 path = Path(mount.host_path)

@@ -1,6 +1,6 @@
-"""What simulated containers and images do, told by the image's name: ``host/behaviour:version``.
+"""Scripts of simulated containers and images, by the image's name: ``host/behaviour:version``.
 
-The host says how the image comes to the node, the behaviour what its container does.
+The host selects how the image comes to the node, the behaviour what its container does.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def host(image: str) -> str:
 
 
 def script_of(image: str, earlier_runs: int) -> Script:
-    """What a container of an image does that has run so many times in its pod before.
+    """The script of a container of an image, after so many earlier runs in its pod.
 
     ``flaky`` fails twice, then succeeds; ``flakyrun`` fails twice, then runs on.
     """

@@ -21,8 +21,10 @@ from tests.slowness import slowness
 
 
 class SlowCallbacks:
-    """What took longer than ``least_s`` seconds on the machine that limits are meant for, as
-    (seconds, how many times slower this machine was just then, who)."""
+    """Callbacks that take longer than ``least_s`` seconds on the machine that limits are meant for.
+
+    Each is (seconds, how many times slower this machine was just then, task or callback).
+    """
 
     def __init__(self, least_s: float) -> None:
         self.found: list[tuple[float, float, str]] = []
@@ -40,7 +42,7 @@ class SlowCallbacks:
             self._others, begun = 0.0, time.thread_time()
             run(handle)
             took = time.thread_time() - begun - self._others
-            # a neighbour comes and goes: what the machine was like earlier says nothing
+            # other load comes and goes: how slow the machine was earlier does not count
             if took > self._least and took > self._least * (slower := slowness()):
                 self.found.append((took, slower, _who(handle)))
 
@@ -70,8 +72,10 @@ def _who(handle: Any) -> str:
 
 @contextmanager
 def slow_callbacks(least_s: float) -> Iterator[SlowCallbacks]:
-    """Measure while in the block. What earlier tests have left is not looked at by its collector:
-    a full collection of that takes longer than any callback of an agent.
+    """Measure while in the block.
+
+    The garbage collector skips all that earlier tests have left: a full collection of that takes
+    longer than any callback of an agent.
     """
     slow = SlowCallbacks(least_s)
     set_aside()

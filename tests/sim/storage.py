@@ -37,7 +37,7 @@ PLURALS = frozenset(
 )
 _WATCHED = frozenset({"csidrivers"})
 LOOKS_EVERY = 0.5
-"""Seconds between two looks of the attach controller."""
+"""Seconds between two rounds of the attach controller."""
 
 Key = tuple[str, str, str]
 
@@ -61,7 +61,7 @@ class Storage:
         self._version = 0
         self._watches: dict[asyncio.Queue[WatchEvent], str] = {}
         self.staged_on_node: Callable[[str], bool] = lambda handle: False
-        """Whether a driver still has a volume there."""
+        """Whether a driver still has a volume staged on the node."""
         self.drivers: dict[str, bool] = {}
         """Name -> whether its volumes are attached."""
 
@@ -158,7 +158,7 @@ class Storage:
         return [name for plural, _, name in self._objects if plural == "persistentvolumeclaims"]
 
     def unexpanded(self, names: set[str]) -> list[str]:
-        """Of these claims, those that are not as large as their volumes."""
+        """Those of these claims that are smaller than their volumes."""
         found = []
         for name in sorted(names):
             claim = self._objects[("persistentvolumeclaims", "default", name)]
@@ -178,7 +178,7 @@ class Storage:
 
     # -- the controller -------------------------------------------------------------------------
 
-    async def attach_for_ever(self) -> None:
+    async def attach_volumes(self) -> None:
         """The attach-detach controller and the external attacher."""
         while True:
             await asyncio.sleep(LOOKS_EVERY)
@@ -200,7 +200,7 @@ class Storage:
         return copy.deepcopy(self._objects.get(("csinodes", "", self._node), {}))
 
     def attachments(self) -> list[str]:
-        """What is attached, or about to be."""
+        """VolumeAttachments of volumes that are attached, or about to be."""
         return [name for plural, _, name in self._objects if plural == "volumeattachments"]
 
     def _handles(self) -> list[str]:
@@ -221,7 +221,7 @@ class Storage:
         status = node.get("status") or {}
         in_use = set(status.get("volumesInUse") or ())
         listed = {entry["name"] for entry in status.get("volumesAttached") or ()}
-        wanted, should = self._wanted(), set[str]()
+        wanted, should = self._handles_in_use(), set[str]()
         for handle in self._handles():
             driver = self._driver_of(handle)
             if driver is None or not self.drivers[driver]:
@@ -260,7 +260,7 @@ class Storage:
             self._history.note("attacher", f"attaches {handle}")
         return set()
 
-    def _wanted(self) -> set[str]:
+    def _handles_in_use(self) -> set[str]:
         return {
             claim_of(entry.object, volume)
             for _, entry in self._registry.store.entries("pods")
@@ -281,7 +281,7 @@ class Storage:
                 self.add_claim(name, volume["name"].partition("-")[0], owners=owners)
 
     def _delete_ephemeral(self) -> None:
-        """The claims of gone pods go at once, their volumes when they are not attached."""
+        """Delete the claims of deleted pods at once, their volumes once they are detached."""
         uids = {
             entry.object["metadata"]["uid"] for _, entry in self._registry.store.entries("pods")
         }
@@ -362,7 +362,7 @@ class Storage:
             del self._watches[queue]
 
     def break_watches(self) -> None:
-        """End all watches: what they ask next is refused."""
+        """End all watches with an error 410."""
         for queue in self._watches:
             queue.put_nowait(WatchEvent("ERROR", {"code": 410, "reason": "Gone", "message": ""}))
 

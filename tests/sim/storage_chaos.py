@@ -1,4 +1,4 @@
-"""Random histories of pods with volumes: drivers that are slow, fail, hang, die and come again."""
+"""Random histories of pods with volumes: drivers are slow, fail, hang, die and restart."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ def set_out(world: World) -> None:
 
 
 def damage_something(world: World, rng: random.Random) -> None:
-    """Have a file be lost or torn that says whose volume is in a directory."""
+    """Lose or truncate a file that identifies the volume in a directory."""
     found = sorted((world.root / "kubelet").rglob("vol_data.json"))
     if found:
         world.mounts.damage(rng.choice(found), torn=rng.random() < 0.5)
 
 
 class StorageChaos(Chaos):
-    """What goes wrong with storage too."""
+    """Makes storage go wrong, in addition to the rest."""
 
     async def unleash(self, seconds: float) -> None:
-        """Faults, outages, deaths and users' actions for so long."""
+        """Cause faults, outages, deaths and users' actions for so many seconds."""
         self._set_rates()
         end = self._world.loop.time() + seconds
         made = 0
@@ -163,7 +163,7 @@ class StorageChaos(Chaos):
 
 
 def problems(world: World) -> list[str]:
-    """What is not as it should be in the long run."""
+    """The differences that must not remain in the long run."""
     return [*world.problems(), *storage_of(world).unexpanded(claims_of(world))]
 
 
@@ -178,7 +178,7 @@ def claims_of(world: World) -> set[str]:
 
 
 def remains(world: World) -> list[str]:
-    """What is left when all pods are gone."""
+    """Everything that the agent and the drivers still hold after all pods were removed."""
     found = world.remains()
     for driver in world.drivers.values():
         found += driver.left()

@@ -19,7 +19,7 @@ SLACK = 0.5
 
 
 class Ends:
-    """When each container was first asked to stop, and when it ended, by its pod's name."""
+    """When each container first got a stop request, and when it ended, by its pod's name."""
 
     def __init__(self, world: World) -> None:
         self._loop = asyncio.get_running_loop()
@@ -35,11 +35,11 @@ class Ends:
                 times.setdefault(key, self._loop.time())
 
     def late(self, since: float) -> float:
-        """How long the last container waited to be asked."""
+        """Longest wait of a container for its stop request, in seconds."""
         return max(self.asked.values()) - since
 
     def least_grace(self) -> float:
-        """What the container had that had least."""
+        """Shortest time between a container's stop request and its end, in seconds."""
         return min(self.ended[name] - at for name, at in self.asked.items())
 
 

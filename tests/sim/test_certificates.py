@@ -51,7 +51,7 @@ class Cluster:
         world = self.world
 
         @asynccontextmanager
-        async def asking(valid: bool) -> AsyncIterator[KubeApi]:
+        async def connect(valid: bool) -> AsyncIterator[KubeApi]:
             yield api
 
         store = CertificateStore(self.pki, "kubelet-client")
@@ -60,7 +60,7 @@ class Cluster:
             store,
             world.clock,
             names=lambda: request.client_names(NODE),
-            api=asking,
+            api=connect,
             rng=random.Random(world.life),
         )
 
@@ -87,7 +87,7 @@ class Cluster:
 
 
 async def load(world: World, user: RandomUser, seconds: float) -> None:
-    """Somebody makes, changes and deletes pods all the time."""
+    """Make, change and delete pods for so many seconds."""
     until = world.loop.time() + seconds
     while world.loop.time() < until:
         user.act(8)
@@ -106,7 +106,7 @@ def test_rotation_under_load_with_faults_outages_and_kills(tmp_path: Path) -> No
         world.runtime_faults.rates = FaultRates(slow=0.05, before=0.03, after=0.02)
         for lap in range(4):
             await load(world, user, CALM_S - 30)
-            world.api_down()  # just as the certificate wants to be renewed
+            world.api_down()  # just as the certificate is due for renewal
             await load(world, user, 60)
             world.api_up()
             if lap % 2:

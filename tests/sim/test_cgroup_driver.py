@@ -1,4 +1,4 @@
-"""A runtime with another cgroup driver than the agent's: the node says so until it is fixed."""
+"""A runtime whose cgroup driver differs from the agent's: the node reports it until it is fixed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def is_not_ready(world: World, remedy: str) -> None:
 
 
 @pytest.mark.parametrize("driver", CgroupDriver)
-def test_where_both_agree_nothing_is_said(tmp_path: Path, driver: CgroupDriver) -> None:
+def test_no_mismatch_is_reported_when_both_agree(tmp_path: Path, driver: CgroupDriver) -> None:
     async def scenario(world: World) -> None:
         await is_ready(world)
         for name in ("a", "b"):

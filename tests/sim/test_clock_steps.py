@@ -1,4 +1,4 @@
-"""The wall clock of the node is set: what happens is seen, and waits are as long as without it."""
+"""The node's wall clock is set: observations count, and waits are as long as without it."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def ends(world: World) -> list[float]:
 def test_a_container_started_after_the_clock_was_set_is_ready_once_probed(
     tmp_path: Path, events: bool, step: float
 ) -> None:
-    """It is no container that an earlier agent left, whatever its start looks like."""
+    """It does not count as a container of an earlier agent, whatever its start time is."""
 
     async def scenario(world: World) -> None:
         probe = {"exec": {"command": ["x"]}, "periodSeconds": 60}

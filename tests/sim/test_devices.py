@@ -35,7 +35,7 @@ def _seeds() -> list[int]:
     return [int(one)] if one else list(range(RUNS))
 
 
-def wants(rng: random.Random, name: str) -> JSON:
+def random_pod(rng: random.Random, name: str) -> JSON:
     """A pod with devices, CPUs for itself, both or neither; some are placed as one."""
     gpus, cpus = rng.randint(0, 3), rng.choice(("100m", "1", "2"))
     amounts = {"cpu": cpus, "memory": "32Mi", **({GPU: str(gpus)} if gpus else {})}
@@ -54,7 +54,7 @@ async def _history(seed: int, root: Path) -> World:
     world = World(seed, root, events=bool(seed % 2), devices=True)
     devices, rng = world.devices, world.rng("deeds")
     assert devices is not None
-    spawn(devices.register_for_ever(lambda: (world.agent if world.alive else None, world.life)))
+    spawn(devices.keep_registering(lambda: (world.agent if world.alive else None, world.life)))
     world.start()
     end, made = world.loop.time() + SECONDS, 0
     while world.loop.time() < end:
@@ -74,7 +74,7 @@ async def _history(seed: int, root: Path) -> World:
                 world.start()
                 world.history.note("world", f"{len(before)} containers run")
             case _ if len(names) < 6:
-                world.user.create(wants(rng, f"p{made}"))
+                world.user.create(random_pod(rng, f"p{made}"))
                 made += 1
     devices.comes()
     await world.converges(SETTLES_WITHIN, lambda: _problems(world, devices))
@@ -91,7 +91,7 @@ async def _history(seed: int, root: Path) -> World:
 
 
 def _problems(world: World, devices: Devices) -> list[str]:
-    """Every pod runs with what it asks for, or was refused for a reason that there may be."""
+    """Check that every pod has what it requests, or was refused for a permitted reason."""
     found = []
     for obj in world.user.pods():
         name, status = obj["metadata"]["name"], obj.get("status") or {}
@@ -134,7 +134,7 @@ def test_a_plugin_that_comes_back_after_the_agent_at_a_reboot(
         devices = world.devices
         assert devices is not None
         devices.settings["topologyManagerPolicy"] = "none"
-        spawn(devices.register_for_ever(lambda: (world.agent if world.alive else None, world.life)))
+        spawn(devices.keep_registering(lambda: (world.agent if world.alive else None, world.life)))
         world.start()
         amounts = {"cpu": "100m", "memory": "32Mi", GPU: "2"}
         both = {"requests": amounts, "limits": amounts}

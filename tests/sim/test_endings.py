@@ -1,5 +1,4 @@
-"""How pods come to their end: in what order, within what time, and what is said of those that
-don't."""
+"""How pods end: the order, the time it takes, and the reports about those that do not."""
 
 from __future__ import annotations
 
@@ -30,14 +29,14 @@ MANY = 60
 
 
 async def until(world: World, condition: Callable[[], object], within: float) -> None:
-    """Wait until a condition holds; it is looked at often."""
+    """Wait until a condition holds; polls it every 20 ms."""
     due = world.loop.time() + within
     while not condition():
         assert world.loop.time() < due, world.history.report(["condition not met"])
         await asyncio.sleep(0.02)
 
 
-def said(world: World, name: str, reason: str) -> list[str]:
+def event_messages(world: World, name: str, reason: str) -> list[str]:
     """Messages of the events of a pod that have a reason."""
     found = [entry.object for _, entry in world.registry.store.entries("events")]
     return [
@@ -48,7 +47,7 @@ def said(world: World, name: str, reason: str) -> list[str]:
 
 
 def moment(world: World, what: str) -> float:
-    """When the runtime's history first tells of something like ``exit c3 main``."""
+    """When the runtime's history first has an entry like ``exit c3 main``."""
     verb, name = what.split()
     return next(
         float(line.split()[0])
@@ -58,7 +57,7 @@ def moment(world: World, what: str) -> float:
 
 
 def signals(world: World) -> dict[str, float]:
-    """From now on: container id -> when SIGTERM, or a stop, reached it."""
+    """Record from now on: container id -> when SIGTERM, or a stop, reached it."""
     told: dict[str, float] = {}
 
     def observe(what: str, whom: Container | Sandbox) -> None:
@@ -85,7 +84,7 @@ def test_sidecars_end_after_the_others_the_last_first(tmp_path: Path, events: bo
         world.user.delete("a")
         await until(world, lambda: world.user.get("a") is None, 30)
         ends = [moment(world, f"exit {name}") for name in ("main", "second", "first")]
-        assert ends[1] - ends[0] >= 3.0, "a sidecar is asked when the one after it has ended"
+        assert ends[1] - ends[0] >= 3.0, "a sidecar is stopped when the one after it has ended"
         assert ends[2] - ends[1] >= 3.0
 
     play(scenario, tmp_path, events=events)
@@ -93,7 +92,7 @@ def test_sidecars_end_after_the_others_the_last_first(tmp_path: Path, events: bo
 
 @both
 def test_a_job_is_done_when_its_main_container_is(tmp_path: Path, events: bool) -> None:
-    """Its sidecars, which would run on, are ended; their exits make no failure of it."""
+    """Sidecars, which would run on, are stopped; their exit codes do not fail the job."""
 
     async def scenario(world: World) -> None:
         init = [sidecar("first", "run143"), sidecar("second", "stubborn")]
@@ -135,7 +134,7 @@ def test_a_deadline_is_met(tmp_path: Path, events: bool) -> None:
 
 
 @both
-def test_in_a_mass_deletion_all_are_asked_soon(tmp_path: Path, events: bool) -> None:
+def test_a_mass_deletion_stops_all_pods_soon(tmp_path: Path, events: bool) -> None:
     """Pods that take their whole grace period hold up nobody's signal, and end together."""
 
     async def scenario(world: World) -> None:
@@ -157,7 +156,7 @@ def test_in_a_mass_deletion_all_are_asked_soon(tmp_path: Path, events: bool) -> 
 
 
 class Logind:
-    """Says that the machine goes down when ``down`` is set."""
+    """Reports that the machine goes down when ``words`` gets an entry."""
 
     def __init__(self) -> None:
         self.words: asyncio.Queue[bool] = asyncio.Queue()
@@ -199,8 +198,10 @@ class GoingDown(World):
         )
 
 
-def test_the_machine_goes_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody is asked at once and has all the time there is; the critical ones come last."""
+def test_a_shutdown_stops_critical_pods_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pods are stopped at once and get all the time there is; the critical ones come last."""
 
     async def scenario() -> None:
         logind = Logind()
@@ -261,13 +262,15 @@ def test_a_stop_that_hangs_is_reported_and_then_done(tmp_path: Path) -> None:
         hang.hang = 1.0
         world.user.delete("a")
         await asyncio.sleep(12)
-        assert not said(world, "a", "StillTerminating"), "within its grace period and some slack"
-        await until(world, lambda: said(world, "a", "StillTerminating"), 20)
-        (message,) = said(world, "a", "StillTerminating")
+        assert not event_messages(world, "a", "StillTerminating"), (
+            "within its grace period and some slack"
+        )
+        await until(world, lambda: event_messages(world, "a", "StillTerminating"), 20)
+        (message,) = event_messages(world, "a", "StillTerminating")
         assert message.startswith("Still terminating after ")
         assert "grace period c" in message or "runtime" in message, message
         await asyncio.sleep(200)
-        assert len(said(world, "a", "StillTerminating")) <= 2, "the same is not told all the time"
+        assert len(event_messages(world, "a", "StillTerminating")) <= 2, "an event is not repeated"
         world.runtime_faults.heal()
         await until(world, lambda: world.user.get("a") is None, 180)
 
@@ -282,8 +285,8 @@ def test_a_finalizer_is_reported(tmp_path: Path, events: bool) -> None:
         world.user.create(held)
         await world.converges(10)
         world.user.delete("a")
-        await until(world, lambda: said(world, "a", "StillTerminating"), 40)
-        assert "finalizer example.com/hold" in said(world, "a", "StillTerminating")[0]
+        await until(world, lambda: event_messages(world, "a", "StillTerminating"), 40)
+        assert "finalizer example.com/hold" in event_messages(world, "a", "StillTerminating")[0]
         assert not world.runtime.running()
         free: JSON = {"metadata": {"finalizers": None}}
         world.registry.patch(ADMIN, "pods", "a", free, NAMESPACE)
@@ -319,7 +322,7 @@ def test_an_object_that_becomes_nonsense_ends_nothing(
             world.start()
         await asyncio.sleep(400)
         assert {c.id for c in world.runtime.running()} == before
-        assert restarted or "goes on as it was" in said(world, "a", "FailedValidation")[0]
+        assert restarted or "goes on as it was" in event_messages(world, "a", "FailedValidation")[0]
         write_past_validation(world, "a", **made["spec"])
         await world.converges(30)
         assert {c.id for c in world.runtime.running()} == before

@@ -1,5 +1,5 @@
-"""A small fleet of whole agents on one API server: how often they ask, and that they do not beat
-together. docs/fleet.md has the figures of a large one."""
+"""A small fleet of whole agents on one API server: how often they send requests, and that they do
+not do so in lockstep. docs/fleet.md has the figures of a large one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
     return found
 
 
-def test_an_idle_node_asks_six_times_a_minute_for_its_lease_and_hardly_more(record: Record) -> None:
+def test_an_idle_node_sends_hardly_more_than_six_lease_updates_a_minute(record: Record) -> None:
     steady = record.phase("steady")
     leases = [row for row in record.rows if row[2] == "leases"]
     minutes = NODES * (steady.end - steady.start) / 60

@@ -1,7 +1,7 @@
 """How many instructions of the interpreter a pod costs: the same number on a loaded machine.
 
 Counts those of the agent's own code, in virtual time, with the simulated runtime and API server.
-What libraries, the interpreter's C code and the kernel do is not counted; ``bench/`` measures that.
+The work of libraries, the interpreter's C code and the kernel is measured by ``bench/``, not here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Instructions:
             sys.settrace(before)
 
     def per_pod(self) -> int:
-        """Of each of PODS."""
+        """Instructions for each of PODS."""
         return self.by_function.total() // PODS
 
     def report(self) -> str:
@@ -83,7 +83,7 @@ def test_a_pod_costs_no_more_instructions(tmp_path: Path) -> None:
             for obj in world.user.pods():
                 world.user.delete(obj["metadata"]["name"])
             await until(world, lambda: not world.user.pods(), 60)
-            await asyncio.sleep(3)  # what is removed after the pods are gone belongs to them
+            await asyncio.sleep(3)  # removals after the last pod's deletion count, too
         await world.stop()
 
     run(scenario())

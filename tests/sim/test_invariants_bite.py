@@ -85,7 +85,7 @@ def containers_are_left_running(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Killer, "kill_pod", nothing)
 
 
-def records_are_kept_for_ever(patch: pytest.MonkeyPatch) -> None:
+def records_are_never_removed(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*args: Any, **options: Any) -> None:
         return None
 
@@ -101,7 +101,7 @@ def observations_are_ordered_by_the_wall_clock(patch: pytest.MonkeyPatch) -> Non
 
 
 def every_status_that_was_read_counts_as_known(patch: pytest.MonkeyPatch) -> None:
-    """As the PLEG did before: what the cache refused was not read again."""
+    """Restore an old fault of the PLEG: what the cache refused was not read again."""
     observations_are_ordered_by_the_wall_clock(patch)
     right = PodStatusCache.refuses
     patch.setattr(PodStatusCache, "refuses", lambda *args: False)
@@ -199,9 +199,9 @@ async def image_of_another(world: World) -> None:
         (init_containers_are_not_waited_for, has_sidecar, "before init container i was done"),
         (crash_loops_do_not_wait, loops, "after its end, not 10 s"),
         (sources_are_not_waited_for, agent_comes_back_without_api, "healthy and is stopped"),
-        (pods_are_deleted_before_they_have_stopped, is_deleted, "is gone while"),
+        (pods_are_deleted_before_they_have_stopped, is_deleted, "is deleted while"),
         (containers_are_left_running, is_deleted, "not converged"),
-        (records_are_kept_for_ever, is_deleted, "not converged"),
+        (records_are_never_removed, is_deleted, "not converged"),
         (
             observations_are_ordered_by_the_wall_clock,
             ends_after_the_clock_was_set_back,

@@ -1,7 +1,7 @@
 """The agent is killed at every single call of a pod's start, life and end, and started again.
 
-Before each call reaches the runtime or the API, and after it had its effect but before its answer
-arrives: whatever the agent only knew itself is lost at each of these instants.
+Each kill comes before a call reaches the runtime or the API, or between its effect and its answer.
+All that only the agent had in memory is lost then.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ ACTS: dict[str, tuple[Act, bool]] = {
     "resize": (_resize, True),
     "resize_restart": (_resize_with_restart, True),
 }
-"""What happens to the pod; whether the instants are counted only after the pod ran."""
+"""How each act changes the pod; whether instants are counted only after the pod ran."""
 
 
 async def _one_death(root: Path, act: str, instant: int) -> bool:
@@ -241,7 +241,7 @@ async def _crash_loop_over_lives(root: Path) -> list[float]:
     return started
 
 
-def test_a_crash_loop_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_crash_loop_keeps_its_delay_over_agents(tmp_path: Path) -> None:
     started = run(_crash_loop_over_lives(tmp_path))
     gaps = [later - earlier for earlier, later in itertools.pairwise(started)]
     waited = [gap - 0.5 for gap in gaps]  # it runs for half a second
@@ -310,5 +310,5 @@ async def _records_lost(root: Path, restart: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
-def test_what_the_api_shows_as_done_does_not_run_again(tmp_path: Path, restart: str) -> None:
+def test_a_pod_that_the_api_shows_as_done_does_not_run_again(tmp_path: Path, restart: str) -> None:
     assert run(_records_lost(tmp_path, restart)) == {"c": 1, "d": 1}

@@ -1,4 +1,4 @@
-"""Pods as large as the API lets through, manifests that are larger: the agent's loop goes on."""
+"""Pods as large as the API permits, and larger manifests: no callback blocks the agent's loop."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ready(world: World, name: str) -> bool:
 
 
 def least_slow(scenario: Callable[[World], Any], root: Path, **options: Any) -> list[Any]:
-    """What was slow in the quietest of a few runs."""
+    """The slow callbacks in the quietest of a few runs."""
     found: list[Any] = []
     for attempt in range(TRIES):
         place = root / str(attempt)

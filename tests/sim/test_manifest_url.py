@@ -1,4 +1,4 @@
-"""Static pods that a URL names: what it says counts, and what it fails to say changes nothing."""
+"""Static pods from a URL: its content counts, and a failure to get it changes nothing."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("failure", list(FAILURES))
-def test_what_is_no_answer_changes_nothing(
+def test_a_failed_download_changes_nothing(
     tmp_path: Path, server: ManifestServer, failure: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(world: World) -> None:
@@ -96,7 +96,7 @@ def test_what_is_no_answer_changes_nothing(
         await asyncio.sleep(10 * CHECK_S)
         assert running(world) == before
         told = [r for r in caplog.records if "static pods from URL not read" in r.message]
-        assert len(told) == 1, "said once, not each time"
+        assert len(told) == 1, "logged once, not each time"
         await world.kill()
         world.start()
         world.user.create(pod("of-api", [container("c", "run")]))
@@ -112,7 +112,7 @@ def test_what_is_no_answer_changes_nothing(
     play(scenario, tmp_path, manifest_url=URL)
 
 
-def test_a_server_that_hangs_is_given_up_and_asked_again(
+def test_a_request_that_hangs_times_out_and_is_retried(
     tmp_path: Path, server: ManifestServer
 ) -> None:
     async def scenario(world: World) -> None:

@@ -1,5 +1,5 @@
-"""Clocks that jump, a runtime and an API that answer nonsense: what runs is left alone, and what
-was wanted meanwhile happens afterwards."""
+"""Clocks that jump, a runtime and an API that answer nonsense: running pods are left alone, and
+changes that users made meanwhile are applied afterwards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _runs(world: World) -> int:
 
 
 def _restarts(world: World) -> int:
-    """What the API shows of them."""
+    """Restarts of that container as the API shows them."""
     statuses = (world.user.get("crashes") or {})["status"]["containerStatuses"]
     return int(statuses[0]["restartCount"])
 
@@ -196,7 +196,7 @@ def test_an_api_that_wants_to_be_left_alone_for_an_hour(
             world.user.create(pod("later", [container("c", "run")]))
             await asyncio.sleep(300)
             assert same()
-            assert told < 300, "a server that is tired is not asked all the time"
+            assert told < 300, "a server that is tired does not get requests all the time"
         # it is better after five minutes: nobody waits for the rest of the hour
         await until(world, lambda: "running" in state(world, "later", "c"), within=120)
         await until(world, lambda: node_ready(world) == "True", within=60)

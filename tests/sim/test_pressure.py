@@ -46,7 +46,7 @@ STATIC_UID = "5747a71c0000400080000000000000aa"
 FRESH = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
 """The first of the seeds that nobody has run."""
 WANTED = int(os.environ.get("KUBELETPY_SIM_RUNS", "0"))
-"""As many fresh ones as somebody asks for; 0: as many as fixed ones."""
+"""The number of fresh seeds; 0: as many as fixed ones."""
 CLASSES = {"low": 0, "middle": 100, "high": 1000}
 
 
@@ -116,17 +116,17 @@ class HungryUser:
 def appetite(rng: random.Random) -> Appetite:
     """Often modest, sometimes without measure."""
 
-    def of(whole: float, least: float = 0.0) -> tuple[float, float]:
+    def share(whole: float, least: float = 0.0) -> tuple[float, float]:
         start = least + whole * rng.choice((0.001, 0.01, 0.1, 0.2, 0.4))
         return start, whole * rng.choice((0.0, 0.0, 0.0, 0.002, 0.02, 0.1))
 
     kind = rng.randrange(5)
     return Appetite(
-        memory=of(MEMORY) if kind in (0, 4) else (10 * MI, 0),
-        layer=of(DISK) if kind == 1 else (MI, 0),
-        volume=of(DISK) if kind in (2, 4) else (0, 0),
-        inodes=of(INODES) if kind == 2 else (0, 0),
-        tasks=of(TASKS, 1) if kind == 3 else (2, 0),
+        memory=share(MEMORY) if kind in (0, 4) else (10 * MI, 0),
+        layer=share(DISK) if kind == 1 else (MI, 0),
+        volume=share(DISK) if kind in (2, 4) else (0, 0),
+        inodes=share(INODES) if kind == 2 else (0, 0),
+        tasks=share(TASKS, 1) if kind == 3 else (2, 0),
     )
 
 
@@ -164,7 +164,7 @@ async def history(seed: int, root: Path, *, seconds: float = 150.0) -> World:
             user.act(max_pods=6)
     world.stores.lies = lambda seen: seen
     world.stores.appetites.clear()
-    await world.converges(CONVERGES_WITHIN, lambda: _not_well(world))
+    await world.converges(CONVERGES_WITHIN, lambda: _unsettled(world))
     for obj in world.user.pods():
         world.user.delete(obj["metadata"]["name"])
     (world.static_dir / "web.yaml").unlink()
@@ -175,7 +175,7 @@ async def history(seed: int, root: Path, *, seconds: float = 150.0) -> World:
     return world
 
 
-def _not_well(world: World) -> list[str]:
+def _unsettled(world: World) -> list[str]:
     assert world.judge is not None and world.stores is not None
     left = {signal.value: round(left) for signal, left in world.stores.left().items()}
     conditions = world.judge.not_well()
@@ -209,7 +209,7 @@ def test_histories_are_worth_it(tmp_path: Path) -> None:
 
 
 def test_the_disk_is_saved_while_the_api_is_down(tmp_path: Path) -> None:
-    """One pod goes, and not one after the other; the API is told of it later, exit codes too."""
+    """One pod is evicted, not one after the other; the API learns it and its exit code later."""
 
     async def scenario() -> None:
         world = World(7, tmp_path, pressure=True)
@@ -241,7 +241,7 @@ def test_the_disk_is_saved_while_the_api_is_down(tmp_path: Path) -> None:
 
 MOST_INSTANTS = 600
 STRIDE = 1 if WANTED else 24
-"""Each 24th instant, others each time; all of them where many runs are asked for."""
+"""Each 24th instant, others each time; with KUBELETPY_SIM_RUNS all of them."""
 EATERS = {
     "memory": Appetite(memory=(MEMORY * 0.5, MEMORY * 0.2)),
     "disk": Appetite(layer=(DISK * 0.5, DISK * 0.2)),
@@ -303,7 +303,7 @@ def hungry(name: str) -> JSON:
 def _eaten(world: World) -> list[str]:
     status = (world.user.get("eater") or {}).get("status") or {}
     found = [] if status.get("reason") == "Evicted" else ["the eater is not evicted"]
-    return found + _not_well(world)
+    return found + _unsettled(world)
 
 
 @pytest.mark.parametrize("eats", EATERS)

@@ -66,7 +66,7 @@ class ExecWorld(World):
         return self.now - begun
 
 
-def asks(word: str, **more: Any) -> JSON:
+def exec_probe(word: str, **more: Any) -> JSON:
     """An exec probe each second."""
     return {"exec": {"command": [word]}, "periodSeconds": 1, "failureThreshold": 1, **more}
 
@@ -86,9 +86,9 @@ def test_startup_gates_and_readiness_is_shown_at_once(tmp_path: Path, events: bo
     async def story(world: ExecWorld) -> None:
         up = world.now + 7
         world.says["up?"] = lambda: int(world.now < up)
-        side = {**sidecar("side"), "startupProbe": asks("up?", failureThreshold=60)}
+        side = {**sidecar("side"), "startupProbe": exec_probe("up?", failureThreshold=60)}
         world.user.create(
-            pod("a", [container("c", "run", readinessProbe=asks("ready?"))], init=[side])
+            pod("a", [container("c", "run", readinessProbe=exec_probe("ready?"))], init=[side])
         )
         await world.until(lambda: world.now > up)
         assert world.entry("a").get("state", {}).get("running") is None
@@ -113,7 +113,7 @@ def test_readiness_is_shown_while_the_worker_is_busy(tmp_path: Path) -> None:
             pod(
                 "a",
                 [
-                    container("a", "run", readinessProbe=asks("ready?")),
+                    container("a", "run", readinessProbe=exec_probe("ready?")),
                     container("b", "failslow", lifecycle=hook),
                 ],
             )
@@ -131,7 +131,7 @@ def test_readiness_is_shown_while_the_worker_is_busy(tmp_path: Path) -> None:
 
 def test_liveness_restarts_and_a_new_agent_goes_on(tmp_path: Path) -> None:
     async def story(world: ExecWorld) -> None:
-        world.user.create(pod("a", [container("c", "run", livenessProbe=asks("alive?"))]))
+        world.user.create(pod("a", [container("c", "run", livenessProbe=exec_probe("alive?"))]))
         await world.until(lambda: world.ready("a"))
         await asyncio.sleep(15)
         await world.kill()
@@ -153,8 +153,8 @@ def test_liveness_restarts_and_a_new_agent_goes_on(tmp_path: Path) -> None:
 def test_an_agent_restart_does_not_make_anything_unready(tmp_path: Path) -> None:
     async def story(world: ExecWorld) -> None:
         probes: JSON = {
-            "startupProbe": asks("up?", failureThreshold=30),
-            "readinessProbe": asks("ready?", periodSeconds=5, timeoutSeconds=60),
+            "startupProbe": exec_probe("up?", failureThreshold=30),
+            "readinessProbe": exec_probe("ready?", periodSeconds=5, timeoutSeconds=60),
         }
         for name in "abc":
             world.user.create(pod(name, [container("c", "run", **probes)]))
@@ -288,7 +288,10 @@ def test_readiness_is_probed_while_a_pod_terminates(tmp_path: Path) -> None:
     async def story(world: ExecWorld) -> None:
         world.takes["bye"] = 60
         hook = {"preStop": {"exec": {"command": ["bye"]}}}
-        probes: JSON = {"readinessProbe": asks("ready?"), "livenessProbe": asks("alive?")}
+        probes: JSON = {
+            "readinessProbe": exec_probe("ready?"),
+            "livenessProbe": exec_probe("alive?"),
+        }
         world.user.create(pod("a", [container("c", "run", lifecycle=hook, **probes)], grace=90))
         await world.until(lambda: world.ready("a"))
         world.user.delete("a")
@@ -308,7 +311,7 @@ def test_a_hook_and_a_probe_that_hang_do_not_hold_up_the_end(tmp_path: Path) -> 
     async def story(world: ExecWorld) -> None:
         world.takes |= {"hook": 10**6, "ready?": 10**6}
         hook = {"postStart": {"exec": {"command": ["hook"]}}}
-        probe = asks("ready?", timeoutSeconds=10**6)
+        probe = exec_probe("ready?", timeoutSeconds=10**6)
         world.user.create(pod("a", [container("c", "run", lifecycle=hook)]))
         world.user.create(pod("b", [container("c", "run", readinessProbe=probe)]))
         await world.until(lambda: len(world.asked) == 2)
@@ -339,8 +342,8 @@ def test_an_hour_of_flapping_with_agents_that_die(tmp_path: Path) -> None:
         world.says["ready?"] = lambda: int(world.now % 97 < 20)
         world.says["alive?"] = lambda: int(world.now % 613 < 8)
         probes: JSON = {
-            "readinessProbe": asks("ready?", periodSeconds=3),
-            "livenessProbe": asks("alive?", periodSeconds=3, failureThreshold=2),
+            "readinessProbe": exec_probe("ready?", periodSeconds=3),
+            "livenessProbe": exec_probe("alive?", periodSeconds=3, failureThreshold=2),
         }
         for n in range(3):
             world.user.create(pod(f"p{n}", [container("c", "run", **probes)]))

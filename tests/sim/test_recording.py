@@ -1,4 +1,4 @@
-"""What an agent recorded is decided again, and in the same way, by the same version."""
+"""Recorded decisions are replayed by the same version, with the same results."""
 
 from __future__ import annotations
 

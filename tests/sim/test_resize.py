@@ -11,7 +11,7 @@ from tests.sim.user import container, pod, resources
 from tests.sim.world import World
 
 HALF = "2"
-"""Of the node's four cpus; as a limit all of them."""
+"""Half of the node's four CPUs; as a limit all of them."""
 MORE = "3"
 
 
@@ -38,7 +38,7 @@ def quota(world: World, name: str) -> int:
 
 
 async def one_waits(world: World) -> None:
-    """Two pods run; the first asks for more than there is beside the second."""
+    """Run two pods; the first requests more than there is beside the second."""
     world.user.create(sized("a", "1"))
     world.user.create(sized("b", HALF))
     await world.converges(30)
@@ -47,7 +47,7 @@ async def one_waits(world: World) -> None:
 
 
 @both
-def test_a_resize_waits_until_another_pod_is_gone(tmp_path: Path, events: bool) -> None:
+def test_a_resize_waits_until_another_pod_is_removed(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
         await one_waits(world)
         await asyncio.sleep(600)
@@ -77,8 +77,8 @@ def test_a_resize_waits_until_another_pod_is_made_smaller(tmp_path: Path, events
 
 
 @both
-def test_what_was_asked_while_the_agent_was_dead(tmp_path: Path, events: bool) -> None:
-    """Two running pods were asked to be what only one of them can be: neither is refused."""
+def test_resizes_requested_while_the_agent_was_dead(tmp_path: Path, events: bool) -> None:
+    """Two running pods are resized to what only one of them can have: neither is refused."""
 
     async def scenario(world: World) -> None:
         world.user.create(sized("a", "1"))
@@ -103,7 +103,7 @@ def test_what_was_asked_while_the_agent_was_dead(tmp_path: Path, events: bool) -
 
 @both
 def test_a_promise_outlives_the_agent(tmp_path: Path, events: bool) -> None:
-    """What waits still waits after a restart, though it would be the first to be looked at."""
+    """A resize that waits still waits after a restart, though its pod would be the first."""
 
     async def scenario(world: World) -> None:
         await one_waits(world)

@@ -74,7 +74,7 @@ def test_a_whole_pod_grows_and_shrinks(tmp_path: Path, events: bool) -> None:
 
 
 @both
-def test_it_waits_for_room_like_any_other(tmp_path: Path, events: bool) -> None:
+def test_it_waits_for_free_resources_like_any_other(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
         world.user.create(whole("a", "1"))
         world.user.create(whole("b", "2"))
@@ -92,7 +92,7 @@ def test_it_waits_for_room_like_any_other(tmp_path: Path, events: bool) -> None:
 
 
 @both
-def test_a_kernel_that_refuses_is_asked_again(tmp_path: Path, events: bool) -> None:
+def test_a_cgroup_write_that_fails_is_retried(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
         assert world.groups is not None
         world.user.create(whole("a", "1"))
@@ -107,7 +107,7 @@ def test_a_kernel_that_refuses_is_asked_again(tmp_path: Path, events: bool) -> N
         if events:
             (sandbox,) = world.runtime.sandboxes.values()
             told = sandbox.config.linux.resources.memory_limit_in_bytes
-            assert told == 64 * MI, "the runtime is told what the pod really has"
+            assert told == 64 * MI, "the runtime gets what the pod really has"
         world.groups.refusal = ""
         await until(world, lambda: resized(world, "a", wanted), 200)
         assert group(world, "a") == (200_000, 128 * MI)
@@ -117,7 +117,7 @@ def test_a_kernel_that_refuses_is_asked_again(tmp_path: Path, events: bool) -> N
 
 
 def progress(world: World, name: str) -> str:
-    """What the API says of a resize that is being done."""
+    """The API's message about a resize in progress; empty: there is none."""
     return next(
         (
             condition.get("message") or ""
@@ -133,7 +133,7 @@ def progress(world: World, name: str) -> str:
 def test_killed_at_any_step_it_is_done_by_the_next_agent(
     tmp_path: Path, events: bool, grows: bool
 ) -> None:
-    """The agent dies at the n-th boundary after the resize was asked for, for each n."""
+    """The agent dies at the n-th boundary after the resize was requested, for each n."""
     wanted = resources("1500m", "256Mi") if grows else resources("200m", "56Mi")
     wanted_group = (300_000, 256 * MI) if grows else (40_000, 56 * MI)
 

@@ -1,4 +1,4 @@
-"""What runs again and why, and what the API shows of it."""
+"""Restarts and their causes, and how the API shows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy_up.requests import ADMIN
 from tests.sim.invariants import entries
 from tests.sim.scripts import SLOW
-from tests.sim.test_probes_and_hooks import ExecWorld, asks, live
+from tests.sim.test_probes_and_hooks import ExecWorld, exec_probe, live
 from tests.sim.test_scenarios import both, play, state, status, until
 from tests.sim.user import NAMESPACE, container, pod, sidecar
 from tests.sim.world import World
@@ -123,9 +123,9 @@ def test_a_lost_sandbox_counts_as_a_restart_of_each(
 
 @both
 def test_gates_of_readiness(tmp_path: Path, events: bool) -> None:
-    """The pod is Ready when somebody else says so, too, and at once."""
+    """The pod becomes Ready only when its gate is true, too, and then at once."""
 
-    def say(world: World, what: str) -> None:
+    def set_gate(world: World, what: str) -> None:
         gate = {"type": "example.com/gate", "status": what}
         patch = {"status": {"conditions": [gate]}}
         world.registry.patch(ADMIN, "pods", "a", patch, NAMESPACE, subresource="status")
@@ -136,10 +136,10 @@ def test_gates_of_readiness(tmp_path: Path, events: bool) -> None:
         await until(world, lambda: condition(world, "a", "ContainersReady") == "True")
         assert condition(world, "a", "Ready") == "False"
         for what in ("True", "False", "True"):
-            say(world, what)
+            set_gate(world, what)
             took = await until(world, lambda what=what: condition(world, "a", "Ready") == what)  # type: ignore[misc]
             assert took < 1.0
-            assert condition(world, "a", "example.com/gate") == what, "it stays as it was said"
+            assert condition(world, "a", "example.com/gate") == what, "the agent keeps it"
         await world.kill()
         world.start()
         await asyncio.sleep(30)
@@ -171,8 +171,10 @@ def test_an_ephemeral_container_runs_once(tmp_path: Path, events: bool) -> None:
 
 
 @both
-def test_what_ended_is_known_when_its_records_are_gone(tmp_path: Path, events: bool) -> None:
-    """As after a machine's restart with an empty runtime: no end is guessed that was known."""
+def test_ends_stay_in_the_api_after_the_runtime_lost_its_records(
+    tmp_path: Path, events: bool
+) -> None:
+    """The machine restarts with an empty runtime: ends that the API has are not guessed anew."""
 
     async def scenario(world: World) -> None:
         world.user.create(pod("loops", [container("c", "failslow")]))
@@ -194,10 +196,10 @@ def test_what_ended_is_known_when_its_records_are_gone(tmp_path: Path, events: b
 
 
 def test_a_probe_has_a_grace_period_of_its_own(tmp_path: Path) -> None:
-    """What doesn't answer is killed after 2 s, not after the pod's 60."""
+    """A container that fails its probe is killed after 2 s, not after the pod's 60."""
 
     async def story(world: ExecWorld) -> None:
-        probe = asks("alive?", terminationGracePeriodSeconds=2)
+        probe = exec_probe("alive?", terminationGracePeriodSeconds=2)
         world.user.create(pod("a", [container("c", "stubborn", livenessProbe=probe)], grace=60))
         await world.until(lambda: world.ready("a"))
         world.says["alive?"] = lambda: 1

@@ -114,7 +114,7 @@ async def _api_is_away(world: World) -> None:
     world.api_down()
     world.user.delete("goes")
     await asyncio.sleep(600)
-    assert len(world.runtime.running()) == 2, "what the agent knows to be wanted goes on"
+    assert len(world.runtime.running()) == 2, "pods that the agent has got from the API run on"
     world.api_up()
     # as soon as the lease could be renewed, not when the watch would be tried next
     await until(world, lambda: world.user.get("goes") is None, 12)
@@ -290,7 +290,7 @@ def test_watches_that_are_always_too_old(tmp_path: Path, events: bool) -> None:
         asked = world.server.watch_count
         world.server.gone = False
         await world.converges(60)
-        assert asked < 200, "an API in trouble is not asked without end"
+        assert asked < 200, "an API in trouble does not get requests without end"
 
     play(scenario, tmp_path, events=events)
 
@@ -312,7 +312,7 @@ def test_orphans_of_an_earlier_life_are_ended(tmp_path: Path, events: bool) -> N
 
 
 @both
-def test_ends_while_nobody_looks(tmp_path: Path, events: bool) -> None:
+def test_ends_while_the_agent_is_down(tmp_path: Path, events: bool) -> None:
     """The agent is away while containers end and a pod is deleted."""
 
     async def scenario(world: World) -> None:
@@ -409,9 +409,7 @@ def _mirror_ready(world: World, name: str) -> bool:
 
 
 @both
-def test_a_node_that_is_labelled_as_another_system_says_what_it_is(
-    tmp_path: Path, events: bool
-) -> None:
+def test_a_wrong_system_label_of_the_node_is_corrected(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
         await until(world, lambda: node_ready(world) == "True", 30)
         await asyncio.sleep(150)

@@ -12,7 +12,7 @@ from tests.sim.user import container, pod
 from tests.sim.world import World
 
 
-def told(world: World, name: str) -> float:
+def sample(world: World, name: str) -> float:
     """A sample of the agent's metrics, by name and labels."""
     assert world.agent is not None
     found = re.search(
@@ -24,7 +24,7 @@ def told(world: World, name: str) -> float:
 def counted(world: World, which: str) -> tuple[float, float]:
     """Count and sum of kubelet_pod_start_WHICH_duration_seconds."""
     name = f"kubelet_pod_start_{which}_duration_seconds"
-    return told(world, f"{name}_count"), told(world, f"{name}_sum")
+    return sample(world, f"{name}_count"), sample(world, f"{name}_sum")
 
 
 async def starts(world: World, name: str) -> None:
@@ -44,13 +44,13 @@ def test_pulls_and_init_containers_are_no_part_of_the_sli(tmp_path: Path, events
         backoff = 10
         assert whole > 20 + 8 + 2.5 + backoff
         assert backoff < sli < backoff + 4, "waiting for a restart is no part of a run"
-        assert told(world, "kubelet_first_network_pod_start_sli_duration_seconds") == sli
-        assert told(world, "kubelet_containers_per_pod_count_sum") == 1
+        assert sample(world, "kubelet_first_network_pod_start_sli_duration_seconds") == sli
+        assert sample(world, "kubelet_containers_per_pod_count_sum") == 1
 
     play(scenario, tmp_path, events=events)
 
 
-def test_what_another_life_has_started_is_not_counted_again(tmp_path: Path) -> None:
+def test_pods_that_an_earlier_agent_started_are_not_counted_again(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.user.create(pod("a", [container("c", "run")]))
         await starts(world, "a")
@@ -62,7 +62,7 @@ def test_what_another_life_has_started_is_not_counted_again(tmp_path: Path) -> N
         await world.converges(20)
         assert counted(world, "sli")[0] == 1
         assert counted(world, "sli")[1] < 3
-        assert told(world, "kubelet_containers_per_pod_count_count") == 2
+        assert sample(world, "kubelet_containers_per_pod_count_count") == 2
 
     play(scenario, tmp_path)
 
@@ -71,11 +71,11 @@ def test_ephemeral_containers_are_counted(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.user.create(pod("a", [container("c", "run")]))
         await starts(world, "a")
-        assert told(world, "kubelet_managed_ephemeral_containers") == 0
+        assert sample(world, "kubelet_managed_ephemeral_containers") == 0
         world.user.debug("a", container("e", "run"))
         await world.converges(20)
-        assert told(world, "kubelet_managed_ephemeral_containers") == 1
+        assert sample(world, "kubelet_managed_ephemeral_containers") == 1
         world.user.delete("a")
-        await until(world, lambda: told(world, "kubelet_managed_ephemeral_containers") == 0)
+        await until(world, lambda: sample(world, "kubelet_managed_ephemeral_containers") == 0)
 
     play(scenario, tmp_path)

@@ -1,4 +1,4 @@
-"""Static pods whose manifests are not as they should be: what runs is not made to suffer for it."""
+"""Static pods whose manifests are broken: the pods that run are not harmed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_manifest_that_is_nonsense_when_the_agent_starts(tmp_path: Path, event
         world.start()
         await asyncio.sleep(400)
         now = running(world)
-        assert now[f"web-{NODE}"] == first[f"web-{NODE}"], "nobody knows that it is not wanted"
+        assert now[f"web-{NODE}"] == first[f"web-{NODE}"], "it may still be in its manifest"
         assert now[f"other-{NODE}"] != first[f"other-{NODE}"], "this one has been changed"
         assert len(now) == 2
         assert world.user.get(f"web-{NODE}"), "its mirror stays, too"
@@ -63,7 +63,7 @@ def test_a_manifest_that_is_nonsense_when_the_agent_starts(tmp_path: Path, event
 
 
 @both
-def test_a_manifest_that_is_nonsense_and_then_gone(tmp_path: Path, events: bool) -> None:
+def test_an_invalid_manifest_that_is_then_removed(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
         assert world.static_dir is not None
         web = world.static_dir / "web.yaml"

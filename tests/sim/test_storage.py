@@ -137,7 +137,7 @@ def _nothing_worse(world: World, instant: int) -> None:
 
 
 def _worse(world: World, instant: int) -> None:
-    """After every other death the machine starts anew, or what says whose a volume is is lost."""
+    """Reboot, or damage a file that identifies a volume, after every other death."""
     if instant % 4 == 1:
         world.reboot()
         for driver in world.drivers.values():
@@ -148,7 +148,7 @@ def _worse(world: World, instant: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What happens around a death, and at which calls."""
+    """Circumstances of a death, and the calls at which it comes."""
 
     pod: Callable[[], dict[str, object]]
     grows: str
@@ -181,14 +181,14 @@ def test_a_death_at_every_instant(tmp_path: Path, act: str, part: int) -> None:
 
 @pytest.mark.parametrize("act", ["start", "expand", "end"])
 def test_a_death_at_every_call_of_a_driver(tmp_path: Path, act: str) -> None:
-    """Of a pod with devices, a volume for itself, one that lives as long as it, and a subPath."""
+    """The pod has devices, a volume for itself, one that lives as long as it, and a subPath."""
     _deaths(tmp_path, act, 0, 1, ALL_KINDS)
 
 
 def test_a_device_that_is_published_after_the_death_of_the_agent_is_taken_down(
     tmp_path: Path,
 ) -> None:
-    """Nothing but its own link says that the pod may have it: the driver has made nothing yet."""
+    """Nothing but its own link shows that the pod may have it: the driver has made nothing yet."""
 
     async def story() -> None:
         world = World(1, tmp_path, storage=True)
@@ -215,7 +215,7 @@ def test_a_device_that_is_published_after_the_death_of_the_agent_is_taken_down(
 def test_a_device_published_after_its_pod_was_given_up_is_taken_down(
     tmp_path: Path, name: str
 ) -> None:
-    """Whose volume it was could not be read, so that its driver could not be asked."""
+    """The volume could not be identified, so that its driver got no call."""
 
     async def story() -> None:
         world = World(1, tmp_path, storage=True)
@@ -247,7 +247,7 @@ def test_a_device_published_after_its_pod_was_given_up_is_taken_down(
     run(story())
 
 
-def test_a_gone_pod_that_can_not_be_read_keeps_its_volumes(
+def test_a_deleted_pod_whose_containers_cannot_be_read_keeps_its_volumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was deleted by force while the agent was dead, and its containers go on."""
@@ -294,7 +294,9 @@ async def _living(root: Path) -> World:
         ("NodePublishVolume", "target", "published over"),
     ],
 )
-def test_what_must_never_be_is_seen(tmp_path: Path, method: str, where: str, said: str) -> None:
+def test_forbidden_driver_calls_are_violations(
+    tmp_path: Path, method: str, where: str, said: str
+) -> None:
     async def story() -> None:
         from kubeletpy.remote.generated import csi_pb2 as csi
 
@@ -307,14 +309,14 @@ def test_what_must_never_be_is_seen(tmp_path: Path, method: str, where: str, sai
         }
         handle = "stager-0" if method != "NodePublishVolume" else "stager-1"
         request = getattr(csi, f"{method}Request")(volume_id=handle, **paths[where])
-        await driver.ask(method, request)
+        await driver.answer_call(method, request)
         with pytest.raises(Violation, match=said):
             world.history.check()
 
     run(story())
 
 
-def test_how_full_volumes_are_is_known_also_while_a_driver_hangs(tmp_path: Path) -> None:
+def test_usage_of_volumes_is_measured_while_a_driver_hangs(tmp_path: Path) -> None:
     async def story() -> None:
         world = await _living(tmp_path)
         assert world.agent is not None
@@ -381,7 +383,7 @@ def test_the_health_of_storage_is_in_the_csi_node_and_survives_the_agent(tmp_pat
             assert shown(world) == before, "the same answer of the same driver"
             sick.die(clean=True)
             await asyncio.sleep(200)
-            assert shown(world) == before, "a driver that is gone reports nothing"
+            assert shown(world) == before, "a driver that has exited reports nothing"
             sick.storage_health = answer()
             sick.start()
             await world.converges(QUIET, lambda: list(shown(world)))

@@ -140,7 +140,7 @@ async def runs(world: World) -> None:
 
 
 async def goes_on(world: World) -> None:
-    """The pod is looked at again, and the agent starts anew."""
+    """Let the pod be synced again, and start the agent anew."""
     await runs(world)
     container = world.runtime.running()[0]
     world.runtime.kill_container(container)
@@ -157,7 +157,7 @@ async def is_deleted(world: World) -> None:
     await world.converges(WITHIN, lambda: remains(world))
 
 
-async def another_wants_it(world: World) -> None:
+async def another_pod_uses_it(world: World) -> None:
     world.user.create(pod_with("a", ["stager-sole"]))
     await world.converges(WITHIN, lambda: problems(world))
     world.user.create(pod_with("b", ["stager-sole"]))
@@ -175,7 +175,7 @@ async def another_wants_it(world: World) -> None:
         (all_volumes_have_one_place, runs, "published over"),
         (data_is_deleted_at_the_end, is_deleted, "was deleted"),
         (parts_are_unmounted_at_each_sync, goes_on, "unmounted under"),
-        (sole_users_are_not_alone, another_wants_it, "for one pod and published"),
+        (sole_users_are_not_alone, another_pod_uses_it, "for one pod and published"),
         (volumes_are_not_published, runs, "started without its volume"),
     ],
 )
@@ -191,7 +191,7 @@ def test_a_broken_agent_is_found_out(
         run(_lives(tmp_path, story))
 
 
-@pytest.mark.parametrize("story", [goes_on, is_deleted, another_wants_it])
+@pytest.mark.parametrize("story", [goes_on, is_deleted, another_pod_uses_it])
 def test_a_sound_agent_is_not(tmp_path: Path, story: Story) -> None:
     run(_lives(tmp_path, story))
 

@@ -1,4 +1,4 @@
-"""Over forty sick pods of a simulated node: what ``kubeletpy explain`` answers, four points each.
+"""Over forty unhealthy pods of a simulated node: points for the answers of ``kubeletpy explain``.
 
 The table of the docs has the points of every trouble; ``python -m tests.sim.test_troubles`` prints
 it.
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim import troubles_containers, troubles_devices, troubles_endings, troubles_storage
-from tests.sim.troubles import QUESTIONS, Answers, Trouble, ask
+from tests.sim.troubles import QUESTIONS, Answers, Trouble, play_trouble
 
 ALL: tuple[Trouble, ...] = (
     *troubles_storage.TROUBLES,
@@ -45,7 +45,7 @@ def test_explain_answers_the_four_questions(
     for number, trouble in enumerate(ALL):
         root = tmp_path / str(number)
         root.mkdir()
-        found.append(ask(trouble, root))
+        found.append(play_trouble(trouble, root))
     missed = [
         f"{each.trouble.name}: {question}: {why}"
         for each in found
@@ -61,8 +61,8 @@ def test_explain_answers_the_four_questions(
 
 if __name__ == "__main__":
 
-    def _asked(trouble: Trouble) -> Answers:
+    def _played(trouble: Trouble) -> Answers:
         with tempfile.TemporaryDirectory() as root:
-            return ask(trouble, Path(root))
+            return play_trouble(trouble, Path(root))
 
-    print(table(map(_asked, ALL)))
+    print(table(map(_played, ALL)))

@@ -100,7 +100,7 @@ async def started(disk: SimulatedDisk, seed: int = 1) -> Node:
 
 
 @on_virtual_time
-async def test_what_is_being_published_is_a_place_of_its_pod() -> None:
+async def test_a_path_being_published_belongs_to_its_pod() -> None:
     """The driver may have mounted it before it answers: nobody else may unmount it."""
     node = await started(SimulatedDisk())
     node.plugin.hanging.add("va")
@@ -147,7 +147,7 @@ async def test_a_driver_that_hangs_holds_up_its_own_volumes_only() -> None:
 
 
 @on_virtual_time
-async def test_what_failed_is_tried_again_at_once_when_its_driver_comes() -> None:
+async def test_a_failed_operation_is_retried_when_its_driver_registers() -> None:
     disk = SimulatedDisk()
     node = await started(disk)
     node.plugin.faults = 1.0
@@ -217,11 +217,11 @@ async def test_staged_leftovers_are_found() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_happens_and_whenever_the_agent_is_killed(seed: int) -> None:
-    on_virtual_time(_whatever_happens)(seed)
+def test_random_histories_with_kills(seed: int) -> None:
+    on_virtual_time(_random_history)(seed)
 
 
-async def _whatever_happens(seed: int) -> None:
+async def _random_history(seed: int) -> None:
     rng = random.Random(seed)
     disk = SimulatedDisk()
     living: dict[str, tuple[str, ...]] = {}

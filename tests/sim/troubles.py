@@ -1,8 +1,9 @@
-"""Sick pods of a simulated node, judged by what ``kubeletpy explain`` prints: four questions each.
+"""Unhealthy pods of a simulated node, and whether ``kubeletpy explain`` explains them.
 
-What is it, since when, what does it wait for, what is to be done. The agent makes the facts itself:
-a trouble brings its world into a state, and the judge reads only what the command would show. The
-expectations contain what an operator needs; they are not derived from the texts of explain.
+Four questions each: what is wrong, since when, what does it wait for, what is to be done. The agent
+makes the facts itself: a trouble brings its world into a state, and the judge reads only what the
+command would show. The expectations contain what an operator needs; they are not derived from the
+texts of explain.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.sim.loop import run
 from tests.sim.world import World
 
 NAME = "web"
-"""The sick pod of every trouble."""
+"""The pod of every trouble."""
 LASTS = 90.0
 """Seconds between the start of a trouble and the question: long enough that "now" is wrong."""
 EARLY_S, LATE_S = 1.5, 4.0
@@ -41,7 +42,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
         make: brings the world into the trouble; returns when it began (Unix seconds).
         what: patterns that the first line must match, all of them: the objects and the problem.
         waits: patterns of what ends it, in the table of waits or the first line; empty: nothing
-            does, and explain must say that it is final.
+            does, and explain must show that it is final.
         todo: patterns of the next step.
         wrong: patterns that the next step must not match: advice that leads astray.
         lasts: seconds between its start and the question.
@@ -61,7 +62,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
 
 
 class Answers(Struct, frozen=True):
-    """What explain said, and the questions that it did not answer."""
+    """Text of explain, and the questions that it did not answer."""
 
     trouble: Trouble
     text: str
@@ -70,12 +71,12 @@ class Answers(Struct, frozen=True):
 
     @property
     def points(self) -> int:
-        """Of four."""
+        """Number of answered questions, at most four."""
         return len(QUESTIONS) - len(self.missed)
 
 
-def ask(trouble: Trouble, root: Path) -> Answers:
-    """Play a trouble and judge what explain says of it."""
+def play_trouble(trouble: Trouble, root: Path) -> Answers:
+    """Play a trouble and judge how explain describes it."""
 
     async def main() -> Answers:
         world = World(trouble.seed, root, settings=trouble.settings, **trouble.options)
@@ -92,7 +93,7 @@ def ask(trouble: Trouble, root: Path) -> Answers:
 
 
 def explained(world: World, name: str) -> PodExplanation:
-    """What the agent knows about a pod of the default namespace."""
+    """The agent's explanation of a pod of the default namespace."""
     assert world.agent is not None
     snapshots: Snapshots = world.agent.component(StuckPods)._facts.__self__  # type: ignore[attr-defined]
     uid = snapshots.find("default", name)
@@ -113,9 +114,9 @@ def judge(trouble: Trouble, found: PodExplanation, began: float) -> Answers:
     shown = "\n".join([found.verdict, *(f"{w.kind} {w.subject} {w.why}" for w in found.waits)])
     if trouble.waits:
         if found.final or (lacking := _lacking(trouble.waits, shown)):
-            missed["waits"] = "said to be final" if found.final else f"{lacking} not in {shown!r}"
+            missed["waits"] = "shown as final" if found.final else f"{lacking} not in {shown!r}"
     elif not found.final:
-        missed["waits"] = "not said to be final"
+        missed["waits"] = "not shown as final"
     misled = [each for each in trouble.wrong if re.search(each, found.hint, re.I)]
     if misled or (lacking := _lacking(trouble.todo, found.hint)):
         missed["to do"] = f"{misled or lacking} in {found.hint!r}"

@@ -27,7 +27,7 @@ def _use(world: World) -> float:
 
 
 def with_claim(claim: str) -> JSON:
-    """The sick pod with one claim of devices."""
+    """The pod of the trouble, with one claim of devices."""
     asks = {"claims": [{"name": "gpu"}]}
     entries = [{"name": "gpu", "resourceClaimName": claim}]
     return pod(NAME, [container("app", "run", resources=asks)], resourceClaims=entries)

@@ -10,7 +10,7 @@ from kubeletpy.remote.errors import CRIError
 from tests.sim import scripts
 from tests.sim.loop import spawn
 from tests.sim.pressure import MEMORY, Appetite
-from tests.sim.test_endings import said
+from tests.sim.test_endings import event_messages
 from tests.sim.troubles import NAME, Trouble
 from tests.sim.troubles_storage import begin
 from tests.sim.user import container, pod
@@ -21,7 +21,7 @@ TICK_S = 0.1
 
 
 async def running(world: World, obj: JSON) -> None:
-    """The sick pod runs, and has done so for a while."""
+    """Create the pod of the trouble and let it run for a while."""
     world.user.create(obj)
     await world.converges(60)
     await asyncio.sleep(60)
@@ -92,7 +92,7 @@ async def _evicted(world: World) -> float:
     world.user.create(pod(NAME, [container("app", "run")]))
 
     def lacking() -> list[str]:
-        return [] if said(world, NAME, "Evicted") else ["not evicted"]
+        return [] if event_messages(world, NAME, "Evicted") else ["not evicted"]
 
     await world.converges(300, lacking)
     events = [entry.object for _, entry in world.registry.store.entries("events")]

@@ -19,7 +19,7 @@ def storage(world: World) -> Storage:
 
 
 def using(*volumes: JSON, devices: Sequence[str] = (), **more: Any) -> JSON:
-    """The sick pod with volumes that its one container mounts, or has as devices."""
+    """The pod of the trouble, with volumes that its one container mounts or has as devices."""
     mounts = [
         {"name": v["name"], "mountPath": f"/mnt/{v['name']}"}
         for v in volumes
@@ -37,7 +37,7 @@ def claimed(claim: str) -> JSON:
 
 
 async def begin(world: World, obj: JSON) -> float:
-    """Create the sick pod; the moment."""
+    """Create the pod of the trouble; returns the time."""
     world.user.create(obj)
     return world.clock.now()
 

@@ -1,4 +1,4 @@
-"""What really happened, as the runtime and the API's store saw it: the ground for all invariants.
+"""Record of what the runtime and the API's store really did: the ground for all invariants.
 
 Only collects. Times are event-loop seconds.
 """
@@ -19,7 +19,7 @@ STATUS_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContaine
 
 @dataclass(slots=True)
 class Exit:
-    """The end of a container that had run, or was to."""
+    """The end of a container that had run, or was about to."""
 
     container_id: str
     image: str
@@ -36,28 +36,28 @@ class PodTruth:
     uid: str
     name: str
     specs: list[JSON]
-    """All versions."""
+    """All versions of the spec."""
     created_at: float
     status: JSON = field(default_factory=dict)
     deleting: bool = False
     forced: bool = False
-    """Its object went away without the node's consent."""
+    """Its object was deleted without the node's consent."""
     released: bool = False
     """It had ended when a user deleted it: nobody waits for its sandbox then."""
     gone: bool = False
     evicted_at: float | None = None
-    """When it had to go because the node ran short of disk."""
+    """When it was evicted because the node ran short of disk."""
     static: bool = False
     exits: dict[str, list[Exit]] = field(default_factory=dict)
     abandoned: set[str] = field(default_factory=set)
     """Containers whose start was canceled together with the agent: they never ran."""
     never_started: dict[str, int] = field(default_factory=dict)
-    """How many containers of a name were removed without having been started: an attempt each."""
+    """Number of containers of a name that were removed unstarted: an attempt each."""
     shown: dict[str, int] = field(default_factory=dict)
     """Container id -> the exit code that the API has shown."""
     restarts: dict[str, int] = field(default_factory=dict)
     done_inits: set[tuple[str, str]] = field(default_factory=set)
-    """(sandbox, init container) that has come to its good end there, or as sidecar was started."""
+    """(sandbox, init container) that has succeeded there, or as sidecar was started."""
 
     @property
     def spec(self) -> JSON:
@@ -89,7 +89,7 @@ class PodTruth:
 
     @property
     def restarts_all(self) -> bool:
-        """Whether an exit has asked for all containers to be restarted."""
+        """Whether an exit has matched a rule that restarts all containers."""
         return any(
             rule["action"] == "RestartAllContainers" and end.code in rule["exitCodes"]["values"]
             for container in self.spec["containers"]
@@ -123,7 +123,7 @@ def restarts_after(truth: PodTruth, container: JSON, code: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ShownEnd:
-    """An end of a container that a status tells of."""
+    """An end of a container that a status shows."""
 
     name: str
     terminated: JSON
@@ -134,7 +134,7 @@ class ShownEnd:
 
 
 def ends_shown(status: JSON) -> list[ShownEnd]:
-    """All that a status says has ended."""
+    """All ends of containers that a status shows."""
     return [
         ShownEnd(
             entry["name"],
@@ -155,7 +155,7 @@ def short_id(container_id: object) -> str:
 
 
 class Truth:
-    """All pods there ever were."""
+    """All pods that ever existed."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodTruth] = {}

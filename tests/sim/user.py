@@ -90,7 +90,7 @@ class User:
     def create(self, obj: JSON) -> JSON:
         """Create a pod; the object."""
         made = self._registry.create(ADMIN, "pods", obj, NAMESPACE)
-        self._say(f"create pod {made['metadata']['name']} {made['metadata']['uid'][:8]}")
+        self._note(f"create pod {made['metadata']['name']} {made['metadata']['uid'][:8]}")
         return made
 
     def create_secret(self, obj: JSON) -> None:
@@ -126,29 +126,29 @@ class User:
         truth = self._truth.pods[obj["metadata"]["uid"]]
         truth.forced = truth.forced or grace == 0
         truth.released = truth.terminal
-        self._say(f"delete pod {name} grace={grace}")
+        self._note(f"delete pod {name} grace={grace}")
         self._registry.delete(
             ADMIN, "pods", name, NAMESPACE, DeleteOptions(grace_period_seconds=grace)
         )
 
     def set_image(self, name: str, index: int, image: str) -> None:
         """Change the image of a regular container."""
-        self._say(f"pod {name}: container {index} gets image {image}")
+        self._note(f"pod {name}: container {index} gets image {image}")
         self._replace(name, f"/spec/containers/{index}/image", image)
 
     def resize(self, name: str, index: int, new: JSON) -> None:
         """Change the resources of a regular container."""
-        self._say(f"pod {name}: container {index} is resized to {new}")
+        self._note(f"pod {name}: container {index} is resized to {new}")
         self._replace(name, f"/spec/containers/{index}/resources", new, "resize")
 
     def resize_volume(self, name: str, index: int, size: str) -> None:
         """Change the size of a volume in memory."""
-        self._say(f"pod {name}: volume {index} is resized to {size}")
+        self._note(f"pod {name}: volume {index} is resized to {size}")
         self._replace(name, f"/spec/volumes/{index}/emptyDir/sizeLimit", size, "resize")
 
     def resize_whole(self, name: str, new: JSON) -> None:
         """Change the resources of a pod as a whole."""
-        self._say(f"pod {name} is resized to {new}")
+        self._note(f"pod {name} is resized to {new}")
         self._replace(name, "/spec/resources", new, "resize")
 
     def _replace(self, name: str, path: str, new: Any, subresource: str = "") -> None:
@@ -165,19 +165,19 @@ class User:
 
     def annotate(self, name: str, value: str) -> None:
         """Change an annotation, which must change nothing in the runtime."""
-        self._say(f"pod {name}: annotation {value}")
+        self._note(f"pod {name}: annotation {value}")
         patch = {"metadata": {"annotations": {"example.com/note": value}}}
         self._registry.patch(ADMIN, "pods", name, patch, NAMESPACE)
 
     def debug(self, name: str, ephemeral: JSON) -> None:
         """Add an ephemeral container."""
-        self._say(f"pod {name}: ephemeral container {ephemeral['name']}")
+        self._note(f"pod {name}: ephemeral container {ephemeral['name']}")
         patch = {"spec": {"ephemeralContainers": [ephemeral]}}
         self._registry.patch(
             ADMIN, "pods", name, patch, NAMESPACE, subresource="ephemeralcontainers"
         )
 
-    def _say(self, what: str) -> None:
+    def _note(self, what: str) -> None:
         self._history.note("user", what)
 
 
@@ -210,7 +210,7 @@ class RandomUser:
             else:
                 self._debug(chosen)
         except ApiError as refusal:
-            self._user._say(f"refused: {refusal.message[:100]}")
+            self._user._note(f"refused: {refusal.message[:100]}")
 
     def _create(self, taken: list[str]) -> None:
         rng = self._rng

@@ -1,4 +1,4 @@
-"""A simulated kind of volume: slow, failing, hanging, killed; it knows what must never be."""
+"""A simulated kind of volume: slow, failing, hanging, killed; it records what must never happen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 
 
 class SimulatedDisk:
-    """What is staged and published: outlives agents."""
+    """Volumes that are staged and published; outlives agents."""
 
     def __init__(self) -> None:
         self.staged: set[str] = set()
@@ -40,14 +40,14 @@ class SimulatedPlugin:
         self.disk = disk
         self.rng = rng
         self.faults = 0.0
-        """How probable it is that a call fails."""
+        """Probability that a call fails."""
         self.hanging: set[str] = set()
         """Unique names whose calls never answer."""
         self.registered = True
         self.on_call: Callable[[], None] = lambda: None
         self.at_work: set[tuple[str, str]] = set()
         self.dead = False
-        """Its agent was killed: nothing that it does comes to anything."""
+        """Its agent was killed: its calls have no effect any more."""
         self.tell: Callable[[str], None] = lambda driver: None
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:

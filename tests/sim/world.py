@@ -69,7 +69,7 @@ FACTS = MachineFacts(
 )
 
 OnStep = Callable[[str, str, int], None]
-"""Told (where, what, number) at each boundary of the agent's calls; may call World.die."""
+"""Called with (where, what, number) at each boundary of the agent's calls; may call World.die."""
 
 
 class World:
@@ -107,7 +107,7 @@ class World:
         self.root = root
         self.kernel: KernelCgroups | None = None
         self._listeners: list[Callable[[bool], None]] = []
-        """Of the runtime's connection."""
+        """Listeners of the runtime's connection."""
         self.clock = LoopClock()
         """The node's wall clock, also that of the runtime."""
         api_clock = LoopClock(elsewhere=not api_on_node)
@@ -188,10 +188,10 @@ class World:
                 stages=stages,
             )
         self.storage.staged_on_node = self._is_staged
-        spawn(self.storage.attach_for_ever())
+        spawn(self.storage.attach_volumes())
 
     def _is_staged(self, handle: str) -> bool:
-        """Where nobody can tell whose volume is staged, nobody can be told that it is in use."""
+        """Whether a volume is staged and can be identified; the agent cannot report others."""
         places = (driver.staged.get(handle) for driver in self.drivers.values())
         return any(at is not None and not self.mounts.is_damaged(at) for at in places)
 
@@ -263,7 +263,7 @@ class World:
         sight = None
         if self.stores is not None and self.judge is not None:
             sight = SightOfOneLife(
-                self.stores, step, life, looks=self.judge.tick, asked=self.judge.asked
+                self.stores, step, life, looks=self.judge.tick, asked=self.judge.record_choice
             )
         return Outside(
             machine=Machine(
@@ -335,14 +335,14 @@ class World:
         await self.buried()
 
     async def buried(self) -> None:
-        """Wait until the dead agent's tasks are gone; no time passes."""
+        """Wait until the dead agent's tasks have ended; no time passes."""
         while self._deaths:
             await self._deaths.pop()
 
     async def stop(self) -> None:
         """Stop the agent in peace, as SIGTERM does."""
         assert self._main is not None and self.alive
-        self.history.note("agent", "is asked to stop")
+        self.history.note("agent", "receives SIGTERM")
         self._main.cancel()
         await asyncio.wait([self._main], timeout=STOP_WITHIN)
         if not self._main.done():
@@ -393,7 +393,7 @@ class World:
             self.runtime.events.break_stream()
 
     def runtime_up(self) -> None:
-        """The runtime is back."""
+        """Start the runtime's process again."""
         self.history.note("runtime", "is up")
         if self.runtime.events is not None:
             self.runtime.events.clear()
@@ -402,21 +402,21 @@ class World:
             listener(True)
 
     def api_down(self) -> None:
-        """Nobody reaches the API."""
+        """Make the API server unreachable."""
         self.history.note("api", "is down")
         self._api_up_at = math.inf
         self.server.up = False
         self.server.break_watches()
 
     def api_up(self) -> None:
-        """The API is back."""
+        """Make the API server reachable again."""
         self.history.note("api", "is up")
         if self._api_up_at == math.inf:
             self._api_up_at = asyncio.get_running_loop().time()
         self.server.up = True
 
     def heal(self) -> None:
-        """Nothing goes wrong from now on."""
+        """End all faults and outages."""
         self.history.note("world", "heals")
         self.runtime_faults.heal()
         self.api_faults.heal()
@@ -437,7 +437,7 @@ class World:
     # -- judging -----------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """What is not as it should be in the long run."""
+        """The differences that must not remain in the long run."""
         generations = {
             obj["metadata"]["uid"]: obj["metadata"].get("generation", 0) for obj in self.user.pods()
         }
@@ -461,7 +461,7 @@ class World:
         return self.loop.time() - started
 
     def remains(self) -> list[str]:
-        """What is left in the runtime and in the agent when all pods are gone."""
+        """Everything left in the runtime and in the agent after all pods were removed."""
         found = [f"pod {obj['metadata']['name']}" for obj in self.user.pods()]
         found += [f"sandbox {sandbox.id}" for sandbox in self.runtime.sandboxes.values()]
         found += [f"container {container}" for container in self.runtime.containers.values()]
