@@ -97,7 +97,7 @@ def test_a_runtime_on_systemd_makes_the_node_not_ready(tmp_path: Path) -> None:
     play(scenario, tmp_path, cgroup_driver=CGROUPFS)
 
 
-def test_it_is_over_with_a_sandbox_in_its_place(tmp_path: Path) -> None:
+def test_the_mismatch_ends_with_a_sandbox_in_its_cgroup(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         assert world.kernel is not None
         world.kernel.runtime = SYSTEMD

@@ -50,7 +50,7 @@ def test_same_seed_gives_the_same_story(tmp_path: Path) -> None:
     assert stories[0] == stories[1]
 
 
-def test_the_story_does_not_hang_on_hash_seeds(tmp_path: Path) -> None:
+def test_the_story_does_not_depend_on_hash_seeds(tmp_path: Path) -> None:
     """A seed that failed in one process fails in the next one too."""
     program = (
         "import sys; from pathlib import Path; from tests.sim.chaos import history; "

@@ -195,8 +195,8 @@ def test_history(seed: int, tmp_path: Path) -> None:
     run(history(seed, tmp_path))
 
 
-def test_histories_are_worth_it(tmp_path: Path) -> None:
-    """Pods go for every reason there is."""
+def test_pods_are_evicted_for_every_signal(tmp_path: Path) -> None:
+    """Histories that evict no pod for some signal would test little."""
     seen: set[str] = set()
     for seed in (4, 11):
         root = tmp_path / str(seed)

@@ -130,7 +130,7 @@ def progress(world: World, name: str) -> str:
 
 @pytest.mark.parametrize("events", [True, False], ids=["events", "relists"])
 @pytest.mark.parametrize("grows", [True, False], ids=["grows", "shrinks"])
-def test_killed_at_any_step_it_is_done_by_the_next_agent(
+def test_the_next_agent_finishes_a_resize_killed_at_any_step(
     tmp_path: Path, events: bool, grows: bool
 ) -> None:
     """The agent dies at the n-th boundary after the resize was requested, for each n."""

@@ -355,7 +355,7 @@ def test_a_container_that_a_dead_agent_still_starts(tmp_path: Path, events: bool
 
 
 @both
-def test_never_again_without_its_sandbox(tmp_path: Path, events: bool) -> None:
+def test_a_never_restarted_pod_without_its_sandbox_fails(tmp_path: Path, events: bool) -> None:
     """A pod that may not restart and lost its sandbox before all containers ran has failed."""
 
     async def scenario(world: World) -> None:

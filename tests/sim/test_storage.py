@@ -57,7 +57,7 @@ def test_history(seed: int, tmp_path: Path) -> None:
     run(history(seed, tmp_path))
 
 
-def test_the_story_does_not_hang_on_hash_seeds(tmp_path: Path) -> None:
+def test_the_story_does_not_depend_on_hash_seeds(tmp_path: Path) -> None:
     """A seed that failed in one process fails in the next one too."""
     program = (
         "import sys; from pathlib import Path; from tests.sim.storage_chaos import history; "

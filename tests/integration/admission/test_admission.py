@@ -86,7 +86,7 @@ def test_a_label_set_just_before_a_pod_counts(node2: Node, namespace: str) -> No
         node2.kubectl("label", "node", node2.name, "disk-")
 
 
-def test_a_taint_that_ends_pods_keeps_them_away(node2: Node, namespace: str) -> None:
+def test_a_no_execute_taint_keeps_pods_away(node2: Node, namespace: str) -> None:
     node2.kubectl("taint", "node", node2.name, "sick=yes:NoExecute")
     try:
 

@@ -52,7 +52,7 @@ def test_a_restart_uses_the_certificate_that_is_there(joining: JoiningNode) -> N
     joining.kubectl("delete", "pod", "works", "--grace-period=1", namespace="again")
 
 
-def test_a_broken_certificate_gives_way_to_the_one_before_it(joining: JoiningNode) -> None:
+def test_the_previous_certificate_replaces_a_broken_one(joining: JoiningNode) -> None:
     joining.prepare()
     joining.start_agent()
     joining.wait_ready()

@@ -76,7 +76,7 @@ def test_a_pod_is_in_its_place_with_its_limits(
     assert cgroups([path]) == []
 
 
-def test_a_container_over_its_memory_is_killed_and_it_shows(node: Node, namespace: str) -> None:
+def test_a_container_over_its_memory_is_shown_as_oom_killed(node: Node, namespace: str) -> None:
     hungry = sized({"memory": "24Mi"}, name="hungry", script="tail /dev/zero")
     node.apply(pod("oom", hungry, restartPolicy="Never"), namespace=namespace)
     made = node.wait_phase(namespace, "oom", "Failed")

@@ -117,7 +117,7 @@ def started(pod: Pod, node: Node, name: str) -> tuple[str, int]:
     return record.id, record.started_at
 
 
-async def test_up_and_down_while_it_runs(
+async def test_limits_grow_and_shrink_while_a_container_runs(
     containerd: Containerd, work_dir: Path, cgroup_root: str
 ) -> None:
     async with resizing_node(containerd, work_dir, cgroup_root) as node:

@@ -12,7 +12,9 @@ FULL = "dd if=/dev/zero of=/mem/f bs=1M count=70 2>/dev/null; "
 MANY = "i=0; while [ $i -lt 700 ]; do : > /mem/$i; i=$((i+1)); done; "
 
 
-def test_the_pod_that_fills_the_disk_goes(make_node: MakeNode, containerd: Containerd) -> None:
+def test_the_pod_that_fills_the_disk_is_evicted(
+    make_node: MakeNode, containerd: Containerd
+) -> None:
     node = make_node(
         containerd,
         config={

@@ -53,7 +53,7 @@ def make_node(apart: dict[str, Containerd], make_node: MakeNode) -> MakeNode:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("which", ["containerd1", "containerd2"])
-def test_unused_images_go_first_then_the_pod_whose_layer_fills_it(
+def test_unused_images_are_removed_before_the_pod_whose_layer_fills_the_disk_is_evicted(
     make_node: MakeNode, apart: dict[str, Containerd], which: str, tmp_path: Path
 ) -> None:
     containerd = apart[which]

@@ -91,7 +91,7 @@ def small(make_node: MakeNode, containerd: Containerd, tmp_path: Path) -> Node:
     return node
 
 
-def test_the_pod_that_eats_the_memory_goes_and_the_node_gets_well(small: Node) -> None:
+def test_the_pod_that_eats_the_memory_is_evicted_and_the_node_recovers(small: Node) -> None:
     small.apply(bound("calm"), namespace="default")
     small.wait_running("default", "calm")
     watch = Watch(MEMORY / small.cgroup_root.lstrip("/") / "kubepods")

@@ -11,7 +11,7 @@ from tests.integration.node.seen import status
 from tools.env.containerd import Containerd
 
 
-def test_the_pod_that_takes_the_process_numbers_goes(
+def test_the_pod_that_takes_the_process_numbers_is_evicted(
     make_node: MakeNode, containerd: Containerd
 ) -> None:
     most = min(

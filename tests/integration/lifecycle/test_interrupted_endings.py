@@ -68,7 +68,7 @@ def test_deleted_while_its_sandbox_is_being_made(node: Node, namespace: str) -> 
     assert not any(e.startswith("Created") for e in node.events(namespace, "half"))
 
 
-def test_the_api_is_away_while_it_ends(node: Node, namespace: str) -> None:
+def test_the_api_is_unreachable_while_a_pod_ends(node: Node, namespace: str) -> None:
     node.apply(pod("ends", container("main", LEAVES)), namespace=namespace)
     node.wait_running(namespace, "ends")
     node.kubectl("delete", "pod", "ends", "--wait=false", namespace=namespace)

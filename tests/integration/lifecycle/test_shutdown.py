@@ -80,7 +80,7 @@ async def test_where_there_is_no_bus_the_feature_is_off(work_dir: Path) -> None:
         await SystemLogind.connect("nonsense")
 
 
-async def test_a_lock_that_comes_too_late_is_let_go(
+async def test_a_delay_lock_that_comes_too_late_is_released(
     work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kubeletpy.host.dbus.CALL_TIMEOUT_S", 0.2)

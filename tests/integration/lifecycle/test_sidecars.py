@@ -18,7 +18,7 @@ def sidecar(name: str, script: str = FOREVER) -> JSON:
     return container(name, script, restartPolicy="Always")
 
 
-def test_they_end_after_the_others_the_last_first(node: Node, namespace: str) -> None:
+def test_sidecars_end_after_the_others_the_last_first(node: Node, namespace: str) -> None:
     """A finalizer keeps the last status to be read."""
     made = pod(
         "order",

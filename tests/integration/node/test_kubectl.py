@@ -178,7 +178,7 @@ def test_server_side_apply_and_replace(node2: Node, namespace: str) -> None:
 
 
 @BOTH
-def test_run_and_its_pod(node2: Node, namespace: str, version: str) -> None:
+def test_kubectl_run(node2: Node, namespace: str, version: str) -> None:
     image = container()["image"]
     command = ["run", "quick", f"--image={image}", "--restart=Never", "--", "sh", "-c", "exit 4"]
     node2.kubectl(*command, namespace=namespace, version=version)

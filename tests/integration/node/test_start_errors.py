@@ -109,7 +109,7 @@ def test_pulls_back_off(node2: Node, broken: str) -> None:
     assert row[2] in {"ImagePullBackOff", "ErrImagePull"}
 
 
-def test_a_correction_starts_it(node2: Node, namespace: str) -> None:
+def test_a_corrected_image_starts_at_once(node2: Node, namespace: str) -> None:
     """No need to wait for the end of a back-off when the image is another one."""
     node2.apply(pod("typo", {**container(), "image": NOWHERE}), namespace=namespace)
     node2.wait_waiting(namespace, "typo", "ImagePullBackOff")

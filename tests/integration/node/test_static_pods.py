@@ -72,7 +72,7 @@ def test_a_static_pod_and_its_mirror(node2: Node, namespace: str) -> None:
     node2.until(lambda: not uids(node2, namespace), "no sandbox after the removal")
 
 
-def test_it_outlives_a_restart_of_the_agent(node2: Node, namespace: str) -> None:
+def test_a_static_pod_outlives_a_restart_of_the_agent(node2: Node, namespace: str) -> None:
     file = write(node2, "stays.json", manifest("stays", namespace))
     name = f"stays-{node2.name}"
     before = container_status(node2.wait_running(namespace, name))

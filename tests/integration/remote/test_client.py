@@ -92,7 +92,7 @@ async def test_life_of_a_pod(runtime: RemoteRuntime, cgroup_root: str, metrics: 
     assert 'kubelet_run_podsandbox_duration_seconds_count{runtime_handler=""} 2' in scraped
 
 
-async def test_things_that_are_not_there(runtime: RemoteRuntime) -> None:
+async def test_absent_objects(runtime: RemoteRuntime) -> None:
     with pytest.raises(errors.NotFound, match=f"ContainerStatus {MISSING}"):
         await runtime.container_status(MISSING)
     with pytest.raises(errors.NotFound):

@@ -13,7 +13,7 @@ from tests.unit.trace.collector import collecting
 from tools.env.containerd import Containerd, programs
 
 
-async def test_containerd_goes_on_with_our_trace(
+async def test_containerd_continues_our_trace(
     session_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with collecting() as collector:

@@ -110,7 +110,9 @@ def new_window(node: Node, path: str) -> tuple[float, float]:
     return reading.cpu_seconds(path), time.monotonic()
 
 
-def test_every_field_that_this_machine_can_give(node: Node, namespace: str, busy: JSON) -> None:
+def test_the_summary_has_every_field_of_this_machine(
+    node: Node, namespace: str, busy: JSON
+) -> None:
     reading.summary(node)
     time.sleep(1.2)  # shorter and it would be the same answer
     document = reading.summary(node)

@@ -218,7 +218,7 @@ async def test_a_pod_without_a_node_and_events_of_the_scheduler(page: Page, agen
     assert "FailedScheduling default-scheduler<b>0/1</b> nodes" in shown
 
 
-async def test_the_last_lines_of_a_log_follow_it(page: Page, agent: Agent) -> None:
+async def test_the_page_follows_the_end_of_a_log(page: Page, agent: Agent) -> None:
     await page.press("End")
     await page.press("Enter")
     log = "document.querySelector('.log')"

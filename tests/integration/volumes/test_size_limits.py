@@ -61,7 +61,7 @@ CASES = {
 
 
 @pytest.mark.timeout(180)
-def test_those_over_their_limits_go_and_the_others_stay(node: Node, namespace: str) -> None:
+def test_only_pods_over_their_limits_are_evicted(node: Node, namespace: str) -> None:
     before = evictions(node)
     mounted = [{"name": "cache", "mountPath": "/c"}]
     good = pod(

@@ -71,7 +71,7 @@ async def test_calls_for_a_volume_of_a_kind_that_became_a_driver_are_counted_apa
         assert all(part in counted[0] for part in found.split(","))
 
 
-async def test_all_may_be_repeated(node: Node) -> None:
+async def test_each_operation_is_idempotent(node: Node) -> None:
     spec = node.spec(node.volume())
     for _ in range(2):
         await node.plugin.stage(spec, None, use())
@@ -181,7 +181,7 @@ UNCERTAIN = {"CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTE
 
 
 @pytest.mark.parametrize("code", [code.value for code in Code if code is not Code.OK])
-async def test_each_failure_and_what_it_leaves(node: Node, code: str) -> None:
+async def test_outcomes_and_leftovers_of_each_failure(node: Node, code: str) -> None:
     spec = node.spec(node.volume())
     faults = node.driver.faults.by_method
     uncertain = code in UNCERTAIN
