@@ -1,4 +1,4 @@
-"""What pyproject.toml can't say: the version is kubeletpy's, in ../kubeletpy/version.py."""
+"""Build settings that pyproject.toml can't hold: the version, from ../kubeletpy/version.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUILD = tempfile.TemporaryDirectory(prefix="kubeletpy-up-build-")  # removed whe
 
 
 def version() -> str:
-    """From the checkout; a source distribution stands alone and has it in its metadata."""
+    """The version from the checkout; a source distribution has it in its metadata."""
     metadata = HERE / "PKG-INFO"
     if metadata.exists():
         return HeaderParser().parsestr(metadata.read_text())["Version"]

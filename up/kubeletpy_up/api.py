@@ -72,7 +72,7 @@ class StaticTokens:
         self._callers = [(token.encode(), caller) for token, caller in callers.items()]
 
     def __call__(self, token: str) -> Caller | None:
-        """Whose token this is, or None."""
+        """The caller that a token identifies, or None."""
         given = token.encode("utf-8", "replace")
         found = None
         for known, caller in self._callers:
@@ -100,8 +100,8 @@ class LocalApi:
         compress_watches: answer watches that begin with a list as kube-apiserver 1.37 does, a gzip
             member for each flush; on loopback this only costs time.
         single_node: refuse to register other nodes than ``node_name``.
-        feature_gates: gates that are off by default in Kubernetes and on here, such as those of the
-            node's agent; the fields of pods that need one that is not listed are dropped.
+        feature_gates: gates that are on here although Kubernetes has them off by default, such as
+            those of the node's agent. Pods lose the fields whose gate is off and not listed.
     """
 
     def __init__(

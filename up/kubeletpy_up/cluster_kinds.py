@@ -1,7 +1,7 @@
 """Kinds of a cluster, which this API lists but never stores, and why writes are refused. Pure.
 
 Clients find them by discovery, lists are empty, and every write is refused with one sentence that
-says why and what to do instead. Must never name a kind that something here acts on.
+gives the reason and an alternative. Must never name a kind that something here acts on.
 """
 
 from __future__ import annotations

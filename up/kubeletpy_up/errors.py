@@ -1,4 +1,4 @@
-"""What the API says when it refuses: Kubernetes Status errors. Pure.
+"""Refusals of the API: Kubernetes Status errors. Pure.
 
 Every refusal in this package is an :class:`ApiError`; the HTTP layer turns it into the Status
 object that kubectl and client-go read. Must never carry a secret's content in a message.
@@ -187,7 +187,7 @@ def method_not_allowed(resource: str, verb: str, group: str = "") -> ApiError:
 
 
 def not_stored(resource: str, name: str, message: str, group: str = "") -> ApiError:
-    """405 for a write to what only clusters have; the message says why and what to do."""
+    """405 for a write to what only clusters have; the message has the reason and the remedy."""
     return ApiError(405, "MethodNotAllowed", message, _details(resource, name, group))
 
 
@@ -240,7 +240,7 @@ def unavailable(message: str) -> ApiError:
 
 
 def internal(message: str) -> ApiError:
-    """500: our own fault; the message says only that something broke."""
+    """500: our own fault; the message states only that something broke."""
     return ApiError(
         500,
         "InternalError",

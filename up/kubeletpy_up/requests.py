@@ -1,4 +1,4 @@
-"""Who asks and how: callers and the options of writes and deletes. Pure.
+"""Callers of the API, and the options of writes and deletes. Pure.
 
 Must never read a request body's object: only its options.
 """
@@ -61,7 +61,7 @@ def node_caller(name: str) -> Caller:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who writes to which object by which path; ``namespace`` is empty for cluster-wide ones."""
+    """The target of a write: caller, object and path. ``namespace``: empty if cluster-wide."""
 
     caller: Caller
     info: ResourceInfo
@@ -99,7 +99,7 @@ class DeleteOptions:
 
     Attributes:
         grace_period_seconds: None means the object's own.
-        propagation: Orphan, Background or Foreground; empty: as the object's finalizers say.
+        propagation: Orphan, Background or Foreground; empty: the object's finalizers decide.
     """
 
     grace_period_seconds: int | None = None

@@ -1,8 +1,8 @@
 """Which resources this API serves, with their names, kinds, verbs and subresources. Pure.
 
-Loaded once from the discovery facts in ``data/api-resources.json``. Kinds that nothing here acts
-on (deployments, quotas, …) are listed, but never stored: :mod:`kubeletpy_up.cluster_kinds` says
-why. Must never know how a resource behaves: that is for :mod:`kubeletpy_up.registry.registry`.
+Loaded once from the discovery facts in ``data/api-resources.json``. Kinds that nothing here acts on
+(deployments, quotas, …) are listed, but never stored: :mod:`kubeletpy_up.cluster_kinds` has the
+reasons. Must never depend on how a resource behaves: :mod:`kubeletpy_up.registry.registry` does.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _NOT_SERVED = frozenset(
         "volumeattributesclasses",
         "selfsubjectrulesreviews",
         "devicetaintrules",
-        # The agent asks for these where pods mount them; no signer and no publisher is here.
+        # The agent requests these where pods mount them; no signer and no publisher is here.
         "clustertrustbundles",
         "podcertificaterequests",
-        # What drivers report of their storage, whose gate is off.
+        # Drivers report their storage in it, but its gate is off.
         "csinodes/status",
         # Proxying to a workload.
         "services/proxy",
@@ -166,7 +166,7 @@ def _resource(
 
 @cache
 def listed_resources() -> tuple[ResourceInfo, ...]:
-    """What discovery lists: every resource, then the kinds of a cluster, which are not stored."""
+    """The resources in discovery: all that are stored, then the kinds of a cluster."""
     refused = (
         replace(
             _resource(each.group, each.version, each.entry(), []),

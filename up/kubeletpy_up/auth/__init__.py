@@ -1,1 +1,1 @@
-"""Who makes a request, and what they may do."""
+"""Authentication of callers, and authorization of their requests."""

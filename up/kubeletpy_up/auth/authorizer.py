@@ -1,7 +1,7 @@
-"""Who may do what: administrators everything, nodes what the Node authorizer allows.
+"""Authorization: administrators may do everything, nodes what the Node authorizer allows.
 
 Pure: other objects come through a :class:`Lookup`. Source: docs/reference/api-server.md, ae. There
-is no RBAC here: service accounts may only ask about themselves.
+is no RBAC here: service accounts may only request reviews of themselves.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Lookup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a caller wants to do.
+    """The request of a caller, as the authorizer sees it.
 
     Attributes:
         verb: get, list, watch, create, update, patch, delete or deletecollection.
@@ -63,7 +63,7 @@ class Request:
 
 
 NO_OPINION = ""
-"""Refused because nothing allows it: there is no more to say."""
+"""The empty reason of a refusal: no rule allows the request."""
 _READ = ("get", "list", "watch")
 _REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _REVIEWS = (
@@ -229,7 +229,7 @@ def _attachments(node: str, request: Request, lookup: Lookup) -> str | None:
 
 
 def _reads_one(request: Request) -> bool:
-    """A real Node authorizer lets a node get these; watching that one object is no more."""
+    """Whether a request reads one object by name; a watch of it reveals no more than a get."""
     return request.verb in _READ and bool(request.name) and not request.subresource
 
 

@@ -13,7 +13,7 @@ from kubeletpy_up.requests import Caller
 
 
 def caller(certificate: Mapping[str, Any] | None, now: float) -> Caller | None:
-    """Whose certificate it is; None for none, or one that has expired since it was verified.
+    """The user of a certificate; None without one, or if it has expired since it was verified.
 
     Args:
         certificate: as ``ssl.SSLSocket.getpeercert`` returns it.

@@ -1,4 +1,4 @@
-"""What a node may change: the rules of NodeRestriction admission as functions. Pure.
+"""The rules of NodeRestriction admission as functions: which changes a node may make. Pure.
 
 Source: docs/reference/api-server.md, ae. Each returns the reason of a refusal, or None.
 """
@@ -79,7 +79,7 @@ _CLAIMED = {
     "extendedResourceClaimStatus": "extended resource claim status",
     "nodeAllocatableResourceClaimStatuses": "node allocatable resource claim statuses",
 }
-"""What a pod's status reports about its claims is not for a node to write."""
+"""Fields of a pod's status that report on its claims; a node must not write them."""
 
 
 def check_pod_status(node_name: str, new: JSON, old: JSON) -> str | None:
@@ -101,7 +101,7 @@ def check_pod_status(node_name: str, new: JSON, old: JSON) -> str | None:
 
 
 _OF_NODES = frozenset({"capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"})
-"""What a node may report about a claim: the progress of an expansion."""
+"""Status fields of a claim that a node may write: the progress of an expansion."""
 
 
 def check_claim_status(node_name: str, new: JSON, old: JSON) -> str | None:

@@ -84,7 +84,7 @@ def access_review(review: JSON, caller: Caller, authorize: Authorize) -> JSON:
 
 
 def _check_attributes(review: JSON, spec: JSON) -> None:
-    """Check that a review asks one thing, in one form, and nothing else. Raises ApiError."""
+    """Check that a review has exactly one question, in one form. Raises ApiError."""
     wanted: JSON = spec.get("resourceAttributes") or {}
     path: JSON = spec.get("nonResourceAttributes") or {}
     selectors = {key: wanted.get(key) or {} for key in ("fieldSelector", "labelSelector")}

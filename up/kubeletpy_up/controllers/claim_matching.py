@@ -1,4 +1,4 @@
-"""Which PersistentVolume a claim gets, and what both look like once bound. Pure.
+"""Matching of claims and PersistentVolumes, and the content of both once bound. Pure.
 
 Source: the behaviour of a cluster's volume binder, as tests/contract has recorded it.
 """
@@ -200,7 +200,7 @@ def with_provisioner(claim: JSON, name: str) -> JSON:
 
 
 def owner_of(claim: JSON) -> JSON | None:
-    """The pod that controls a claim, as its reference says."""
+    """The pod that controls a claim, according to its owner references."""
     for owner in claim["metadata"].get("ownerReferences") or ():
         if owner.get("controller") and owner.get("kind") == "Pod":
             return dict(owner)

@@ -1,8 +1,8 @@
-"""Which devices a claim is given on a node. Pure.
+"""Allocation of a node's devices to a claim. Pure.
 
 First fit, with backtracking when a constraint or a later request can't be satisfied; the search
 is bounded. Source: the structured parameters of resource.k8s.io/v1. Devices that have binding
-conditions are not allocated; a claim that needs one gets an event that says so.
+conditions are not allocated; a claim that needs one gets an event with that reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kubeletpy_up.kinds import cel
 
 MAX_RESULTS = 32
 MAX_STEPS = 20_000
-"""Of one search: enough for any node's devices, unless a claim is built to be hard."""
+"""Limit of one search: enough for any node's devices, unless a claim is built to be hard."""
 _KEEPS_AWAY = ("NoExecute", "NoSchedule")
 
 
@@ -39,7 +39,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A device for a request; ``share``: what it takes of it, if others may have it too."""
+    """A device for a request; ``share`` is the part that it takes of a shared device."""
 
     wanted: Wanted
     device: Found
@@ -48,7 +48,7 @@ class _Choice:
 
 @dataclass(slots=True)
 class _Search:
-    """What has been chosen so far."""
+    """The state of a search: free devices and counters, and the choices so far."""
 
     gone: Collection[DeviceId]
     shares: Shared
@@ -84,7 +84,7 @@ def allocate(
     search = _Search(taken.devices, taken.shares.copy(), room, asked.get("constraints") or ())
     why: list[str] = []
     if not _requests(alternatives, devices, search, why):
-        shown = "; ".join(dict.fromkeys(why)) or "no devices go together as constraints ask for"
+        shown = "; ".join(dict.fromkeys(why)) or "no combination of devices meets the constraints"
         if devices.incomplete:
             shown += f" (pools that are being changed: {', '.join(devices.incomplete)})"
         raise CannotAllocate(shown)
@@ -92,7 +92,7 @@ def allocate(
 
 
 def _alternatives(request: JSON, classes: Mapping[str, JSON]) -> list[Wanted]:
-    """What satisfies a request, best first. Raises CannotAllocate: a class is missing."""
+    """The alternatives of a request, best first. Raises CannotAllocate: a class is missing."""
     exactly = request.get("exactly")
     if exactly is not None:
         return [_wanted(request["name"], exactly, classes)]
@@ -127,7 +127,7 @@ def _requests(
         whole = wanted.spec.get("allocationMode") == "All"
         count = len(large) if whole else int(wanted.spec.get("count") or 1)
         if whole and (not large or devices.incomplete):
-            why.append(f"request {wanted.name}: it asks for all devices, and there are none yet")
+            why.append(f"request {wanted.name}: it requires all devices, and there are none yet")
             continue
         if count > len(usable) or len(search.chosen) + count > MAX_RESULTS:
             why.append(_shortage(wanted, count, fitting, usable, devices))
@@ -158,7 +158,7 @@ def _choices(
 
 
 def _take(wanted: Wanted, device: Found, search: _Search) -> Callable[[], None] | None:
-    """Choose a device, and return what undoes that; None: it can't be had as well."""
+    """Choose a device and return a function that undoes it; None if the device doesn't fit."""
     if not all(_constraint(each, wanted, device, search.chosen) for each in search.constraints):
         return None
     if device.shared:
@@ -281,7 +281,7 @@ def _shortage(
     small = sum(share(each.spec, wanted.spec) is None for each in fitting)
     tainted = sum(not _tolerated(each.spec, wanted.spec) for each in fitting)
     text = (
-        f"request {wanted.name}: {count} of class {named} wanted, {len(fitting)} selected, "
+        f"request {wanted.name}: {count} of class {named} requested, {len(fitting)} selected, "
         f"{len(usable)} free"
     )
     if small:

@@ -1,8 +1,8 @@
 """Devices that several claims share, each with a part of their capacity. Pure.
 
-Source: consumable capacity of resource.k8s.io/v1 (``allowMultipleAllocations``): a request takes
-what it asks for of each capacity, rounded up as its policy says; a capacity that it does not ask
-for is taken by the policy's default, or whole.
+Source: consumable capacity of resource.k8s.io/v1 (``allowMultipleAllocations``). A request takes
+the amount that it states for each capacity, rounded up by the capacity's policy. Without a stated
+amount it takes the policy's default, or else all of the capacity.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from kubeletpy_up.schema import quantities
 DeviceId = tuple[str, str, str]
 """Driver, pool, device."""
 Share = Mapping[str, str]
-"""What is taken of each capacity of a device, as quantities."""
+"""Amounts taken of each capacity of a device, as quantities."""
 
 
 class Shared:
-    """What is taken of devices that are shared."""
+    """The shares that claims have of shared devices."""
 
     def __init__(self) -> None:
         self._holders: Counter[DeviceId] = Counter()
         self._taken: dict[DeviceId, Counter[str]] = {}
 
     def copy(self) -> Shared:
-        """Another with the same content."""
+        """A copy that later changes do not affect."""
         made = Shared()
         made._holders = Counter(self._holders)
         made._taken = {device: Counter(taken) for device, taken in self._taken.items()}
         return made
 
     def holds(self, device: DeviceId) -> bool:
-        """Whether somebody has a share of a device."""
+        """Whether a claim has a share of a device."""
         return self._holders[device] > 0
 
     def fits(self, device: DeviceId, share: Share, spec: JSON) -> bool:
-        """Whether a share is left of a device."""
+        """Whether a device has enough capacity left for a share."""
         taken = self._taken.get(device, Counter())
         return all(
             taken[name] + _amount(text) <= _amount(spec["capacity"][name]["value"])
@@ -47,7 +47,7 @@ class Shared:
         )
 
     def add(self, device: DeviceId, share: Share) -> None:
-        """Somebody has a share of a device."""
+        """Count a claim's share of a device."""
         self._holders[device] += 1
         self._taken.setdefault(device, Counter()).update(_amounts(share))
 
@@ -58,8 +58,10 @@ class Shared:
 
 
 def share(device: JSON, request: JSON) -> Share | None:
-    """What a request takes of each capacity of a device, however much others have; None: it can't
-    be had of that device, because it lacks a capacity or its policy allows no such amount."""
+    """The share that a request takes of a device, whatever others have of it.
+
+    None if the device lacks a requested capacity, or its policy does not allow the amount.
+    """
     asked = (request.get("capacity") or {}).get("requests") or {}
     offered = device.get("capacity") or {}
     if any(name not in offered for name in asked):

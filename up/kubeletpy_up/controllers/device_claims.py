@@ -2,7 +2,7 @@
 
 A claim's ``status.reservedFor`` lists its users: the scheduler adds pods, this controller removes
 those that have ended, and the allocation with the last one. The garbage collector deletes claims
-of pods that are gone. Source: the resource claim controller of a cluster.
+of removed pods. Source: the resource claim controller of a cluster.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def claim_from(template: JSON, pod: JSON, name: str) -> JSON:
 
 
 class DeviceClaims(Reconciler):
-    """Looks after a registry's claims while it runs."""
+    """Creates and deallocates a registry's device claims while it runs."""
 
     component = "resource_claim"
 

@@ -92,7 +92,7 @@ def on_node(node: JSON, slices: Iterable[JSON]) -> Devices:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What claims have.
+    """The devices that claims have, alone or in shares.
 
     Attributes:
         devices: those that a claim has for itself.
@@ -113,7 +113,7 @@ class Taken:
 
 
 def taken(claims: Iterable[JSON]) -> Taken:
-    """What claims have."""
+    """The devices that these claims have."""
     found = Taken()
     for claim in claims:
         found.add(claim)
@@ -121,8 +121,10 @@ def taken(claims: Iterable[JSON]) -> Taken:
 
 
 def left(devices: Devices, gone: Taken) -> Counter[CounterId]:
-    """What is left of the counters that devices share. A device counts once, however many have
-    shares of it."""
+    """The remaining counters that devices share.
+
+    A device counts once, however many claims have a share of it.
+    """
     room: Counter[CounterId] = Counter()
     room.update(devices.counters)
     for each in devices.all:

@@ -42,7 +42,7 @@ class EphemeralClaims(Reconciler):
         return [key_of("pods", pod) for pod in self.all_of("pods")]
 
     def concerned(self, change: Change) -> Iterable[Key]:
-        """A new pod, and the pod of a claim that is gone."""
+        """A new pod, and the pod of a deleted claim."""
         if change.resource == "pods" and change.type == "ADDED":
             yield key_of("pods", change.object)
         elif change.resource == CLAIMS and change.type == "DELETED":

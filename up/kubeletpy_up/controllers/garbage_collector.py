@@ -1,6 +1,6 @@
 """Garbage collection: what the deletion of an object's owners means for it.
 
-Event driven: it looks at an object when the object, one of its owners or one of its dependents
+Event driven: it checks an object when the object, one of its owners or one of its dependents
 changes. Must never delete an object that has an owner left, or whose owner it can't look up.
 """
 
@@ -39,7 +39,7 @@ class GarbageCollector:
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Start; all existing objects are looked at next."""
+        """Start; all existing objects are checked next."""
         self._loop = asyncio.get_running_loop()
         store = self._registry.store
         for resource in store.resources():
@@ -104,7 +104,7 @@ class GarbageCollector:
             try:
                 self._look(key)
             except ApiError as error:
-                if error.code not in (404, 409):  # it is gone or has changed by now
+                if error.code not in (404, 409):  # removed or changed meanwhile
                     about = {"object": "/".join(key), "error": str(error)}
                     logger.warning("An object was not collected", extra=about)
 
@@ -118,7 +118,7 @@ class GarbageCollector:
             self._judge(key, obj)
 
     def _finish(self, key: Key, obj: JSON) -> None:
-        """Handle an object being deleted, as its finalizers say."""
+        """Handle an object being deleted, according to its finalizers."""
         finalizers = obj["metadata"].get("finalizers") or ()
         uid = obj["metadata"]["uid"]
         dependents = [

@@ -1,4 +1,4 @@
-"""Creates directories for claims, and removes those whose claim is gone unless they are kept.
+"""Creates directories for claims, and removes them with the claim unless they are retained.
 
 Event driven; what touches the disk runs in threads, one thing at a time for each volume. Must never
 touch a directory that is not directly below its own, nor that of a volume it did not create.
@@ -57,7 +57,7 @@ class LocalProvisioner(Reconciler):
         super().start()
 
     def stop(self) -> None:
-        """Stop. A thread finishes what it has begun; the next start looks at everything again."""
+        """Stop. A thread finishes its current task; the next start checks everything again."""
         super().stop()
         for task in self._working.values():
             task.cancel()
@@ -105,7 +105,7 @@ class LocalProvisioner(Reconciler):
         if storage_class is None or storage_class.get("provisioner") != local.PROVISIONER:
             return
         if matching.annotation(claim, matching.PROVISIONER) != local.PROVISIONER:
-            return  # the binder asks when the claim's time has come
+            return  # the binder requests the volume when the claim may have one
         if self.registry.find(VOLUMES, "", local.name_for(claim)) is not None:
             return
         node = self.registry.find("nodes", "", self._node_name)
@@ -206,13 +206,13 @@ class LocalProvisioner(Reconciler):
 
 
 def _is_left(volume: JSON) -> bool:
-    """Whether a volume is being deleted that is not bound: its directory stays."""
+    """Whether an unbound volume is being deleted; its directory is kept."""
     phase = (volume.get("status") or {}).get("phase")
     return bool(volume["metadata"].get("deletionTimestamp")) and phase != "Bound"
 
 
 def _make_directory(path: Path) -> None:
-    """Create an empty directory below one for root alone; an existing one is reused."""
+    """Create an empty directory in a parent that only root may enter; an existing one is reused."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         path.mkdir(mode=0o700)
@@ -227,7 +227,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _remove_directory(path: Path) -> None:
-    """Remove a volume's directory and its contents, following no links; fine if it is gone."""
+    """Remove a volume's directory and its contents, following no links; an absent one is fine."""
     try:
         remove_tree(str(path))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Volumes that are local directories: which claims can have one, and what they look like. Pure.
+"""Volumes that are local directories: which claims can have one, and their objects. Pure.
 
 Each is a directory below one that only root may enter, so that only the pods that mount it can
 reach it. Its name is derived from the claim's uid alone.
@@ -122,7 +122,7 @@ def is_ours(found: JSON) -> bool:
 
 
 def is_to_be_deleted(found: JSON) -> bool:
-    """Whether a volume's directory must go: its claim is gone, or it is deleted without one."""
+    """Whether to remove a volume's directory: it was bound, and its claim no longer exists."""
     policy = found["spec"].get("persistentVolumeReclaimPolicy")
     phase = (found.get("status") or {}).get("phase")
     return is_ours(found) and policy == "Delete" and phase == "Released"

@@ -26,7 +26,7 @@ _NOT_READY: tuple[JSON, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """``node`` is where the pod fits, or empty; ``message`` says why it fits nowhere."""
+    """``node`` is where the pod fits, or empty; ``message`` is the reason why it fits nowhere."""
 
     node: str
     message: str = ""

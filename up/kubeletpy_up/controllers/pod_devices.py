@@ -1,4 +1,4 @@
-"""What claims of devices mean for where a pod may run. Pure: the objects come as arguments.
+"""Effect of a pod's device claims on where it may run. Pure: the objects come as arguments.
 
 Source: the default scheduler's DynamicResources, and the claims it makes for extended resources
 that device classes stand for.
@@ -60,7 +60,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is allocated, what exists, and the classes it may be requested by.
+    """The allocated claims, the existing devices, and the classes to request them by.
 
     Attributes:
         share_id: a new name for a share of a device.

@@ -1,7 +1,7 @@
-"""What the claims of a pod mean for where it may run. Pure: the objects come as arguments.
+"""Effect of a pod's volume claims on where it may run. Pure: the objects come as arguments.
 
 Source: the default scheduler's VolumeBinding and VolumeRestrictions, as tests/contract has
-recorded their words.
+recorded their messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PodClaims:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What waiting claims get on a node: volumes to bind, and claims to provision for."""
+    """Volumes to bind to waiting claims on a node, and claims to provision volumes for."""
 
     volumes: tuple[JSON, ...] = ()
     claims: tuple[JSON, ...] = ()

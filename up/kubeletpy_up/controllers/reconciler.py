@@ -1,6 +1,6 @@
-"""What the storage controllers share: changed objects are looked at once, in the next turn.
+"""Base of the storage controllers: changed objects are reconciled once, in the next turn.
 
-Must never look inside the write that reported a change: one pass covers all changes of a turn.
+Must never reconcile inside the write that reported a change: one pass covers all changes of a turn.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 Key = tuple[str, str, str]
 """(resource key, namespace, name)."""
 RETRY_S = 15.0
-"""Delay after which an object whose write was refused is looked at again."""
+"""Delay after which an object whose write was refused is reconciled again."""
 
 
 def key_of(resource: str, obj: JSON) -> Key:
-    """Where an object is."""
+    """The key of an object."""
     about = obj["metadata"]
     return resource, about.get("namespace", ""), about["name"]
 
@@ -33,8 +33,8 @@ def key_of(resource: str, obj: JSON) -> Key:
 class Reconciler:
     """Reconciles objects of a registry while it runs. Needs a running event loop.
 
-    Subclasses say which objects a change concerns (:meth:`concerned`), which to look at after a
-    start (:meth:`everything`), and what to do about one (:meth:`look`).
+    Subclasses define which objects a change concerns (:meth:`concerned`), which to reconcile after
+    a start (:meth:`everything`), and how to reconcile one (:meth:`look`).
     """
 
     component = "controller"
@@ -69,15 +69,15 @@ class Reconciler:
         self._loop = None
 
     def everything(self) -> Iterable[Key]:
-        """What to look at after a start."""
+        """The objects to reconcile after a start."""
         raise NotImplementedError
 
     def concerned(self, change: Change) -> Iterable[Key]:
-        """What to look at after a change."""
+        """The objects to reconcile after a change."""
         raise NotImplementedError
 
     def look(self, key: Key) -> None:
-        """Reconcile one object, which may be gone. Raises ApiError: it is retried later."""
+        """Reconcile one object, which may no longer exist. Raises ApiError: it is retried later."""
         raise NotImplementedError
 
     def again(self, keys: Iterable[Key]) -> None:
@@ -136,7 +136,7 @@ class Reconciler:
         )
 
     def report(self, kind: str, obj: JSON, severity: str, reason: str, message: str) -> None:
-        """Write an event about an object, unless its last one said the same."""
+        """Write an event about an object, unless its last one was the same."""
         uid = obj["metadata"]["uid"]
         if self._told.get(uid) == (reason, message):
             return

@@ -1,6 +1,6 @@
 """The scheduler: binds each pending pod to a node it fits on, as soon as there is one.
 
-Event driven: it looks when a pod or a node changes, never on a timer. Must never move a pod.
+Event driven: it runs when a pod or a node changes, never on a timer. Must never move a pod.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Scheduler:
         self._reported: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start; pods that are already pending are looked at next."""
+        """Start; pods that are already pending are scheduled next."""
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = self._registry.store.subscribe(self._on_change)
         self._soon()
@@ -124,7 +124,7 @@ class Scheduler:
                 )
 
     def _place(self, pod: JSON, nodes: list[JSON]) -> None:
-        """Bind a pod, or reserve its volumes first: it is looked at again when they are bound."""
+        """Bind a pod. If its volumes must be bound first, reserve them and try again afterwards."""
         store, find = self._registry.store, self._registry.find
         everything = [e.object for _, e in store.entries("pods")]
         claims = claims_of(pod, find)

@@ -16,7 +16,7 @@ REASON = "NotProxied"
 
 
 def notice(service: JSON) -> str:
-    """What does not work about a Service, and what to do instead. Pure."""
+    """The message about what does not work for a Service, and what to do instead. Pure."""
     spec = service.get("spec") or {}
     address = spec.get("clusterIP") or ""
     if spec.get("type") == "ExternalName" or address in ("", "None"):

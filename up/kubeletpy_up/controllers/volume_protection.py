@@ -32,7 +32,7 @@ _USED: JSON = {
 
 
 def _may_change_use(change: Change) -> bool:
-    """Whether a pod came, ended or is gone. Its claims never change, but its status often does."""
+    """Whether a pod came, ended or was removed. Its claims never change, its status often does."""
     phase = (change.object.get("status") or {}).get("phase")
     return change.type != "MODIFIED" or phase in TERMINAL_PHASES
 

@@ -1,4 +1,4 @@
-"""What the API fills in.
+"""Defaults that the API fills in.
 
 Pure: so is every module here.
 """

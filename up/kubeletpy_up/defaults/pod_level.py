@@ -43,7 +43,7 @@ def resources(given: JSON | None, spec: JSON) -> JSON | None:
 
 
 def _missing_limits(spec: JSON, requests: JSON, limits: JSON) -> JSON:
-    """What all containers limit is limited for the pod, at its request at least."""
+    """Limits of the pod for resources that all containers limit, at least its requests."""
     each = [
         (container.get("resources") or {}).get("limits") or {}
         for key in (*_LISTS, "ephemeralContainers")
@@ -63,7 +63,7 @@ def _is_supported(name: str) -> bool:
 
 
 def of_containers(spec: JSON, which: Kind) -> dict[str, str]:
-    """What the containers request or limit together. Empty if an amount is no quantity."""
+    """The containers' total requests or limits. Empty if an amount is no quantity."""
     about = {"name": "-", "namespace": "-", "uid": "-"}
     only = {"containers": [], **{key: spec[key] for key in _LISTS if spec.get(key)}}
     pod: Any = {"metadata": about, "spec": only}

@@ -1,4 +1,4 @@
-"""What the API fills in: pods here, every other kind in :mod:`kubeletpy_up.defaults.others`.
+"""Defaults of pods; those of every other kind are in :mod:`kubeletpy_up.defaults.others`.
 
 Defaults that depend on the pod alone are in :mod:`kubeletpy.pods.defaults`, those that need other
 objects (service account tokens, priority classes) in :mod:`kubeletpy_up.kinds.pod_admission`. Pure;

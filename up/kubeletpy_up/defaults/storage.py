@@ -53,7 +53,7 @@ def _is_source(source: JSON) -> bool:
 
 
 def volume(obj: JSON) -> JSON:
-    """A volume: a file system that is retained when its claim is gone."""
+    """A volume: a file system that is retained when its claim is deleted."""
     spec = dict(obj.get("spec") or {})
     spec["persistentVolumeReclaimPolicy"] = spec.get("persistentVolumeReclaimPolicy") or "Retain"
     spec.setdefault("volumeMode", "Filesystem")

@@ -1,7 +1,7 @@
-"""Descriptions of kinds and fields for `kubectl explain`, in words of our own. Pure.
+"""Descriptions of kinds and fields for `kubectl explain`, in our own wording. Pure.
 
 The texts are in ``data/descriptions.json``: for each definition by its full name, the text of each
-field, and that of the kind itself under ``""``. What has no text there is shown without one.
+field, and that of the kind itself under ``""``. A field or kind without a text has no description.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _groups() -> dict[str, list[str]]:
 
 
 def api_versions(server_address: str = "") -> JSON:
-    """The answer of /api. ``server_address`` is HOST:PORT, for clients that look."""
+    """The answer of /api. ``server_address`` is HOST:PORT, for clients that read it."""
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}]
     return {
         "kind": "APIVersions",

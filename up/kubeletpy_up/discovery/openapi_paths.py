@@ -1,7 +1,7 @@
-"""The operations of the OpenAPI documents: what kubectl looks for in them.
+"""The operations of the OpenAPI documents, as kubectl uses them.
 
-It finds the patch operation of a kind by ``x-kubernetes-group-version-kind`` and looks there for
-the query parameters ``dryRun`` and ``fieldValidation`` and for the patch types; ``explain`` finds
+kubectl finds the patch operation of a kind by ``x-kubernetes-group-version-kind``. From it, it
+reads the query parameters ``dryRun`` and ``fieldValidation`` and the patch types. ``explain`` finds
 the kind of a resource by the path.
 """
 

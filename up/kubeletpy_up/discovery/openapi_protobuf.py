@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "openapi.v2"
 _UNUSED = "google.protobuf.Any"
-"""From another file; messages with such a field have an alternative, which we write."""
+"""A type of another file. Messages with such a field have an alternative field, which we write."""
 _PARAMETER = ("required", "in", "name", "type")
 
 

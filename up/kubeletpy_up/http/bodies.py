@@ -18,7 +18,7 @@ YAML_LIMIT = 256 << 10
 """Most bytes of a YAML body, which takes ten thousand times as long to read as JSON."""
 YAML_DEPTH = 200
 _ROUGH = 1000
-"""By how much the count before parsing may be wrong; the one after it is exact."""
+"""Allowed error of the count before parsing; the count after it is exact."""
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 _READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _JSON = frozenset({"", "application/json", "application/octet-stream"})
@@ -35,7 +35,7 @@ def is_slow(body: bytes, content_type: str) -> bool:
 
 
 def decode(body: bytes, content_type: str, is_patch: bool = False) -> Any:
-    """What a client sent: an object or a patch; None for an empty body or an unknown patch type.
+    """The object or patch that a client sent; None for an empty body or an unknown patch type.
 
     Raises:
         ApiError: 400, 413, 415.
@@ -113,5 +113,5 @@ def _loader(yaml: Any) -> Any:
         first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-    # JSON has no dates: what looks like one stays text.
+    # JSON has no dates: text that resembles one stays text.
     return type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})

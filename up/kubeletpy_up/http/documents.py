@@ -89,7 +89,7 @@ def _openapi(request: web.Request, parts: list[str]) -> web.StreamResponse:
     if parts == ["v2"]:
         for media, _ in negotiation.alternatives(accept or "application/json"):
             if media in (_V2_PROTOBUF, _V2_PROTOBUF_ANSWER):
-                # What kubectl asks for is no valid media type: its own parser refuses the "@".
+                # kubectl's own parser refuses the media type that kubectl requests, for its "@".
                 body = openapi.v2_protobuf()
                 return json_response(request, body, content_type=_V2_PROTOBUF_ANSWER)
             if media in ("application/json", "application/*", "*/*"):

@@ -192,7 +192,7 @@ class Handler:
         return await self._workshop.write(work) if large else work(self._registry)
 
     def _is_large(self, route: paths.Route) -> bool:
-        """Whether the object or the list at a path is."""
+        """Whether the object or list at a path is large."""
         store, key = self._registry.store, route.info.storage_key
         namespace = route.namespace or ""
         if route.name:
@@ -201,7 +201,7 @@ class Handler:
         return store.weight(key, namespace or None) > LARGE
 
     async def close(self) -> None:
-        """End the work of large requests."""
+        """Refuse further large requests and wait for those under way."""
         await self._workshop.close()
 
     async def _read_metrics(self, request: web.Request, caller: Caller, route: paths.Route) -> JSON:

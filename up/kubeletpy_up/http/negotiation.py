@@ -1,4 +1,4 @@
-"""What the client can read: the Accept header, and answers in the form it asks for.
+"""Content negotiation: the Accept header, and answers in the form that the client requests.
 
 Pure. Objects are written as JSON or protobuf; Tables, or only their metadata, as JSON.
 """

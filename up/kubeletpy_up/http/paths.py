@@ -1,4 +1,4 @@
-"""What a request's path means: which resource, object and subresource.
+"""Parsing of request paths into resource, object and subresource.
 
 Pure. A path that names nothing we serve yields None: the caller answers 404.
 """

@@ -1,4 +1,4 @@
-"""What a request's query asks for: which objects, from which version on, and how to write.
+"""Query options of a request: which objects, from which version on, and how to write.
 
 Must never guess at a value that it can't read: such a request is refused.
 """
@@ -30,7 +30,7 @@ def is_watch(query: Mapping[str, str]) -> bool:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """A boolean; any value given means true, except one that says false."""
+    """A boolean; every value but those for false means true."""
     return name in query and query[name].lower() not in _FALSE
 
 

@@ -49,7 +49,7 @@ def accepts_gzip(request: web.Request) -> bool:
 def object_response(
     request: web.Request, form: Form, answer: JSON, status: int = 200, *, sliced: bool = False
 ) -> web.Response:
-    """An object or a list; as JSON if protobuf was asked for and would lose a field."""
+    """An object or a list; as JSON if the requested protobuf would lose a field."""
     data = protobuf.encode(answer) if form.protobuf else None
     if data is None:
         return json_response(request, answer, status, sliced=sliced)

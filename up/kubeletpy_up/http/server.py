@@ -43,7 +43,7 @@ class Server:
     Args:
         registry: the API.
         tls: with the server's certificate; None for plain HTTP (kubectl sends no token over that).
-        node_tls: to reach a node's own server with; None: no node is asked anything.
+        node_tls: for connections to a node's own server; None: nodes are not contacted.
         compress_watches: compress watches that begin with a list.
     """
 

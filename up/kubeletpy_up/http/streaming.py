@@ -19,9 +19,9 @@ from kubeletpy_up.storage.watch import Subscription, WatchEvent
 Call = Callable[..., Awaitable[bytes]]
 _GZIP = 16 + zlib.MAX_WBITS
 _BATCH = 256
-"""Most events that are written at once."""
+"""Maximum number of events that are written at once."""
 _UNKNOWN = 1024
-"""Bytes that an event counts if its JSON is not made yet."""
+"""Assumed size, in bytes, of an event that is not encoded yet."""
 _WRITE_SECONDS = 30.0
 """A client that reads nothing for this long is disconnected."""
 
@@ -37,7 +37,7 @@ async def stream(
 ) -> web.StreamResponse:
     """Send a watch's events as they come; the caller closes it.
 
-    ``call`` runs a function on a thread: what is many events, or large ones, is encoded there.
+    ``call`` runs a function on a thread, which encodes many or large events.
     ``compressed``: with a gzip member for each flush, as kube-apiserver 1.37 does it.
     """
     include = negotiation.read_include_object(form, request.query.get("includeObject", ""))
@@ -71,8 +71,8 @@ async def stream(
 def member(data: bytes) -> bytes:
     """A gzip member whose data is flushed before its end.
 
-    Go's reader takes what precedes a flush at once, but what comes with the end of a member only
-    with the next one's header: without the flush, the last event waits for another.
+    Go's reader returns data before a flush at once. Data at the end of a member it returns only
+    with the next member's header: without the flush, the last event waits for another.
     """
     packing = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
     return packing.compress(data) + packing.flush(zlib.Z_SYNC_FLUSH) + packing.flush()

@@ -1,7 +1,8 @@
-"""Large requests on a thread of their own, so that they hold the event loop for milliseconds.
+"""Handling of large requests on a thread, so that they block the event loop for milliseconds.
 
-One thread, one request at a time. What a request writes is written on the loop, if nothing that it
-has read has changed; else it begins again. Must never take what is small: the hop costs more.
+One thread, one request at a time. A request's writes happen on the loop, if nothing that the
+request has read has changed; else it starts over. Must never take small requests: the hop costs
+more.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class Workshop:
         return await running
 
     async def write(self, work: Callable[[Registry], T]) -> T:
-        """Run what reads and writes objects on the thread, on a registry for it.
+        """Run a function that reads and writes objects on the thread, with a registry for that.
 
         Raises:
-            ApiError: of the work; 409 if others keep changing what it has read.
+            ApiError: raised by the function; 409 if the objects that it read keep changing.
         """
         loop = asyncio.get_running_loop()
 

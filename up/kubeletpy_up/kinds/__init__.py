@@ -1,4 +1,4 @@
-"""What differs from kind to kind when an object is created or changed.
+"""Rules of single kinds for creating and changing objects.
 
 Pure: so is every module here.
 """

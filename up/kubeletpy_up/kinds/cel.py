@@ -1,9 +1,9 @@
 """Which devices a CEL expression of resource.k8s.io selects. Pure.
 
-The CEL library is loaded with the first expression. What it lacks (optional values, ``format``, the
-other extensions of an API server) makes an expression invalid. ``cel.bind`` is rewritten as
-``[value].map(name, body)[0]``. Expressions are bounded by their length, their depth and the nesting
-of their loops: costs are not counted.
+The CEL library is loaded with the first expression. An expression is invalid if it uses anything
+that the library lacks (optional values, ``format``, an API server's other extensions). ``cel.bind``
+is rewritten as ``[value].map(name, body)[0]``. Expressions are bounded by their length, their depth
+and the nesting of their loops: costs are not counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
 
 MAX_LOOPS = 2
-"""Nested in each other: what is looped over has 32 entries, or is in the expression."""
+"""Maximum nesting of loops: each runs over at most 32 entries, or over a list in the expression."""
 _LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map"})
 # fmt: off
 _KNOWN = _LOOPS | {
@@ -38,7 +38,7 @@ _CACHED = 256
 
 
 class BadExpression(ValueError):
-    """An expression can't be compiled, or not evaluated for a device; the message says why."""
+    """An expression can't be compiled, or not evaluated for a device; the message has details."""
 
 
 def problem(expression: str) -> str:

@@ -1,4 +1,4 @@
-"""What the API does with device claims beyond storing them. Pure.
+"""Rules of the API for device claims and slices, beyond storing them. Pure.
 
 Source: strategies of resource.k8s.io/v1 of an API server.
 """
@@ -25,7 +25,7 @@ _ADMIN_WORDS = (
 
 
 def with_added_taints(resource_slice: JSON, now: float) -> JSON:
-    """A slice whose taints say when they were added."""
+    """A slice whose taints have the time at which they were added."""
     spec = resource_slice.get("spec") or {}
     if not any(device.get("taints") for device in spec.get("devices") or ()):
         return resource_slice

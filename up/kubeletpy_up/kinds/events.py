@@ -37,7 +37,7 @@ def to_core(event: JSON) -> JSON:
 
 
 def check_new(event: JSON) -> list[Cause]:
-    """What events.k8s.io/v1 requires of a new event, which is in the core/v1 form."""
+    """Check a new event, in the core/v1 form, for the fields that events.k8s.io/v1 requires."""
     needed = {
         "eventTime": "eventTime",
         "reportingController": "reportingComponent",

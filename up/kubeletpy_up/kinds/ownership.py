@@ -1,4 +1,4 @@
-"""What an object's owners mean for it: the rules of garbage collection. Pure.
+"""The rules of garbage collection: what becomes of an object with owners. Pure.
 
 Source: metav1.OwnerReference, metav1.DeletionPropagation.
 """
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from kubeletpy.api.types import JSON
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-"""Finalizers: orphan the dependents; wait until the blocking ones are gone."""
+"""Finalizers: orphan the dependents; wait until the blocking ones are deleted."""
 SOLID, ABSENT, WAITING = "solid", "absent", "waiting"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do.
+    """How garbage collection changes an object.
 
     Attributes:
         disown: uids of owners to forget.
@@ -63,7 +63,7 @@ def state(owner: JSON | None, reference: JSON) -> str:
 
 
 def judge(obj: JSON, states: Mapping[str, str], *, has_dependents: bool) -> Verdict:
-    """What becomes of an object that is not being deleted.
+    """Decide what becomes of an object that is not being deleted.
 
     Args:
         states: of its owners, by uid.

@@ -1,4 +1,4 @@
-"""What admission adds to a new pod: its service account's volume and pull secrets, its QoS class.
+"""Additions of admission to a new pod: service account volume, pull secrets, QoS class.
 
 Pure: the account and the random suffix are arguments. Nothing here refuses a pod.
 """

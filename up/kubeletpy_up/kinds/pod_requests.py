@@ -1,4 +1,4 @@
-"""What a pod requests, and whether a resize requests more than its node has. Pure."""
+"""A pod's requests, and the check whether a resize exceeds its node's resources. Pure."""
 
 from __future__ import annotations
 

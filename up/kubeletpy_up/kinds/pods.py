@@ -1,4 +1,4 @@
-"""What the API does with pods beyond storing them: admission, binding, their subresources.
+"""Rules of the API for pods beyond storing them: admission, binding, their subresources.
 
 Pure: other objects come through a lookup. Never changes its arguments.
 """
@@ -149,7 +149,7 @@ def set_condition(pod: JSON, condition: JSON, now: float) -> JSON:
 def with_kept_status(status: JSON, old: JSON) -> JSON:
     """A written status, with the fields kept that a status can't remove by omission.
 
-    Those of resource claims are kept since 1.37, for clients that do not know them. podIP and
+    Those of resource claims are kept since 1.37, for clients that lack these fields. podIP and
     podIPs are filled in from each other; podIP decides.
     """
     known = old.get("status") or {}

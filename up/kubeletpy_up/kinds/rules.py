@@ -1,4 +1,4 @@
-"""What differs from kind to kind when an object is created or changed.
+"""Rules that differ from kind to kind when an object is created or changed.
 
 Pure but for the lookups it is given. Every function returns a new object and changes none.
 """
@@ -49,7 +49,7 @@ _WITH_GENERATION = frozenset({"pods", "priorityclasses", "deviceclasses", "resou
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the kinds' rules may look up.
+    """Lookups and settings for the rules of kinds.
 
     Attributes:
         find: (resource key, namespace, name) -> object or None.

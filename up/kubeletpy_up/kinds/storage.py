@@ -1,4 +1,4 @@
-"""What the API does with claims, volumes and drivers beyond storing them. Pure.
+"""Rules of the API for claims, volumes and drivers beyond storing them. Pure.
 
 Finalizers that keep what is in use, the default class, what may be expanded, and warnings.
 Source: the admission plugins StorageObjectInUseProtection, DefaultStorageClass and
@@ -81,7 +81,7 @@ def check_expansion(new: JSON, old: JSON, storage_class: JSON | None) -> None:
 
 
 def size(claim: JSON) -> int:
-    """What a claim requests, in bytes."""
+    """The requested size of a claim, in bytes."""
     requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
     return in_bytes(requests.get("storage"))
 

@@ -1,1 +1,1 @@
-"""What the API passes on to the node's own server, and how much the node uses."""
+"""Requests that the API passes on to the node's own server, and the node's usage."""

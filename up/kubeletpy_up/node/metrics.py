@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from kubeletpy_up.registry.registry import Registry
 
 APART_S = 1.2
-"""How far apart two scrapes are when there is no earlier one; a node's own numbers are at most a
-second old."""
+"""Time between two scrapes when there is no earlier one; a node's own numbers are at most a second
+old."""
 OLD_S = 60.0
-"""An earlier scrape that is older than this is useless."""
+"""Age from which an earlier scrape is not used."""
 _PATH = "/metrics/resource"
 
 
 class NodeMetrics:
-    """Answers for all nodes."""
+    """Answers requests for metrics of nodes and pods."""
 
     def __init__(self, registry: Registry, nodes: NodeProxy) -> None:
         self._registry = registry

@@ -260,7 +260,7 @@ async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
 
 
 def _node_target(request: web.Request) -> str:
-    """What comes after ``/proxy``, exactly as it was sent."""
+    """The path and query after ``/proxy``, exactly as they were sent."""
     path, _, query = request.raw_path.partition("?")
     before = _UP_TO_PROXY.match(path)
     assert before is not None, "the path has been read as a proxy's"

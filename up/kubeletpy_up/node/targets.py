@@ -1,4 +1,4 @@
-"""What a request for a pod's logs or streams, or for a node, asks of the node's own server. Pure.
+"""Targets on the node's own server for logs, streams and nodes/proxy. Pure.
 
 Source: docs/reference/server.csv: endpoint.
 """

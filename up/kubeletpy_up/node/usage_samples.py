@@ -1,7 +1,8 @@
-"""What a node's /metrics/resource reports, and the usage between two such scrapes. Pure.
+"""Parsing of a node's /metrics/resource, and the usage between two such scrapes. Pure.
 
-As in metrics-server: cpu is what was used between two scrapes, or since its start for a container
-younger than the first one; a pod counts only when all its containers do.
+The rules are those of metrics-server. CPU usage covers the time between two scrapes; for a
+container that started after the first, it covers the time since its start. A pod counts only when
+all its containers do.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def parse(text: str) -> Samples:
 
 
 def used(first: Samples, second: Samples, key: Key) -> Usage | None:
-    """What one container, or the node, used between two scrapes; None if that is unknown."""
+    """The usage of one container, or the node, between two scrapes; None if it is unknown."""
     now, memory = second.cpu.get(key), second.memory.get(key)
     if now is None or memory is None:
         return None

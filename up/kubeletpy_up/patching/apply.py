@@ -1,8 +1,8 @@
-"""Server-side apply: merge what a manager wants into the live object, and record who owns what.
+"""Server-side apply: merges a manager's configuration into the live object, and records owners.
 
-The common case of KEP-555: fields merge by the schema's list keys; what a manager applied
-before and now leaves out is removed unless others own it; another manager's field is changed only
-by force. Who owns what: :mod:`kubeletpy_up.patching.field_managers`. Pure: time is an argument.
+The common case of KEP-555. Fields merge by the schema's list keys. A field that a manager applied
+before and now leaves out is removed unless others own it. Another manager's field is changed only
+by force. Ownership: :mod:`kubeletpy_up.patching.field_managers`. Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order 
     Args:
         definition_name: full name of the kind's definition.
         live: the stored object, None if there is none.
-        applied: what the manager wants, decoded (quantities canonical), without defaults.
+        applied: the manager's configuration, decoded (quantities canonical), without defaults.
         manager: the request's fieldManager.
         force: take fields over from other managers.
         now: Unix seconds.

@@ -1,4 +1,4 @@
-"""Who owns which fields of an object, as ``metadata.managedFields`` records it (KEP-555).
+"""Owners of an object's fields, as ``metadata.managedFields`` records them (KEP-555).
 
 Pure: time is an argument. Must never change its arguments, nor fail on what a client has written
 into the record: what can't be read owns nothing.
@@ -42,7 +42,7 @@ class Manager:
     members: frozenset[Path]
 
     def entry(self) -> JSON:
-        """As managedFields has it."""
+        """The entry in the form of managedFields."""
         found: JSON = {"manager": self.name, "operation": self.operation}
         found["apiVersion"] = self.api_version
         if self.time:
@@ -54,7 +54,7 @@ class Manager:
         return found
 
     def shown(self) -> str:
-        """As messages name it."""
+        """The manager's description in messages."""
         text = f'"{self.name}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -94,9 +94,9 @@ def _members(fields: Any) -> frozenset[Path]:
 def known_managers(definition_name: str | None, live: JSON | None) -> list[Manager]:
     """The recorded managers; an object without any belongs to an assumed earlier one.
 
-    What client-side apply set is known from its annotation. It is named so that kubectl finds it
-    when it moves to server-side apply. Then nothing else is claimed, above all not what admission
-    added.
+    The annotation of client-side apply records its fields. They get a manager that kubectl finds by
+    name when it moves to server-side apply. No other field has an owner then, above all none that
+    admission added.
     """
     recorded = managers_of(live)
     if recorded or live is None:

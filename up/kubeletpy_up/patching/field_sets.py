@@ -1,7 +1,7 @@
-"""Sets of fields, as managedFields record them (FieldsV1), and who owns which.
+"""Sets of fields, as managedFields record them (FieldsV1), and their members in an object.
 
-A set is a nested dictionary: ``f:NAME`` is a field, ``k:{...}`` an item of a keyed list, ``v:...``
-an item of a set, ``.`` the object or item itself; ``{}`` is a leaf. Pure; never changes its
+A set is a nested dictionary. ``f:NAME`` is a field, ``k:{...}`` an item of a keyed list, ``v:...``
+an item of a set, and ``.`` the object or item itself; ``{}`` is a leaf. Pure; never changes its
 arguments.
 """
 
@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 _MISSING = object()
 _WHOLE = "."
-"""In a set of what to remove: everything at this path."""
+"""Marker in a set of fields to remove: everything at this path."""
 # Keys that the API defaults: an item that leaves one out means this value.
 _KEY_DEFAULTS: dict[str, Any] = {"protocol": "TCP"}
 _NEVER_OWNED = {

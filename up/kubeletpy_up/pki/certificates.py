@@ -1,8 +1,8 @@
 """The API's certificates: a private authority and what it signs, in the data directory.
 
-kubectl sends its token over TLS only, so even a loopback server needs a certificate; the node's
-own server has one from the same authority, and identifies the API by a client certificate. Must
-never trust or write anything outside its own directory.
+kubectl sends its token over TLS only, so even a loopback server needs a certificate. The node's own
+server has one from the same authority, and identifies the API by a client certificate. Must never
+trust or write anything outside its own directory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLIENT = Names("kube-apiserver-kubelet-client", ("system:masters",))
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Where the PEM files are.
+    """Paths of the PEM files.
 
     Attributes:
         ca: the authority's certificate.

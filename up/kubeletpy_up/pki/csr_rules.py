@@ -23,7 +23,7 @@ KEPT_DECIDED_S, KEPT_PENDING_S = 3600.0, 24 * 3600.0
 
 
 def conditions(request: JSON) -> set[str]:
-    """What has been decided about a request."""
+    """The types of a request's conditions: the decisions about it."""
     found = (request.get("status") or {}).get("conditions") or ()
     return {str(condition.get("type")) for condition in found}
 

@@ -1,4 +1,4 @@
-"""Whom a certificate request is for, read before the registry looks at it.
+"""The subject of a certificate request, read before the registry handles the request.
 
 Untrusted requests may be long, and the registry works within one step of the event loop, which
 must not block. Must never decide: that is for admission.

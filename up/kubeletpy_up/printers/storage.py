@@ -114,7 +114,7 @@ def default_class(classes: Iterable[JSON]) -> str:
 
 
 def csi_driver(obj: JSON, now: float) -> list[Any]:
-    """What a driver needs, and the audiences of its tokens."""
+    """The requirements of a driver, and the audiences of its tokens."""
     spec = obj.get("spec") or {}
     audiences = [request.get("audience") or "" for request in spec.get("tokenRequests") or ()]
     return [
@@ -135,7 +135,7 @@ def csi_node(obj: JSON, now: float) -> list[Any]:
 
 
 def volume_attachment(obj: JSON, now: float) -> list[Any]:
-    """Who attaches what to which node."""
+    """The attacher, the volume, the node, and whether the volume is attached."""
     spec = obj.get("spec") or {}
     return [
         _name(obj),

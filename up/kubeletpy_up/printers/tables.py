@@ -79,7 +79,7 @@ def to_table(
         include_object: what of each object travels with its row.
         is_list: whether they are those of a list, which marks the default class.
         with_columns: a watch sends the columns with its first event only.
-        version: of meta.k8s.io; kubectl before 1.24 may ask for v1beta1.
+        version: of meta.k8s.io; kubectl before 1.24 may request v1beta1.
     """
     printed = resource.plural if resource.group != resources.METRICS_GROUP else ""
     rows: list[JSON] = []

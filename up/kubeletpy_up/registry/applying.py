@@ -37,7 +37,7 @@ def merged(
         text = "Required value: is required for apply patch"
         raise errors.invalid_options("PatchOptions", "fieldManager", "FieldValueRequired", text)
     _check_kind(info, applied)
-    # a field that the schema does not know can't have an owner
+    # a field that is not in the schema can't have an owner
     decoded, _ = schema.decode(info, applied, "Strict", whole=False)
     metadata = decoded.get("metadata") or {}
     if old is None:

@@ -1,4 +1,4 @@
-"""What every cluster has from its first moment: namespaces, priority classes, the API's service."""
+"""Objects that every new cluster has: namespaces, priority classes, the API's service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CRITICAL = (
 
 
 class Host(Protocol):
-    """What this module needs of the registry."""
+    """The part of the registry that this module uses."""
 
     service_cidr: str
 

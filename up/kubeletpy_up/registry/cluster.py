@@ -1,4 +1,4 @@
-"""What the API knows, and who may do what: the state that all verbs work on.
+"""State of the API that all verbs work on: objects, settings, and authorization.
 
 Must never write objects: that is :mod:`kubeletpy_up.registry.writing` and ``removal``.
 """
@@ -22,7 +22,7 @@ from kubeletpy_up.storage.watch import Watchers
 
 
 class Cluster:
-    """The objects, the clock, the settings, and the questions that others ask about them.
+    """The objects, the clock, the settings, and queries of them.
 
     Args:
         clock: the time of day.
@@ -92,7 +92,7 @@ class Cluster:
         return info
 
     def context(self) -> kinds.Context:
-        """What the kinds' rules may look up."""
+        """Lookups and settings for the rules of kinds."""
         return kinds.Context(
             find=self.find,
             all_of=lambda key: (entry.object for _, entry in self.store.entries(key)),

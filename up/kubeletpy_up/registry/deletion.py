@@ -1,7 +1,7 @@
-"""What a delete does to an object: decided here, carried out by the registry.
+"""Effect of a delete on an object: decided here, carried out by the registry.
 
-Pure. The rules are the API server's: a pod that is bound and not finished is deleted gracefully
-(its node removes it with grace period 0), finalizers keep any object until the list is empty.
+Pure. The rules are the API server's. A pod that is bound and not finished is deleted gracefully:
+its node removes it with grace period 0. Finalizers keep any object until the list is empty.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kubeletpy_up.kinds.ownership import FOREGROUND, ORPHAN
 from kubeletpy_up.requests import DeleteOptions
 
 _MAX_AHEAD = 2**31 - 1
-"""How many seconds a deletionTimestamp lies ahead at most: a grace period may be any 64-bit number,
-but a time has a year of four digits."""
+"""Maximum seconds until a deletionTimestamp. A grace period may be any 64-bit number, but a year
+has four digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``remove``: the object goes now. ``object``: its (last) state; if unchanged, no write."""
+    """``remove``: delete the object now. ``object``: its (last) state; if unchanged, no write."""
 
     remove: bool
     object: JSON
@@ -63,8 +63,8 @@ def decide(resource: str, obj: JSON, options: DeleteOptions, now: float) -> Deci
 def finalizers_for(obj: JSON, propagation: str) -> list[str]:
     """The finalizers with which an object is deleted.
 
-    Those of garbage collection say what becomes of its dependents, so the requested policy
-    replaces them.
+    The finalizers of garbage collection define what becomes of its dependents, so the requested
+    policy replaces them.
     """
     known: list[str] = obj["metadata"].get("finalizers") or []
     if not propagation:

@@ -22,7 +22,7 @@ ROOT_CA_NAME = "kube-root-ca.crt"
 
 
 class Writer(Protocol):
-    """What this module needs of the registry."""
+    """The part of the registry that this module uses."""
 
     def create(self, caller: Caller, resource: str, obj: JSON, namespace: str) -> JSON:
         """Create an object."""
@@ -130,5 +130,5 @@ def _stored_namespaced() -> list[str]:
 
 
 def terminating(namespace: JSON) -> JSON:
-    """A copy of a namespace that is being deleted, with its phase saying so."""
+    """A copy of a namespace that is being deleted, with phase Terminating."""
     return {**namespace, "status": {**(namespace.get("status") or {}), "phase": "Terminating"}}

@@ -132,7 +132,7 @@ def _place(key: tuple[str, str], *, of_all: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """What a watch sends first.
+    """The first part of a watch: objects, or changes since a revision.
 
     Attributes:
         revision: of the objects, or of the last of the changes.
@@ -154,7 +154,7 @@ def _wants_objects(options: ListOptions) -> bool:
 def begin_watch(
     store: Store, info: ResourceInfo, selection: Selection, options: ListOptions
 ) -> Begin:
-    """What a watch sends first, for :func:`start_watch`.
+    """The first part of a watch, for :func:`start_watch`.
 
     Raises:
         ApiError: 400 for bad options, 410.

@@ -134,7 +134,7 @@ class Registry(Cluster):
         namespace: str | None = None,
         options: ListOptions = EVERYTHING,
     ) -> reading.Begin:
-        """What a watch sends first, read apart because it is much. Raises ApiError."""
+        """The first part of a watch; a separate call since it may be large. Raises ApiError."""
         info, selection = self._select(caller, "watch", resource, namespace, options)
         return reading.begin_watch(self.store, info, selection, options)
 
@@ -296,7 +296,7 @@ class Registry(Cluster):
         subresource: str = "",
         body: JSON | None = None,
     ) -> Target:
-        """The object in question, once the caller is known to be allowed to do this to it."""
+        """Authorize a write and return its target. Raises ApiError."""
         info = self._verb(resource, verb, subresource, name)
         where = namespace or ""
         request = Request(verb, info.key, subresource, where, name, body=body or {})
@@ -308,7 +308,7 @@ class Registry(Cluster):
         return Target(caller, info, where, name, subresource)
 
     def _only_of_clusters(self, info: ResourceInfo, verb: str, name: str) -> str:
-        """Why a write is refused since it needs a cluster; empty if it is not."""
+        """The refusal of a write that only a cluster can serve; empty if it is served here."""
         if info.refusal and verb in WRITES:
             return info.refusal
         is_other_node = self.only_node and info.key == "nodes" and name != self.only_node

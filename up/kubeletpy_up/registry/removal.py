@@ -16,7 +16,7 @@ from kubeletpy_up.storage.store import Store
 
 
 class Host(Protocol):
-    """What deleting needs of the registry."""
+    """The part of the registry that deletions use."""
 
     clock: Clock
     store: Store

@@ -26,7 +26,7 @@ _OLD_EVICTION = "policy/v1beta1"  # what kubectl before 1.22 sends; the same fie
 
 
 class Host(WritingHost, Lookup, Protocol):
-    """What subresources need of the registry."""
+    """The part of the registry that subresources use."""
 
     signer: tokens.TokenSigner
 

@@ -37,7 +37,7 @@ _GENERATE_ATTEMPTS = 8
 
 
 class Host(Protocol):
-    """What writing needs of the registry."""
+    """The part of the registry that writes use."""
 
     clock: Clock
     store: Store
@@ -54,7 +54,7 @@ class Host(Protocol):
         ...
 
     def context(self) -> kinds.Context:
-        """What the kinds' rules may look up."""
+        """Lookups and settings for the rules of kinds."""
         ...
 
 
@@ -171,7 +171,7 @@ class Writer:
             raise refusal
 
     def update(self, target: Target, obj: Any, options: WriteOptions) -> JSON:
-        """Replace an object or the part that a subresource is. Raises ApiError."""
+        """Replace an object, or the part of it that a subresource covers. Raises ApiError."""
         info, namespace, name = target.info, target.namespace, target.name
         decoded, warnings = schema.decode(info, obj, options.field_validation)
         options.warnings.extend(warnings)
@@ -189,7 +189,7 @@ class Writer:
         return self._replace(target, decoded, old, options)
 
     def patch(self, target: Target, patch: Any, patch_type: str, options: WriteOptions) -> JSON:
-        """Change an object as a patch says. Raises ApiError."""
+        """Apply a patch to an object. Raises ApiError."""
         info, namespace, name = target.info, target.namespace, target.name
         if patch_type not in PATCH_TYPES:
             raise errors.unsupported_media_type(patch_type, PATCH_TYPES)

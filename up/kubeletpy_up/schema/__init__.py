@@ -1,4 +1,4 @@
-"""What clients send, as objects of known types.
+"""Decoding of clients' bodies into objects of known types.
 
 Pure: so is every module here.
 """

@@ -1,4 +1,4 @@
-"""How much one object may hold, however it came."""
+"""Limits on the size of one object, in whatever form it is sent."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from kubeletpy_up.errors import ApiError
 
 BODY_LIMIT = 3 << 20
-"""Most bytes of a request's body."""
+"""Maximum size of a request's body, in bytes."""
 MAX_VALUES = 300_000
-"""Most values within one body or patched object: each costs some microseconds,
-whatever it is. The largest pods that fit into a body (forty thousand mounts) have half as many.
+"""Maximum number of values in one body or patched object: each costs some microseconds. The
+largest pods that fit into a body (forty thousand mounts) have half as many.
 """
 
 
 LARGE = 16 << 10
-"""Bytes from which the work for a body, an object or a list is done beside the event loop."""
+"""Size in bytes above which a thread handles a body, an object or a list."""
 
 
 def check_count(count: int) -> None:

@@ -24,7 +24,7 @@ _SECONDS = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
 
 class Found:
-    """What a decoder is to do, and what it found on the way.
+    """Options of one decoding, and its findings.
 
     Attributes:
         whole: the value is a whole object, and gets the fields that the API always writes.
@@ -49,7 +49,7 @@ class Mismatch(Exception):
         self.path: list[str] = []
 
     def message(self) -> str:
-        """In the API server's words (those of its JSON library)."""
+        """The message of the API server, which is that of its JSON library."""
         if not self.go_type:
             return self.what
         if not self.path:
@@ -182,7 +182,7 @@ _SPECIAL: dict[str, Decoder] = {
 
 
 def _zero(schema: definitions.Definition) -> Any:
-    """What a null in a list or a map means: the zero value."""
+    """The value of a null in a list or a map: the zero value."""
     resolved = definitions.resolve(schema)
     kinds: dict[str, Any] = {"string": "", "integer": 0, "boolean": False, "array": []}
     return kinds.get(resolved.get("type", "object"), {})

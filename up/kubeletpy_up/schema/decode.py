@@ -2,7 +2,7 @@
 
 The result has only fields of the schema, canonical quantities and UTC times; zeros and nulls
 are where the API writes them. Definitions are compiled to closures the first time a kind is seen.
-Must never change its input, and knows nothing of defaults or of what values mean.
+Must never change its input, and never apply defaults or interpret values.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def decode(
     Args:
         resource: what the request's path names.
         obj: parsed JSON; repeated keys are known only if :func:`parse_json` read it.
-        field_validation: "Strict" refuses unknown and repeated fields, "Warn" drops them and
-            says so, "Ignore" drops them.
+        field_validation: "Strict" refuses unknown and repeated fields, "Warn" drops them with a
+            warning, "Ignore" drops them.
         whole: fill in what the API always writes (see :mod:`.zero_values`); not for an applied
-            configuration, which holds only what its manager wants.
+            configuration, which holds only its manager's fields.
 
     Returns:
         The cleaned object, always with apiVersion and kind, and warnings for the client.

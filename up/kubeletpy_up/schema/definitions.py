@@ -26,7 +26,7 @@ _GVK = "x-kubernetes-group-version-kind"
 def definitions() -> dict[str, Definition]:
     """All definitions by their full name (``io.k8s.api.core.v1.Pod``).
 
-    What the API serves but the agent's own types leave out is in a file beside theirs.
+    A file beside that of the agent's own types has the types that only the API serves.
     """
     loaded: dict[str, Definition] = load_json("api-schema.json")
     more = load_json("api-schema-more.json")

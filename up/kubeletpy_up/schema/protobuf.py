@@ -1,7 +1,7 @@
 """Kubernetes' protobuf: what clients send is read into JSON, and answers are written in it.
 
 kubectl's typed commands (``create configmap``, ``create token``, ``drain``, …) send nothing else;
-nodes' agents ask for it. Field numbers come from ``data/api-wire.json``. What is empty is left out,
+nodes' agents request it. Field numbers come from ``data/api-wire.json``. Empty fields are left out,
 as a client that writes JSON would: :mod:`.zero_values` fills in what the API always writes.
 """
 

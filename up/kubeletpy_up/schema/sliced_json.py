@@ -1,7 +1,7 @@
-"""JSON in small steps, for a thread: between two of them other threads get the interpreter.
+"""JSON in small steps, for use on a thread: other threads can run between two steps.
 
-``json.dumps`` of an object with 300,000 values keeps every other thread out for 70 ms; and what
-``json.loads`` makes of a body of brackets, for a second. Pure.
+``json.dumps`` of an object with 300,000 values blocks every other thread for 70 ms, and
+``json.loads`` of a body of brackets for a second. Pure.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 from typing import Any
 
 _PIECE = 256
-"""Most members that are encoded in one step."""
+"""Maximum number of members that are encoded in one step."""
 _WINDOW = 128 << 10
 _ARRAY = 3
-"""What an array counts: the parser makes arrays without a pause, and they are slow to make."""
+"""The weight of an array: the parser makes arrays without a pause, and they are slow to make."""
 _ESCAPES = ((b"\\\\", b""), (b'\\"', b""))
 
 

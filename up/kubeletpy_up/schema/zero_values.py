@@ -1,6 +1,6 @@
 """Zeros and nulls: which fields the API always writes, and which it leaves out when they are empty.
 
-An empty plain string, number or boolean is left out, unless the table says that it is always
+An empty plain string, number or boolean is left out, unless the table has it as always
 written. A pointer is written as given, even if it points to a zero value. A nested object
 that is no pointer is always written, if need be as ``{}``; an unset time is ``null``. Pure.
 Source: docs/reference/api-wire.json (``*`` is a pointer, ``!`` what is always written).
@@ -21,7 +21,7 @@ _NEVER_NULL = frozenset({"creationTimestamp"})
 
 @dataclass(frozen=True, slots=True)
 class ZeroValues:
-    """Of one definition's fields.
+    """The rules for one definition's fields.
 
     Attributes:
         left_out: plain fields that are not written when empty.

@@ -1,1 +1,1 @@
-"""Where objects live, and who watches them."""
+"""The store of objects, and watches of its changes."""

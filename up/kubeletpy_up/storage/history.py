@@ -1,7 +1,7 @@
 """The recent past: a bounded record of changes, from which watches catch up. Pure.
 
 Changes are kept as JSON text, which is an order of magnitude smaller than decoded objects, and
-decoded again when a watch asks for them.
+decoded again when a watch needs them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def versioned(obj: JSON, revision: int) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A change as it is kept."""
+    """A change with its objects as JSON text."""
 
     revision: int
     at: float
@@ -54,7 +54,7 @@ class History:
     """The recent changes, one record per revision, without gaps.
 
     Args:
-        revision: where it starts; nothing earlier is known.
+        revision: where it starts; the record has nothing earlier.
         count, seconds, size: how much is kept (records, age, bytes); the first bound reached wins.
     """
 
@@ -80,18 +80,18 @@ class History:
             self._oldest = dropped.revision
 
     def knows(self, revision: int) -> bool:
-        """Whether every change after ``revision`` is known."""
+        """Whether every change after ``revision`` is in the record."""
         return self._oldest <= revision <= self._newest
 
     def weight(self, resource: str) -> int:
-        """How long the texts of a resource's changes are."""
+        """Length of the JSON of a resource's changes, in characters."""
         return sum(len(past.text) for past in self._records if past.resource == resource)
 
     def since(self, revision: int, resource: str) -> list[Change]:
         """A resource's changes after ``revision``, oldest first.
 
         Raises:
-            ApiError: 410, that far back (or forward) nothing is known.
+            ApiError: 410, the record does not reach that far back (or forward).
         """
         return [past.change() for past in self.past_since(revision, resource)]
 

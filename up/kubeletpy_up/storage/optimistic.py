@@ -1,7 +1,7 @@
 """The store as a thread beside the event loop uses it: reads at once, writes on the loop.
 
-What was read once is read again as it was. A write is refused (:class:`Stale`) if any of it has
-changed since: the work then begins again. Large objects are encoded on the thread, piece by piece.
+A repeated read returns the first result again. A write is refused (:class:`Stale`) if anything that
+was read has changed since: the work then starts over. The thread encodes large objects in pieces.
 Must never be used on the loop itself: it would wait for itself.
 """
 
@@ -52,7 +52,7 @@ class OptimisticStore(Store):
     def snapshot(
         self, resource: str, namespace: str | None = None
     ) -> tuple[int, list[tuple[Key, Entry]]]:
-        """As :meth:`Store.snapshot`."""
+        """Like :meth:`Store.snapshot`."""
         found: tuple[int, list[tuple[Key, Entry]]] = self._on_loop(
             lambda: self._store.snapshot(resource, namespace)
         )
@@ -63,14 +63,14 @@ class OptimisticStore(Store):
         return self._store.count(resource)
 
     def changes_since(self, revision: int, resource: str) -> list[Change]:
-        """As :meth:`Store.changes_since`; decoded here."""
+        """Like :meth:`Store.changes_since`; decoded on the thread."""
         past = self._on_loop(lambda: self._store.past_since(revision, resource))
         return [each.change() for each in past]
 
     def entries_at(
         self, revision: int, resource: str, namespace: str | None = None
     ) -> list[tuple[Key, JSON]]:
-        """As :meth:`Store.entries_at`; decoded here."""
+        """Like :meth:`Store.entries_at`; decoded on the thread."""
         now, found = self.snapshot(resource, namespace)
         then = {key: entry.object for key, entry in found}
         if now != revision:
@@ -90,7 +90,7 @@ class OptimisticStore(Store):
         obj: JSON,
         text_of: Callable[[int], str] | None = None,
     ) -> JSON:
-        """As :meth:`Store.put`. Raises Stale if what was read has changed."""
+        """Like :meth:`Store.put`. Raises Stale if an object that was read has changed."""
         text_of = text_of or _numbered(obj)
         written: JSON = self._write(
             lambda: self._store.put(resource, namespace, name, obj, text_of)
@@ -105,7 +105,7 @@ class OptimisticStore(Store):
         last: JSON | None = None,
         text_of: Callable[[int], str] | None = None,
     ) -> JSON:
-        """As :meth:`Store.remove`. Raises Stale if what was read has changed."""
+        """Like :meth:`Store.remove`. Raises Stale if an object that was read has changed."""
         text_of = text_of or _numbered(last or self._known(resource, namespace, name))
         gone: JSON = self._write(
             lambda: self._store.remove(resource, namespace, name, last, text_of)

@@ -241,7 +241,7 @@ def _field_term(term: str, known: dict[str, Callable[[JSON], str]], text: str) -
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or watch selects. ``namespace`` None is all of them."""
+    """The objects that a list or watch selects. ``namespace`` None: those of all namespaces."""
 
     namespace: str | None
     labels: tuple[Requirement, ...]

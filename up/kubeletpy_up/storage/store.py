@@ -1,9 +1,9 @@
-"""Where the objects live: SQLite on disk, decoded in memory, and a bounded history for watches.
+"""The store of objects: SQLite on disk, decoded in memory, and a bounded history for watches.
 
 One growing revision counts every write of every object and survives restarts. A write goes to
 SQLite (WAL) before it becomes visible, so a process killed at any instant loses nothing that it has
-acknowledged. Calls are synchronous and take well under a millisecond. Must never know what an
-object means; stored objects are shared and must never be changed in place.
+acknowledged. Calls are synchronous and take well under a millisecond. Must never depend on the
+meaning of an object; stored objects are shared and must never be changed in place.
 """
 
 from __future__ import annotations
@@ -171,11 +171,11 @@ class Store:
         return self._revision, list(self.entries(resource, namespace))
 
     def weight(self, resource: str, namespace: str | None = None) -> int:
-        """How long the JSON of a resource's objects is."""
+        """Length of the JSON of a resource's objects, in characters."""
         return sum(len(entry.text) for _, entry in self.entries(resource, namespace))
 
     def weight_of_past(self, resource: str) -> int:
-        """How long the JSON of a resource's kept changes is."""
+        """Length of the JSON of a resource's kept changes, in characters."""
         return self._history.weight(resource)
 
     def put(
@@ -301,7 +301,7 @@ class Store:
 
 
 def undo(then: dict[Key, JSON], changes: Sequence[Change], namespace: str | None) -> None:
-    """Take changes (oldest first) of a resource back in ``then``."""
+    """Undo changes (oldest first) of a resource in ``then``."""
     for change in reversed(changes):
         meta = change.object["metadata"]
         key = (meta.get("namespace", ""), meta["name"])

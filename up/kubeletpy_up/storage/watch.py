@@ -39,7 +39,7 @@ class WatchEvent:
 
 
 def transition(selection: Selection, change: Change) -> str | None:
-    """What a change is to a watch: its event type, or None for nothing.
+    """The event type of a change for a watch, or None for no event.
 
     An object that stops matching is DELETED; one that starts matching is ADDED.
     """

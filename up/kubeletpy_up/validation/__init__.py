@@ -1,4 +1,4 @@
-"""What the API refuses, in its own words: one module per subject.
+"""Checks of objects with the API's own messages: one module per subject.
 
 Pure: so is every module here.
 """

@@ -108,7 +108,7 @@ def _same_source(source: JSON, reference: JSON) -> bool:
 
 
 def changed(report: Report, new: JSON, old: JSON) -> None:
-    """What may change in a claim: its size when it is bound, its class when it has none."""
+    """Check an update: a claim may change its size when bound, its class when it has none."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     compared = dict(after)
     if not before.get("volumeName"):

@@ -33,7 +33,7 @@ _NOT_EPHEMERAL = (
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What a container's fields are checked against.
+    """Facts of a pod that its containers' fields are checked against.
 
     Attributes:
         volumes: the pod's volumes by name, without those that are invalid themselves.

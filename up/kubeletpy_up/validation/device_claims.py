@@ -175,7 +175,7 @@ def _devices(report: Report, devices: JSON, path: str) -> None:
 
 
 def _names(requests: Iterable[JSON]) -> set[str]:
-    """What may be referred to: requests, and alternatives as ``request/alternative``."""
+    """Valid references: the names of requests, and of alternatives as ``request/alternative``."""
     found = set()
     for request in requests:
         name = request.get("name") or ""
@@ -247,7 +247,7 @@ def _constraint(report: Report, constraint: JSON, names: Container[str], path: s
     given = [key for key in ("matchAttribute", "distinctAttribute") if constraint.get(key)]
     if len(given) != 1:
         detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
-        report.required(path, f"{detail}, but multiple fields are set")  # also said of none
+        report.required(path, f"{detail}, but multiple fields are set")  # also if none is set
     for key in given:
         name = constraint[key]
         qualified_name(report, name, f"{path}.{key}")

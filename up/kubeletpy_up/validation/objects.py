@@ -22,7 +22,7 @@ def _is_pod(resource: ResourceInfo) -> bool:
 
 
 def validate_create(resource: ResourceInfo, obj: JSON) -> list[Cause]:
-    """What is wrong with a new object; empty if it is fine."""
+    """The errors of a new object; empty if it is valid."""
     report = Report()
     if not _is_pod(resource):
         others.validate(report, resource.plural, obj, namespaced=resource.namespaced)
@@ -40,7 +40,7 @@ def validate_create(resource: ResourceInfo, obj: JSON) -> list[Cause]:
 def validate_update(
     resource: ResourceInfo, new: JSON, old: JSON, subresource: str = ""
 ) -> list[Cause]:
-    """What is wrong with a change; ``subresource`` is the path's (``status``, ``resize``, …)."""
+    """The errors of a change; ``subresource`` is the path's (``status``, ``resize``, …)."""
     report = Report()
     if _is_pod(resource):
         pod_updates.validate(report, new, old, subresource)

@@ -185,7 +185,7 @@ def changed(report: Report, new: JSON, old: JSON) -> None:
 
 
 def _sources(spec: JSON) -> JSON:
-    """What may not change: all of the source, but a driver's secret for expansion may be added."""
+    """The immutable part of the source: all but a driver's secret for expansion."""
     found = {kind: spec[kind] for kind in source_kinds(spec)}
     if "csi" in found:
         late = ("controllerExpandSecretRef", "nodeExpandSecretRef")

@@ -1,7 +1,7 @@
-"""What a resize of a pod that exists may change: cpu, memory and sizes of volumes in memory, and
-never the pod's QoS class.
+"""Checks of a resize of an existing pod.
 
-The order of the checks and their words are the API server's (1.37). A decrease is allowed, of
+It may change cpu, memory and the sizes of volumes in memory, and never the pod's QoS class.
+The order of the checks and their messages are the API server's (1.37). A decrease is allowed, of
 memory too: whether it can be done is the node's business.
 """
 

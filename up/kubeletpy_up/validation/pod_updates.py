@@ -1,4 +1,4 @@
-"""What may change in an existing pod, by the path it is changed through."""
+"""Checks of changes to an existing pod, by the path it is changed through."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def _attached_source(report: Report, source: JSON) -> None:
 
 
 def volume_attachment_changed(report: Report, new: JSON, old: JSON) -> None:
-    """What is attached where is immutable."""
+    """A volume attachment's spec is immutable."""
     if new.get("spec") != old.get("spec"):
         report.invalid("spec", None, _IMMUTABLE)
 
@@ -219,7 +219,7 @@ def storage_capacity(report: Report, obj: JSON) -> None:
 
 
 def storage_capacity_changed(report: Report, new: JSON, old: JSON) -> None:
-    """What a capacity belongs to is immutable."""
+    """The class and topology of a capacity are immutable."""
     for field in ("nodeTopology", "storageClassName"):
         if new.get(field) != old.get(field):
             report.invalid(field, new.get(field), _IMMUTABLE)

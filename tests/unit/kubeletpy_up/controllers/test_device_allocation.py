@@ -104,7 +104,7 @@ def test_constraints() -> None:
     same = [{"requests": ["a", "b"], "matchAttribute": f"{DRIVER}/numa"}]
     two = claim(exactly("a"), exactly("b"), constraints=same)
     assert given(two, THREE) == [("a", "d1"), ("b", "d2")]
-    with pytest.raises(CannotAllocate, match="no devices go together"):
+    with pytest.raises(CannotAllocate, match="no combination of devices"):
         given(two, THREE, gone=("d2",))
     apart = [{"distinctAttribute": f"{DRIVER}/numa"}]
     assert given(claim(exactly(count=2), constraints=apart), THREE) == [("r", "d0"), ("r", "d1")]
@@ -129,7 +129,7 @@ def test_taints() -> None:
     borne = [{"key": "k", "operator": "Equal", "value": "v"}]
     assert given(claim(exactly(tolerations=borne)), tainted) == [("r", "d0")]
     with pytest.raises(
-        CannotAllocate, match="2 of class gpu wanted, 2 selected, 1 free, 1 tainted"
+        CannotAllocate, match="2 of class gpu requested, 2 selected, 1 free, 1 tainted"
     ):
         given(claim(exactly(count=2)), tainted)
 
@@ -178,13 +178,13 @@ def test_where_devices_are() -> None:
     ("what", "why"),
     [
         (claim(exactly(named="nope")), "request r: device class nope does not exist"),
-        (claim(exactly(count=4)), "4 of class gpu wanted, 3 selected, 3 free"),
+        (claim(exactly(count=4)), "4 of class gpu requested, 3 selected, 3 free"),
         (claim(exactly(capacity={"requests": {"m": "1"}})), "0 free, 3 without the capacity"),
         (
             claim(exactly(selectors=[{"cel": {"expression": f'device.attributes["{DRIVER}"].x'}}])),
             "device gpu.example.com/n1/d0: CEL runtime error: no such key: x",
         ),
-        (claim(exactly(count=33)), "33 of class gpu wanted"),
+        (claim(exactly(count=33)), "33 of class gpu requested"),
     ],
 )
 def test_why_not(what: JSON, why: str) -> None:

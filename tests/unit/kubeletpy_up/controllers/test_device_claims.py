@@ -104,7 +104,7 @@ async def test_an_ended_pod_keeps_no_devices() -> None:
     registry.create(ADMIN, "pods", _using("p", resourceClaimTemplateName="t"), "default")
     registry.create(ADMIN, "pods", _using("q", resourceClaimTemplateName="t"), "default")
     await settle()
-    assert "1 of class gpu wanted, 1 selected, 0 free" in _waits(registry, "q")
+    assert "1 of class gpu requested, 1 selected, 0 free" in _waits(registry, "q")
     found = _pod(registry, "p")
     ended = {**found, "status": {**found["status"], "phase": "Succeeded"}}
     registry.update(ADMIN, "pods", ended, "default", name="p", subresource="status")
