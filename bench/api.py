@@ -1,7 +1,7 @@
 """The embedded API in a process of its own, so that the agent's cost is measured alone.
 
-``python -m bench.api DIRECTORY NODE_NAME`` serves until it gets a signal; the file `ready` in its
-directory says that the kubeconfigs have been written.
+``python -m bench.api DIRECTORY NODE_NAME`` serves until it gets a signal. It creates the file
+`ready` in its directory once the kubeconfigs have been written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``python -m bench.claims``: what a claim for a CSI volume costs a pod.
 
-On a private containerd, with a driver that bind-mounts directories: create -> Ready and delete ->
-gone of a pod with a claim, compared to one without and to the driver's own calls; 60 such pods at
-once; a claim in use that grows. The embedded API lets the agent's node watch its own claims and
-volumes.
+Uses a private containerd, with a driver that bind-mounts directories. It measures create -> Ready
+and delete -> removed of a pod with a claim, compared to one without and to the driver's own calls.
+It also starts 60 such pods at once, and expands a claim in use. The embedded API lets the agent's
+node watch its own claims and volumes.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ async def start(stand: Stand, driver: Driver | None) -> tuple[str, float]:
 
 
 async def end(stand: Stand, name: str) -> float:
-    """Delete a pod; seconds until it is gone."""
+    """Delete a pod; returns the seconds until it is removed."""
     begun = time.time()
     await stand.api.delete(PODS, name, NAMESPACE)
     return await stand.pods.until(name, GONE) - begun
@@ -208,7 +208,7 @@ async def _measure(stand: Stand, driver: Driver, rounds: int, pods: int) -> None
             raw_undone.append(undone)
     for what, both, raw in (
         ("create -> Ready", ready, raw_made),
-        ("delete -> gone", gone, raw_undone),
+        ("delete -> removed", gone, raw_undone),
     ):
         print(_line(f"{what}, no volumes", both[False]))
         print(_line(f"{what}, a CSI claim", both[True]))
@@ -226,7 +226,7 @@ async def _measure(stand: Stand, driver: Driver, rounds: int, pods: int) -> None
         print(f"{what}: all Ready after {time.time() - begun:.1f} s")
         begun = time.time()
         await asyncio.gather(*(end(stand, name) for name, _ in names))
-        print(f"{what}: all gone after {time.time() - begun:.1f} s")
+        print(f"{what}: all removed after {time.time() - begun:.1f} s")
 
 
 def _line(what: str, seconds: list[float]) -> str:

@@ -26,32 +26,34 @@ Measure = Callable[[Path | None, ApiServer | None], Coroutine[Any, Any, Results]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What each bench takes that :func:`run` runs."""
-    parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
+    """Add the arguments of each bench that :func:`run` runs."""
+    parser.add_argument(
+        "--containerd", type=int, choices=(1, 2), default=2, help="major version; 2 has CRI events"
+    )
     servers = parser.add_mutually_exclusive_group()
     servers.add_argument(
         "--kubernetes",
         type=release,
         metavar="VERSION",
-        help="with a control plane of this release, which is built, instead of the embedded API",
+        help="build and use a control plane of this release instead of the embedded API",
     )
     servers.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="with this control plane, as administrator"
+        "--kubeconfig", type=Path, metavar="FILE", help="use this control plane, as administrator"
     )
     parser.add_argument(
-        "--agent", type=Path, metavar="PROGRAM", help="measure a Go kubelet (or its like) instead"
+        "--agent", type=Path, metavar="PROGRAM", help="measure this Go kubelet (or similar) instead"
     )
     parser.add_argument(
-        "--beside", type=Path, metavar="PROGRAM", help="let a Go kubelet take turns with the agent"
+        "--beside", type=Path, metavar="PROGRAM", help="alternate the agent with this Go kubelet"
     )
-    parser.add_argument("--turns", type=int, default=3, metavar="N", help="of both agents")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--turns", type=int, default=3, metavar="N", help="turns of each agent")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
 
 
 def run(given: argparse.Namespace, measure: Measure) -> int:
-    """Measure as the arguments say, and print; the exit code.
+    """Measure with the given arguments, print the figures, and return the exit code.
 
-    What a run started is gone afterwards, also if SIGTERM or Ctrl-C ends it.
+    Everything that a run started is removed afterwards, also if SIGTERM or Ctrl-C ends it.
     """
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What has to be known about a container to have it exit by itself."""
+"""Main processes of containers: what a bench needs so that a container exits by itself."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from kubeletpy.remote.client import RemoteRuntime
 
 COUNTS = (60, 110, 250, 500)
 PREFIX = 22
-"""Of the pod network: 1,021 addresses."""
+"""Prefix length of the pod network: 1,021 addresses."""
 PARALLEL = 4
 """Pods that the floor works on at once: the best of ``python -m bench`` on two CPUs."""
 CALM_S = 10.0
@@ -83,7 +83,7 @@ async def _point(stand: Stand, floor: Floor, subject: Subject, pods: int) -> lis
     before = cpu_seconds(stand.agent_pid)
     gone = await subject.delete(names)
     cost = cpu_seconds(stand.agent_pid) - before
-    rows.append(Row("all gone", pods, "s", [_whole(gone)]))
+    rows.append(Row("all removed", pods, "s", [_whole(gone)]))
     rows.append(Row("agent CPU per pod, delete", pods, "ms", [cost / pods * 1000]))
     await subject.remove(names)
     await subject.cleaned()
@@ -108,12 +108,16 @@ def _whole(moments: Sequence[tuple[float, float]]) -> float:
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.curve", description="What a pod costs when there are many on a node."
+        prog="python -m bench.curve", description="Cost of a pod when there are many on a node."
     )
     parser.add_argument("pods", type=int, nargs="*", default=list(COUNTS))
-    parser.add_argument("--containerd", type=int, choices=(1, 2), default=2)
-    parser.add_argument("--agent", type=Path, metavar="PROGRAM", help="a Go kubelet instead")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument(
+        "--containerd", type=int, choices=(1, 2), default=2, help="major version; 2 has CRI events"
+    )
+    parser.add_argument(
+        "--agent", type=Path, metavar="PROGRAM", help="measure this Go kubelet instead"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
     given = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What is run: one kind of pod, as created in the API and as made by raw CRI calls.
+"""The pods of the benches: one kind of pod, as created in the API and as made by raw CRI calls.
 
 The raw configs come from the agent's own builders, so that the runtime has the same work on both
 sides. Pure.

@@ -155,7 +155,7 @@ class Bench:
             await self._round(1, "exit" if number % 2 else "delete", floor, agent)
         each, raw = agent.each, floor.each
         self._row(Row("create -> Ready", 1, "ms", each["create"], raw["create"], 1.3))
-        self._row(Row("delete -> gone", 1, "ms", each["delete"], raw["delete"], 2.0))
+        self._row(Row("delete -> removed", 1, "ms", each["delete"], raw["delete"], 2.0))
         self._exit_row(1, each["exit"], raw.get("exit", []))
 
     async def _takeovers(self) -> None:
@@ -188,8 +188,8 @@ class Bench:
         total, raw_total = agent.total, floor.total
         self._row(Row("all Ready", pods, "s", total["create"], raw_total["create"], 1.15))
         self._row(Row("create -> Ready", pods, "ms", each["create"], raw["create"]))
-        self._row(Row("all gone", pods, "s", total["delete"], raw_total["delete"], 1.15))
-        self._row(Row("delete -> gone", pods, "ms", each["delete"], raw["delete"]))
+        self._row(Row("all removed", pods, "s", total["delete"], raw_total["delete"], 1.15))
+        self._row(Row("delete -> removed", pods, "ms", each["delete"], raw["delete"]))
         if each["exit"]:
             self._exit_row(pods, each["exit"], raw.get("exit", []))
         for kind, aim in (("create", 0.035), ("delete", 0.025), ("exit", None)):

@@ -1,8 +1,9 @@
-"""``python -m bench.placement``: what placing a pod on the machine costs.
+"""``python -m bench.placement``: cost of assigning a machine's resources to a pod.
 
-Admission of a pod with 8 devices, 8 exclusive CPUs and memory on a machine with 2 sockets, 128 CPUs
-and 8 NUMA nodes (files that look like its sysfs) that already runs other pods; List of the pod
-resources API with 110 pods; and the cost of 10 device plugins with nothing to report. No runtime.
+Measures the admission of a pod with 8 devices, 8 exclusive CPUs and memory. The machine has 2
+sockets, 128 CPUs and 8 NUMA nodes, simulated by files like those of its sysfs, and already runs
+other pods. Also measures List of the pod resources API with 110 pods, and the cost of 10 device
+plugins with nothing to report. No runtime.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ async def admission(policy: Policy, rounds: int) -> None:
                 settling.append(time.perf_counter() - begun)
                 of.users.discard(pod.uid)
     print(_line(f"{policy}: a pod with 8 devices gets its place (aim: under 5)", deciding))
-    print(_line(f"{policy}: the plugin is asked, three files are on the disk", settling))
+    print(_line(f"{policy}: the plugin's answers and three files on the disk", settling))
 
 
 async def listing(rounds: int) -> None:

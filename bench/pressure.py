@@ -1,9 +1,9 @@
 """``python -m bench.pressure``: how soon a pod ends that takes more memory than the node can spare.
 
-``python -m bench`` shows the same as a row, of fewer rounds and without the idle cost.
-Pods have little room, in a cgroup with a limit; a pod fills a volume in memory until less than the
-hard threshold is left. The crossing is seen by looking at the cgroup all the time, the end of the
-container is that of its process: the runtime's record of it is gone too soon.
+``python -m bench`` shows the same as a row, with fewer rounds and without the idle cost. Pods have
+little memory, in a cgroup with a limit. A pod fills a volume in memory until less than the hard
+threshold is left. Polling of the cgroup detects the crossing. The end of the container is that of
+its process, because the runtime removes its own record too soon.
 """
 
 from __future__ import annotations
@@ -189,10 +189,12 @@ def table(found: dict[str, list[float]]) -> str:
 async def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m bench.pressure", description=__doc__)
-    parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
+    parser.add_argument(
+        "--containerd", type=int, choices=(1, 2), default=2, help="major version; 2 has CRI events"
+    )
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument(
-        "--agent", type=Path, metavar="PROGRAM", help="measure a Go kubelet (or its like) instead"
+        "--agent", type=Path, metavar="PROGRAM", help="measure this Go kubelet (or similar) instead"
     )
     given = parser.parse_args()
     async with make_stand(given.containerd, config=settings, program=given.agent) as stand:

@@ -1,8 +1,8 @@
 """Probes at scale: 110 pods with three 1-second probes each, on the real prober.
 
-How late each run is against its probe's own grid (p50, p99, worst), how late the event loop is for
-others meanwhile and was before, when nothing was probed, and the processor time. The containers are
-one server process; commands run on a runtime that needs as long as told.
+Measures how late each run is against its probe's own grid (p50, p99, worst), and the CPU time.
+It also measures how late the event loop is for other tasks during the probes and before them. One
+server process stands for the containers; commands run on a runtime with a set duration.
 ``python -m bench.probes [--pods N] [--kind http|tcp|exec]``.
 """
 
@@ -34,7 +34,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
 
 class NotedProber(Prober):
-    """Records when each probe runs."""
+    """A prober that records when each probe runs."""
 
     runs: dict[tuple[str, str, str], list[float]]
 
@@ -79,7 +79,7 @@ def bench_pod(number: int, kind: str, port: int) -> Pod:
 
 
 def running(pod: Pod, since: float) -> Any:
-    """A status in which all containers of a pod run."""
+    """A status with all containers of a pod running."""
     entries = [
         {
             "name": container["name"],
@@ -109,13 +109,13 @@ def slips(runs: Sequence[float], period: float = 1.0) -> list[float]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """In milliseconds."""
+    """A percentile of seconds, in milliseconds."""
     ordered = sorted(values)
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000, 1)
 
 
 async def measure(pods: int, kind: str, seconds: float, port: int, command_s: float) -> Any:
-    """Probe for a while; the figures."""
+    """Probe for a while and return the figures."""
     clock, statuses = SystemClock(), dict[str, Any]()
     prober = NotedProber(CommandRuntime(command_s), LogRecorder())  # type: ignore[arg-type]
     prober.runs = defaultdict(list)

@@ -1,8 +1,8 @@
 """``python -m bench.restarts``: how late restarts, pulls and deadlines come after they are due.
 
-Crash loops, images that can't be pulled and pods with a deadline side by side on a real containerd;
-the moments come from the runtime's own records and from the agent's timelines. Must never measure
-with a clock of its own where one of theirs is to be had.
+Runs crash loops, images that can't be pulled and pods with a deadline side by side on a real
+containerd. The times come from the runtime's own records and from the agent's timelines. Must never
+measure with a clock of its own where one of those has the time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AIM_S = 0.1
 
 
 def crashing(name: str) -> JSON:
-    """A pod whose container exits after a while, again and again, but not while others start."""
+    """A pod whose container exits repeatedly, each time after a while, not while others start."""
     pod = manifest(name, NODE)
     pod["spec"]["restartPolicy"] = "Always"
     script = f"sleep {2 + int(name[-1]) / 4}; exit 3"
@@ -60,7 +60,7 @@ def _deadline(name: str) -> int:
 
 
 class Measured:
-    """Lateness in seconds, by what was due."""
+    """Lateness in seconds, by kind of event."""
 
     def __init__(self) -> None:
         self.late: dict[str, list[float]] = defaultdict(list)
@@ -85,7 +85,7 @@ class Measured:
 
 
 async def measure(stand: Stand, seconds: float) -> Measured:
-    """Run for that many seconds."""
+    """Measure for that many seconds."""
     runtime = RemoteRuntime(stand.agent_runtime.endpoint)
     await runtime.connect(20)
     await stand.start_agent()
@@ -174,7 +174,9 @@ def table(measured: Measured) -> str:
 async def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m bench.restarts", description=__doc__)
-    parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
+    parser.add_argument(
+        "--containerd", type=int, choices=(1, 2), default=2, help="major version; 2 has CRI events"
+    )
     parser.add_argument("--seconds", type=float, default=40.0)
     given = parser.parse_args()
     async with make_stand(given.containerd) as stand:

@@ -1,4 +1,4 @@
-"""What was measured, as plain data, and how it compares to the aims. Pure."""
+"""Results of a bench as plain data, and their comparison to the aims. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Row:
     """One quantity of the agent, with the floor's if there is one.
 
     Attributes:
-        aim: the largest ratio (``aim_on`` "ratio") or value of p50 ("value") that is wanted.
+        aim: the largest acceptable ratio (``aim_on`` "ratio") or p50 ("value").
     """
 
     what: str
@@ -62,7 +62,7 @@ class Results:
     containerd: int
     rows: list[Row] = field(default_factory=list)
     calls_per_pod: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By step ("create 30"): the agent's CRI calls and API requests, by kind."""
+    """The agent's CRI calls and API requests by kind, for each step ("create 30")."""
     floor_parallel: int = 0
     failure: str | None = None
     """Why the run ended before its last step."""

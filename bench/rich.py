@@ -1,4 +1,4 @@
-"""``python -m bench.rich``: a feature-rich pod, from create to Ready and from delete to gone.
+"""``python -m bench.rich``: a feature-rich pod, from create to Ready and from delete to removal.
 
 Two init containers, a sidecar, three containers with an exec readiness probe every second, five
 volumes; alternating in the same run with the floor of its own raw CRI calls. The floor runs the
@@ -125,9 +125,9 @@ class RichFloor:
 async def agent_round(
     stand: Stand, runtime: RemoteRuntime, name: str
 ) -> tuple[Moments, Moments, float]:
-    """The same pod through the agent: the times of its start and its end, and CPU seconds of both.
+    """Run the pod through the agent; returns the times of its start and end, and the CPU seconds.
 
-    The agent's work after the pod is gone, such as removing its containers, is not among them.
+    The agent's work after the pod is removed, such as removing its containers, is not included.
     """
     spent = cpu_seconds(stand.agent_pid)
     await stand.api.create(PODS, manifest(name, NODE), NAMESPACE)
@@ -181,7 +181,7 @@ async def measure(stand: Stand, rounds: int, timelines: Path | None) -> list[Row
                 await stand.api.delete(resource, obj["metadata"]["name"], NAMESPACE)
     return [
         Row("create -> Ready", 1, "ms", found["agent create"], found["floor create"], *_AIM),
-        Row("delete -> gone", 1, "ms", found["agent delete"], found["floor delete"], *_AIM),
+        Row("delete -> removed", 1, "ms", found["agent delete"], found["floor delete"], *_AIM),
         Row("agent CPU per pod", 1, "ms", found["cpu"], aim=200, aim_on="value"),
     ]
 

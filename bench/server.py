@@ -25,7 +25,7 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """What a stand needs of its API server.
+    """The API server of a stand.
 
     Attributes:
         admin: the kubeconfig that the bench creates and deletes pods with.

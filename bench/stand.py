@@ -255,7 +255,7 @@ def _write_config(stand: Stand, more: JSON) -> None:
         # the disk usage of this machine must not matter
         "evictionHard": {},
         "makeIPTablesUtilChains": False,
-        # A Go kubelet wants an existing cgroup root; without one its pods are in /kubepods.
+        # A Go kubelet requires an existing cgroup root; without one its pods are in /kubepods.
         **({} if stand.program else {"cgroupRoot": CGROUP_ROOT}),
         **more,
     }

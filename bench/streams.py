@@ -1,9 +1,9 @@
 """``python -m bench.streams``: exec and logs through the agent, and from the runtime's own server.
 
-The same client uses both over SPDY, alternating in the same run: the agent's /exec over TLS with a
-bearer token, and the URL that the runtime returns for the same Exec call. A round trip begins
-before the connection (or the CRI call) and ends with the status on the error stream. The floor of
-a followed log is reading and formatting the same text without sending it.
+The same client uses both over SPDY, alternating in the same run. It connects to the agent's /exec
+over TLS with a bearer token, and to the URL that the runtime returns for the same Exec call. A
+round trip begins before the connection (or the CRI call) and ends with the status on the error
+stream. The floor of a followed log is reading and formatting the same text without sending it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from bench.results import Results, Row, quantile
 def side_by_side(names: Sequence[str], turns: Sequence[Sequence[Results]]) -> str:
     """A table with a line for each row: both agents' medians of all turns, and the turns.
 
-    A row with a floor shows ratios to the floor of the same turn, another one its values; an aim
-    that is for the other of the two is left out.
+    A row with a floor shows ratios to the floor of the same turn, another row its values. An aim
+    that does not apply to what the row shows is left out.
 
     Args:
         names: of the two agents.

@@ -1,4 +1,4 @@
-"""What processes have used, from /proc."""
+"""Resource usage of processes, from /proc."""
 
 from __future__ import annotations
 

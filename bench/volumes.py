@@ -1,8 +1,8 @@
 """``python -m bench.volumes``: what volumes cost, and how soon a change reaches the container.
 
-Three figures on a private containerd: configMap written -> file changed; a pod with five volumes
-compared to one without, created alternately so that both see the same machine; watches while many
-pods share one configMap.
+Measures three things on a private containerd. They are the time from a configMap's write to the
+changed file, the start of a pod with five volumes, and the watches while many pods share one
+configMap. Pods with and without volumes alternate, so that both see the same machine.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def start(stand: Stand, volumes: list[JSON]) -> tuple[str, float]:
 
 
 async def remove(stand: Stand, *names: str) -> None:
-    """Delete pods and wait until they are gone."""
+    """Delete pods and wait until they are removed."""
     for name in names:
         await stand.api.delete(PODS, name, NAMESPACE)
     for name in names:

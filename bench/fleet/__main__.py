@@ -21,17 +21,20 @@ def main() -> None:
     """Run, print a line per phase, and write the figures."""
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--pods", type=int, default=1, help="on each node")
+    parser.add_argument("--pods", type=int, default=1, help="pods on each node")
     parser.add_argument("--binds", type=float, default=250.0, help="pods bound per second")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument(
-        "--last", nargs="+", default=[], metavar="PHASE=S", help="how long phases last"
+        "--last", nargs="+", default=[], metavar="PHASE=S", help="duration of phases, in seconds"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--server", type=float, default=1.0, help="the part of the default seats and queues it has"
+        "--server",
+        type=float,
+        default=1.0,
+        help="size of the server, as a factor of the default seats and queues",
     )
-    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     asked = parser.parse_args()
     logging.disable(logging.CRITICAL)
     gc.set_threshold(50_000, 50, 100)

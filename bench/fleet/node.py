@@ -1,4 +1,4 @@
-"""One node of a fleet: a whole agent, its runtime, and its part of the API's objects."""
+"""One node of a fleet: a complete agent, its runtime, and its part of the API's objects."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _lives = count(1)
 
 
 class _Silence(History):
-    """Fleets tell no stories."""
+    """A history that records nothing."""
 
     def note(self, who: str, what: str) -> None:
-        """Forget it."""
+        """Discard the entry."""
 
 
 class FleetNode:
@@ -136,7 +136,7 @@ class FleetNode:
         return step
 
     async def stop(self) -> None:
-        """Stop the agent as SIGTERM does; its containers go on."""
+        """Stop the agent as SIGTERM does; its containers continue."""
         assert self._main is not None
         self._main.cancel()
         await asyncio.wait([self._main], timeout=STOP_WITHIN_S)

@@ -78,9 +78,9 @@ def main() -> None:
     """Write a plot for each phase, and print a table for each."""
     parser = argparse.ArgumentParser(prog="python -m bench.fleet.page", description=__doc__)
     parser.add_argument("figures", type=Path, help="a file of python -m bench.fleet --json")
-    parser.add_argument("--phases", nargs="+", help="only these")
-    parser.add_argument("--seconds", type=int, help="plot only the first of each phase")
-    parser.add_argument("--plots", type=Path, help="the directory of the plots")
+    parser.add_argument("--phases", nargs="+", help="show only these phases")
+    parser.add_argument("--seconds", type=int, help="plot only the first seconds of each phase")
+    parser.add_argument("--plots", type=Path, help="directory for the plots")
     asked = parser.parse_args()
     run = json.loads(asked.figures.read_text())
     rows: list[Row] = [(row[0], row[1], row[2], row[3], row[4]) for row in run["rows"]]

@@ -1,4 +1,4 @@
-"""The run of a fleet: it joins, gets pods, rests, loses its API server, and is restarted."""
+"""The run of a fleet: it joins, gets pods, is idle, loses its API server, and is restarted."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from bench.fleet.server import FleetServer
 from bench.fleet.tally import Phase, Row
 
 BOOT_SPREAD_S = 1.0
-"""Within this, agents that are started at once begin."""
+"""Seconds within which agents that are started together begin."""
 DOWN_S = 5.0
-"""How long a restarted agent is away."""
+"""Seconds that a restarted agent is down."""
 LOOK_S = 0.25
 READY_S = 300.0
 PHASES = ("join", "deploy", "steady", "outage", "recovery", "rolling", "restart")
@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Record:
-    """What a run has shown."""
+    """The results of a run."""
 
     plan: Plan
     phases: list[Phase] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Fleet:
         self._say(name)
 
     async def _until(self, what: Callable[[], bool], seconds: float) -> float:
-        """Wait at most so long for something; returns how long it took, in seconds."""
+        """Wait for a condition, with a timeout; returns the seconds that it took."""
         begun = self._loop.time()
         for _ in range(round(seconds / LOOK_S)):
             if what():

@@ -1,8 +1,8 @@
 """How many requests an API server works on at once: priority levels, queues and 429.
 
-A plain form of API Priority and Fairness with the seats that a server with its defaults gives to
-nodes: 600 requests at once, of which the level of node heartbeats has 40 shares of 245 and the
-level of all else that nodes ask has 30. Levels lend each other nothing here.
+A plain form of API Priority and Fairness, with the seats that a server gives to nodes by default.
+The server handles 600 requests at once. The level of node heartbeats has 40 shares of 245, and the
+level of all other requests of nodes has 30. Levels lend each other nothing here.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ REQUESTS_AT_ONCE = 600
 SHARES = {"node-high": 40, "system": 30}
 ALL_SHARES = 245
 QUEUED = 64 * 50
-"""Requests that wait in a level, at most: queues times their length."""
+"""Maximum number of waiting requests of a level: queues times their length."""
 QUEUED_OF_A_NODE = 6 * 50
-"""Of one flow, at most: its hand of queues times their length."""
+"""Maximum number of waiting requests of one flow: its hand of queues times their length."""
 LONGEST_WAIT_S = 15.0
-"""In a queue; a quarter of the server's request timeout."""
+"""Maximum time in a queue; a quarter of the server's request timeout."""
 RETRY_AFTER_S = 1
 
 
@@ -32,7 +32,7 @@ class Level:
     """The seats of one priority level."""
 
     def __init__(self, seats: int, queued: int = QUEUED) -> None:
-        """``queued``: requests that wait, at most."""
+        """``queued``: maximum number of waiting requests."""
         self._free = seats
         self._queued = queued
         self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()

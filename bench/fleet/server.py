@@ -1,6 +1,6 @@
 """The API server of a fleet: counts what arrives, makes it wait or refuses it, and can go down.
 
-What a request means is answered by the embedded API's registry. Each node has a registry of its
+The embedded API's registry answers the requests. Each node has a registry of its
 own, because no agent reads an object of another node: what they share is the server's time.
 """
 
@@ -38,14 +38,14 @@ class FleetServer:
     """One API server for all nodes. Create it inside a running event loop."""
 
     def __init__(self, rng: random.Random, part: float = 1.0) -> None:
-        """``part``: of the default seats and queues."""
+        """``part``: size of the server, as a factor of the default seats and queues."""
         self.rng = rng
         self.up = True
         self.generation = 0
-        """How often it was started."""
+        """Number of restarts."""
         self.counted: Counted = Counter()
         self.connections: Counter[int] = Counter()
-        """Connections opened, by second."""
+        """Number of connections opened, by second."""
         self.renewals: dict[str, list[float]] = {}
         """When each node's lease was renewed."""
         self.levels = new_levels(part)
@@ -53,15 +53,15 @@ class FleetServer:
         self._watches: set[Subscription] = set()
 
     def down(self) -> None:
-        """Nobody reaches the server any more, and all connections break."""
+        """Refuse connections from now on, and break all existing ones."""
         self.up = False
         for subscription in list(self._watches):
             subscription.close()
 
     def restart(self) -> None:
-        """It is back and has no history: a watch from before is too old.
+        """The server runs again without history: a watch from before the restart is too old.
 
-        Etcd's revision has gone on meanwhile, so that no bookmark is new enough.
+        Etcd's revision has grown meanwhile, so that no bookmark is new enough.
         """
         for registry in self.registries.values():
             store = registry.store
@@ -72,7 +72,7 @@ class FleetServer:
         self.up = True
 
     def count(self, verb: str, resource: str, code: int) -> None:
-        """One more attempt."""
+        """Count one attempt of a request."""
         second = int(asyncio.get_running_loop().time())
         self.counted[second, verb, resource, code] += 1
 
@@ -122,12 +122,12 @@ class FleetServer:
 
 
 class Asked:
-    """A request, as its path says it."""
+    """A request, read from its path."""
 
     def __init__(self, method: str, path: str, content_type: str, data: bytes | None) -> None:
         where, _, query = path.partition("?")
         route = paths.parse(paths.split(where))
-        assert route is not None, f"no agent asks for {path}"
+        assert route is not None, f"no agent requests {path}"
         self._route, self._query = route, dict(parse_qsl(query))
         self._content_type, self._data = content_type, data
         if method == "GET":
@@ -139,7 +139,7 @@ class Asked:
         self.resource = route.info.plural + below
 
     def answer(self, registry: Registry, node: str) -> tuple[int, Any]:
-        """What the registry answers. Raises ApiError."""
+        """The answer of the registry. Raises ApiError."""
         route, query = self._route, self._query
         about = (node_caller(node), route.info.key)
         sent: Any = json.loads(self._data) if self._data else None

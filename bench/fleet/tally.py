@@ -1,4 +1,4 @@
-"""What a fleet asked of its API server, per phase: means, peaks and shares. Pure."""
+"""Statistics of a fleet's requests to its API server, per phase: means, peaks, shares. Pure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def codes(rows: Iterable[Row], phase: Phase) -> Counter[int]:
 def lockstep(renewals: Mapping[str, Sequence[float]], start: float, end: float) -> float:
     """The largest share of nodes whose leases were renewed within one second of a time.
 
-    Counted from ``start`` to ``end``; 1.0 means that all beat together.
+    Counted from ``start`` to ``end``; 1.0 means that all renew in the same second.
     """
     beats: Counter[int] = Counter()
     for times in renewals.values():

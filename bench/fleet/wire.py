@@ -1,4 +1,4 @@
-"""What carries an agent's requests to the server of a fleet: latency, connections, broken ones."""
+"""Connection of an agent to the server of a fleet, with latency and with broken connections."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class FleetWire:
 
     @property
     def idle(self) -> bool:
-        """Not asked while credentials stay as they are."""
+        """Always true: it matters only when credentials change."""
         return True
 
     def retire(self) -> None:
-        """Credentials stay as they are."""
+        """Nothing to do: credentials never change."""
 
     async def close(self) -> None:
         """Nothing is held open here: a watch ends with its reader."""
@@ -94,11 +94,11 @@ class FleetResponse:
         self.closed = False
 
     def header(self, name: str) -> str:
-        """Only Retry-After is ever asked for."""
+        """The Retry-After header; agents read no other."""
         return RETRY_AFTER if name == "retry-after" and self.status == 429 else ""
 
     async def read(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
-        """The whole body."""
+        """The complete body."""
         return json.dumps(self._answer).encode()
 
     async def chunks(self) -> AsyncIterator[bytes]:

@@ -14,22 +14,30 @@ from bench.soak.faults import LONGEST
 from bench.soak.run import Plan, Soak, report, soak
 
 ROWS = 240
-"""Of the curves of a run."""
+"""Maximum number of rows in the curves of a run."""
 
 
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
-    parser.add_argument("--containerd", type=int, choices=(1, 2), default=2, help="2: with events")
-    parser.add_argument("--minutes", type=float, default=3.0, help="of churn")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kill-every", type=float, default=20.0, help="seconds, about")
     parser.add_argument(
-        "--hard", action="store_true", help="with faults of the machine and hostile pods"
+        "--containerd", type=int, choices=(1, 2), default=2, help="major version; 2 has CRI events"
     )
-    parser.add_argument("--longest", type=float, default=LONGEST, help="seconds of a fault")
-    parser.add_argument("--curves", type=Path, metavar="FILE", help="CSV, for bench.soak.picture")
-    parser.add_argument("--keep-log", type=Path, metavar="FILE", help="for the agent's log")
+    parser.add_argument("--minutes", type=float, default=3.0, help="duration of the churn")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--kill-every", type=float, default=20.0, help="mean seconds between kills of the agent"
+    )
+    parser.add_argument(
+        "--hard", action="store_true", help="add faults of the machine and hostile pods"
+    )
+    parser.add_argument(
+        "--longest", type=float, default=LONGEST, help="maximum duration of a fault, in seconds"
+    )
+    parser.add_argument(
+        "--curves", type=Path, metavar="FILE", help="write a CSV file for bench.soak.picture"
+    )
+    parser.add_argument("--keep-log", type=Path, metavar="FILE", help="write the agent's log here")
     given = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)
@@ -50,7 +58,7 @@ def main() -> int:
 
 
 async def run(plan: Plan, keep: Path | None) -> Soak:
-    """One soak; everything it started is gone afterwards, even if it is interrupted."""
+    """Run one soak; everything it started is removed afterwards, even if it is interrupted."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -1,4 +1,4 @@
-"""What users do during a soak, at random: create, delete in all ways, resize, change objects.
+"""Random actions of users in a soak: create, delete in all ways, resize, change objects.
 
 Whatever a failed request leaves undone stays undone: an unavailable API is no reason to stop.
 """
@@ -51,7 +51,7 @@ class Churn:
         self.counts: Counter[str] = Counter()
 
     async def prepare(self) -> None:
-        """Create what pods mount."""
+        """Create the objects that pods mount."""
         config, secret = shared_objects()
         await self._stand.api.create(CONFIGMAPS, config, NAMESPACE)
         await self._stand.api.create(SECRETS, secret, NAMESPACE)
@@ -59,7 +59,7 @@ class Churn:
             await self._stand.api.create(CONFIGMAPS, big_object(), NAMESPACE)
 
     async def run(self) -> None:
-        """Do something every now and then, until cancelled."""
+        """Do random actions at random intervals, until cancelled."""
         kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "create": (8, self._create),
             "delete": (6, self._delete),
@@ -117,7 +117,7 @@ class Churn:
         await self._stand.api.create(PODS, made, NAMESPACE)
 
     async def _remove(self, name: str, grace: int | None) -> None:
-        """Remove the current pod of that name; it is no error if it is already gone."""
+        """Remove the current pod of that name; it is no error if there is none."""
         if (found := self._stand.pods.latest.get(name)) is None:
             return
         uid = found["metadata"]["uid"]
@@ -182,7 +182,7 @@ class Churn:
         await asyncio.to_thread(_write, file, json.dumps(made))
 
     async def _debug(self) -> None:
-        """What `kubectl debug` does."""
+        """Add an ephemeral container, like `kubectl debug`."""
         if (name := self._some("plain")) is None:
             return
         script = self._draw.choice(["exit 0", "trap 'exit 0' TERM; sleep 1000 & wait $!"])

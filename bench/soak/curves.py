@@ -1,4 +1,4 @@
-"""What the agent holds in the course of a soak, and how long pods take to be Ready and to go.
+"""Curves of a soak: resources that the agent holds, and how long pods take to start and to end.
 
 A row every so often: memory, descriptors, threads, CPU, pods, and the medians of the latencies
 since the row before. :func:`write` makes a CSV file of them, :mod:`.picture` a picture.
@@ -21,7 +21,7 @@ from kubeletpy.api.types import JSON
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One look. What nobody could see is None: the agent is down, or no pod became Ready.
+    """One measurement. None marks a value that is missing: agent down, or no pod became Ready.
 
     Attributes:
         seconds: since the start of the curves.
@@ -31,7 +31,7 @@ class Row:
         cpu: seconds of CPU since the process started.
         pods: in the API.
         ready: median seconds from a pod's creation to Ready, of steady pods.
-        gone: median seconds from the deletion of a pod until it is gone.
+        gone: median seconds from the deletion of a pod to its removal.
     """
 
     seconds: float
@@ -98,7 +98,7 @@ class Curves:
             pid = self.stand.agent_pid
             held = (memory(pid).rss, _count(pid, "fd"), _count(pid, "task"), cpu_seconds(pid))
         except (RuntimeError, OSError, KeyError):
-            pass  # it was killed: gone, or a zombie without memory
+            pass  # it was killed: it has exited, or is a zombie without memory
         seconds = time.monotonic() - self._begun
         return Row(seconds, *held, len(self.stand.pods.latest), ready, gone)
 
@@ -108,7 +108,7 @@ def _count(pid: int, what: str) -> int:
 
 
 def write(rows: list[Row], file: Path) -> None:
-    """As CSV, with a head; an empty cell is None."""
+    """Write the rows as CSV, with a header; an empty cell is None."""
     with file.open("w", newline="") as opened:
         writer = csv.DictWriter(opened, [each.name for each in fields(Row)])
         writer.writeheader()

@@ -1,4 +1,4 @@
-"""What goes wrong during a soak: the agent is killed, its runtime or API is down for a while.
+"""Faults of a soak: the agent is killed, its runtime or API is down for a while.
 
 Each fault runs to its end, even if the churn is over before. All randomness comes from the seed.
 """
@@ -24,7 +24,7 @@ from bench.stand import Stand
 
 OTHERS_EVERY = 14.0
 LONGEST = 8.0
-"""Seconds that a fault lasts, unless it is said."""
+"""Default duration of a fault, in seconds."""
 RESTARTED = "containerd restarted"
 KILLED = f"agent {signal.SIGKILL.name}"
 READY_WITHIN = 60.0
@@ -51,7 +51,7 @@ class Faults:
         machine: bool,
         longest: float = LONGEST,
     ) -> None:
-        """As they are.
+        """Take the parts of a soak and the seed.
 
         Args:
             machine: whether the machine fails too (:mod:`.machine`).
@@ -65,7 +65,7 @@ class Faults:
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
         self.done: list[str] = []
-        """What happened when, for people."""
+        """Faults with their times, for people."""
 
     async def kills(self, every: float) -> None:
         """kill -9 the agent, about every ``every`` seconds; sometimes SIGTERM it instead."""

@@ -1,4 +1,4 @@
-"""How long everything has been in order: seconds without a fault in progress."""
+"""Healthy time: seconds without a fault in progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Health:
-    """Faults may overlap; time counts while there are none."""
+    """Counts the time without faults, which may overlap."""
 
     def __init__(self) -> None:
         self._faults = 0
@@ -17,13 +17,13 @@ class Health:
 
     @property
     def seconds(self) -> float:
-        """Total seconds in order so far."""
+        """Total healthy seconds so far."""
         running = 0.0 if self._faults else time.monotonic() - self._since
         return self._sum + running
 
     @contextmanager
     def fault(self) -> Iterator[None]:
-        """Something is out of order until the end of the block."""
+        """Mark a fault until the end of the block."""
         self._sum = self.seconds
         self._faults += 1
         try:

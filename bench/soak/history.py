@@ -92,7 +92,7 @@ class History:
         took = healthy - seen.terminating_since
         if took > seen.grace + TERMINATING_SLACK:
             seen.told_slow = True
-            since = f"it should have been gone at {seen.due}"
+            since = f"it should have been removed at {seen.due}"
             text = f"Terminating for {took:.0f} s, grace {seen.grace:g} s: {since}"
             self._violated(seen, text)
 
@@ -126,8 +126,8 @@ class History:
                 self.exits.add(ended["containerID"])
             code = ended.get("exitCode", 0)
             if ended.get("reason") == "ContainerStatusUnknown":
-                # a container deleted while it waits to start, or while nobody knows whether it
-                # has started, is shown like this too
+                # a container is also shown like this if it was deleted while it waited to start,
+                # or before its start was confirmed
                 if entry["name"] in seen.runs or which == "lastState":
                     self._violated(seen, f"the exit of {entry['name']} was lost: {ended}")
             elif ended.get("reason") in _NEVER_RAN or (code, ended.get("reason")) == _LOST:

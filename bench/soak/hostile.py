@@ -1,7 +1,7 @@
-"""Pods of a soak that mean harm, each by something that an API server accepts. Pure.
+"""Hostile pods of a soak, each with something that an API server accepts. Pure.
 
-What they attack is described in docs/security.md. They are deleted like any other pod; what
-they reach when nobody touches them is in their annotation (:mod:`.pods`).
+Their targets are described in docs/security.md. They are deleted like any other pod; their
+annotation has the state that they reach when nobody touches them (:mod:`.pods`).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _talking_probes(name: str, _: random.Random) -> JSON:
 
 
 def _many_processes(name: str, _: random.Random) -> JSON:
-    """Children that nobody waits for, most of them dead."""
+    """Child processes without a parent that waits for them, most of them dead."""
     script = "for i in $(seq 150); do (sleep 0.1 &) ; done; for i in $(seq 40); do sleep 900 & done"
     return pod(name, container(script=f"{script}; {FOREVER}"), steady=True)
 
@@ -122,7 +122,7 @@ HOSTILE: dict[str, tuple[int, Callable[[str, random.Random], JSON]]] = {
     "deep": (2, _deep),
     "large-hooks": (2, _large_hooks),
 }
-"""How often, and what."""
+"""Weight of each kind of pod, and the function that makes it."""
 
 
 def big_object() -> JSON:

@@ -1,4 +1,4 @@
-"""What is on the machine, in the API and in the agent's process when no pods should be left."""
+"""Leftovers on the machine, in the API and in the agent's process when no pods remain."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tools.env.sweep import CNI_RESULTS, cgroups, mounts, shims
 MEGABYTE = 1 << 20
 OBJECTS_A_POD = 120
 LONGEST = 200
-"""Lines of a traceback that are looked at."""
+"""Maximum number of lines of a traceback that are read."""
 _CHECKPOINTS = ("allocated_pods_state", "actuated_pods_state")
 _KEPT = re.compile(
     r"/image_manager/pulling/sha256-[0-9a-f]{64}$|/flight-recorder/|/explain-troubles\.json$"
 )
-"""Kept on purpose, and bounded: interrupted pulls, until their image arrives; what was recorded;
-since when pods had been failing."""
+"""Files kept on purpose, and bounded: interrupted pulls until their image arrives, recordings, and
+the times since which pods fail."""
 _LOST_TASK = re.compile(r"failed to create containerd task: .*context canceled$")
 _BAD = re.compile(r"^[EF]\d{4} |^Traceback|Task exception was never|never awaited")
-"""klog's errors, and what Python writes beside the log."""
+"""Errors in klog's format, and errors that Python writes outside the log."""
 _OF_THE_MACHINE = re.compile(
     r"^E.*(Too many open files|No space left on device|no thread can be made"
     r"|pthread_create failed)"  # gRPC, on stderr
@@ -40,7 +40,7 @@ _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What a process holds: counts, and bytes of resident memory."""
+    """Resources that a process holds: counts, and bytes of resident memory."""
 
     files: int
     threads: int
@@ -49,10 +49,10 @@ class Process:
     rss: int
 
     def grown(self, since: Process, pods: int) -> list[str]:
-        """What has grown more than a little since an earlier look, with ``pods`` in between.
+        """Resources that have grown more than a little since ``since``, with ``pods`` in between.
 
-        A few files are connections kept for the next request; objects are the traces of the last
-        pods for `kubeletpy timeline` and the events that are counted together; memory is what
+        A few files are connections kept for the next request. Objects are the events that are
+        counted together, and the traces of the last pods for `kubeletpy timeline`. Memory is what
         Python's allocator retains after a burst.
         """
         bounds = {
@@ -89,7 +89,7 @@ def process(pid: int, tasks: str, heap: str) -> Process:
 def files(stand: Stand) -> set[str]:
     """Everything below the agent's root and the pods' log directories.
 
-    What disappears meanwhile is not included: the agent may be removing it.
+    Files that disappear during the walk are left out: the agent may be removing them.
     """
     return {
         str((Path(folder) / name).relative_to(stand.directory))
@@ -100,10 +100,10 @@ def files(stand: Stand) -> set[str]:
 
 
 def left(stand: Stand, before: set[str], *, lost_count: bool = True) -> list[str]:
-    """What is left of pods.
+    """Leftovers of pods.
 
     Args:
-        stand: where to look.
+        stand: the stand to check.
         before: the files that an agent without pods has.
         lost_count: whether what containerd lost counts (:func:`lost_shims`, :func:`lost_tasks`).
     """
@@ -135,9 +135,8 @@ def left(stand: Stand, before: set[str], *, lost_count: bool = True) -> list[str
 def lost_shims(stand: Stand) -> list[str]:
     """The shims that run while no sandbox does.
 
-    A containerd that ends while it starts a shim does not know about it afterwards, nor may one
-    whose client dies during RunPodSandbox (2.1: 1 of 60 with plain CRI calls): no client can end
-    it.
+    containerd may lose such a shim if it ends while it starts one, or if its client dies during
+    RunPodSandbox (2.1: 1 of 60 with plain CRI calls). No client can end it then.
     """
     found = []
     for pid in shims(stand.agent_runtime.directory):
@@ -149,9 +148,9 @@ def lost_shims(stand: Stand) -> list[str]:
 def lost_tasks(stand: Stand) -> list[str]:
     """The ended containers that containerd refuses to remove until it is started anew.
 
-    When its client dies during StartContainer, it may drop a task that the shim has made all the
-    same (2.1: 2 of 44 with plain CRI calls). The container counts as ended then, StopContainer does
-    nothing, and RemoveContainer, also that of its sandbox, says "cannot delete running task".
+    When its client dies during StartContainer, it may drop a task that the shim has made anyway
+    (2.1: 2 of 44 with plain CRI calls). The container counts as ended then, and StopContainer does
+    nothing. RemoveContainer, also that of its sandbox, fails with "cannot delete running task".
     """
     with RawRuntime(stand.agent_runtime.socket) as raw:
         return [f"task: {container} of {pod}" for container, pod in _lost_tasks(raw).items()]
@@ -192,7 +191,7 @@ def _links(logs: Path) -> list[Path]:
         try:
             mine = path.readlink().is_relative_to(logs)
         except OSError:
-            continue  # of another node, gone by now
+            continue  # a file of another node, removed meanwhile
         found += [path] if mine else []
     return found
 

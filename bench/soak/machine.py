@@ -1,4 +1,4 @@
-"""Faults of the machine during a soak: no room, no inodes, no descriptors, no threads, no time.
+"""Faults of the machine during a soak: no disk space, inodes, descriptors, threads or CPU time.
 
 Those of the agent's process hold it: it is not killed meanwhile.
 """
@@ -23,11 +23,11 @@ from tools.env.machine_faults import (
 )
 
 Fault = Callable[[float], Awaitable[None]]
-"""Takes its duration in seconds."""
+"""A fault; its argument is the duration in seconds."""
 
 
 def machine_faults(stand: Stand, agent: asyncio.Lock) -> dict[str, Fault]:
-    """Each kind by its name; ``agent`` is held by who kills or starts the agent."""
+    """Each kind of fault by its name; ``agent`` is the lock for killing or starting the agent."""
     return {
         "no room": partial(_of_files, no_room, stand.root_dir),
         "no inodes": partial(_of_files, no_inodes, stand.root_dir),

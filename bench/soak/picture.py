@@ -16,7 +16,7 @@ _PANELS: dict[str, tuple[str, Callable[[float], float]]] = {
     "threads": ("threads", float),
     "pods": ("pods in the API", float),
     "ready": ("creation to Ready, s (median of each interval)", float),
-    "gone": ("deletion to gone, s (median of each interval, with grace periods)", float),
+    "gone": ("deletion to removal, s (median of each interval, with grace periods)", float),
 }
 
 

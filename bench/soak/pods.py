@@ -1,7 +1,7 @@
 """The pods of a soak: all ways to live and to end. Pure: the random numbers come from a seed.
 
-What a pod may do is annotated on it, for :mod:`bench.soak.history` and for the end of the churn:
-annotation CODES has the exit codes that each container may have, ENDS the state that the pod
+Annotations on a pod define how it may end, for :mod:`bench.soak.history` and for the end of the
+churn. CODES has the exit codes that each container may have. ENDS has the state that the pod
 reaches when nobody touches it.
 """
 
@@ -219,7 +219,7 @@ KINDS: dict[str, tuple[int, Callable[[str, random.Random], JSON]]] = {
     "host-network": (1, _host_network),
     "deadline": (1, _deadline),
 }
-"""How often, and what."""
+"""Weight of each kind of pod, and the function that makes it."""
 
 
 def some_pod(

@@ -41,7 +41,7 @@ SETTLES_WITHIN = 45.0
 EMPTY_WITHIN = 90.0
 LOOK = 0.5
 SIZE, INODES = 256 * MI, 20_000
-"""Of the file system of a hard soak: bytes and inodes."""
+"""Size of the file system of a hard soak: bytes and inodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class Plan:
 
 @dataclass(slots=True)
 class Soak:
-    """What a run did and found."""
+    """The findings of a run."""
 
     plan: Plan
     violations: list[str] = field(default_factory=list)
     lost_by_runtime: list[str] = field(default_factory=list)
-    """What the runtime forgot when it was restarted; not the agent's fault."""
+    """State that the runtime lost in a restart; not the agent's fault."""
     counts: Counter[str] = field(default_factory=Counter)
     before: Process | None = None
     after: Process | None = None
@@ -83,7 +83,7 @@ class Soak:
     settled: float = 0.0
     emptied: float = 0.0
     faults: list[str] = field(default_factory=list)
-    """What happened when (UTC)."""
+    """Faults with their times (UTC)."""
     rows: list[Row] = field(default_factory=list)
 
 
@@ -168,7 +168,7 @@ class _Run:
         self.judge()
 
     async def warm(self) -> tuple[Process, set[str]]:
-        """The process and the files of an agent that had a pod and now has none."""
+        """Run and end one pod; returns the agent's process resources and files afterwards."""
         name = "warm"
         made = await self.stand.api.create(PODS, manifest(name, NODE), NAMESPACE)
         uid = made["metadata"]["uid"]
@@ -185,14 +185,14 @@ class _Run:
         return await self.look(), await asyncio.to_thread(files, self.stand)
 
     async def look(self) -> Process:
-        """What the agent's process holds now."""
+        """The resources that the agent's process holds now."""
         tasks, heap = [await self.streams.profile(name) for name in ("goroutine", "heap")]
         return process(self.stand.agent_pid, tasks, heap)
 
     async def until(
         self, seconds: float, when: str, wrong: Callable[[], Awaitable[list[str]]]
     ) -> float:
-        """Wait until nothing is wrong; what is left then are violations. Returns the seconds."""
+        """Wait until nothing is wrong and return the seconds; a timeout is a violation."""
         begun = time.monotonic()
         while found := await wrong():
             if time.monotonic() - begun > seconds:

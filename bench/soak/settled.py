@@ -13,7 +13,7 @@ from kubeletpy.pods.pod import CONFIG_MIRROR
 
 
 async def unsettled(stand: Stand) -> list[str]:
-    """What is not as it must be, as human-readable lines."""
+    """Deviations from the state that pods must reach, as human-readable lines."""
     config = await stand.api.get(CONFIGMAPS, SHARED, NAMESPACE)
     pods = dict(stand.pods.latest)
     found = [line for pod in pods.values() for line in _wrong(pod)]
@@ -53,7 +53,7 @@ def _static(stand: Stand, pods: dict[str, JSON]) -> list[str]:
 
 
 def _configs(stand: Stand, pods: dict[str, JSON], wanted: str) -> Iterator[str]:
-    """What containers read must match the configMap."""
+    """Yield containers whose files differ from the configMap."""
     for name, pod in pods.items():
         uid = pod["metadata"]["uid"]
         folder = stand.root_dir / "pods" / uid / "volumes/kubernetes.io~configmap/config"

@@ -1,4 +1,4 @@
-"""Users who look: logs followed and execs opened through the API, and dropped at any moment."""
+"""Streams of users: logs followed and execs opened through the API, and dropped at any moment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READS = ("/stats/summary", "/metrics/cadvisor", "/pods", "/metrics/resource")
 
 
 class Streams:
-    """Opens streams on running containers; ``counts`` says how many succeeded."""
+    """Opens streams on running containers; ``counts`` has the number that succeeded."""
 
     def __init__(self, stand: Stand, draw: random.Random) -> None:
         self._stand, self._draw = stand, draw
@@ -45,7 +45,7 @@ class Streams:
                 task.add_done_callback(lambda _: limit.release())
 
     async def once(self) -> None:
-        """Open one of each, so that what they need only once exists."""
+        """Open one stream of each kind, so that one-time resources exist."""
         async with self._session() as session:
             for kind in (self._log, self._exec):
                 await kind(session, 0.5)
@@ -53,7 +53,7 @@ class Streams:
                 await self._get(session, path)
 
     async def profile(self, name: str) -> str:
-        """What the agent's process holds: one page of its /debug/pprof."""
+        """One page of the agent's /debug/pprof: the resources that its process holds."""
         async with self._session() as session:
             return await self._get(session, f"/debug/pprof/{name}")
 

@@ -1,6 +1,6 @@
-"""Compares what the API shows to what the runtime has, as soon as something is shown.
+"""Compares each status in the API with the runtime's state, as soon as the API shows it.
 
-- a pod whose object is gone has nothing running, unless it was removed by force;
+- a pod whose object was deleted has nothing running, unless it was removed by force;
 - an exit code that is shown is the one recorded by the runtime.
 """
 
@@ -68,10 +68,10 @@ class Truth:
             with RawRuntime(self._socket) as raw:
                 found = raw.runtime.ListContainers(request, timeout=5).containers
         except grpc.RpcError:
-            return  # the runtime is down: nobody can say
+            return  # the runtime is down and cannot answer
         runs = [each.metadata.name for each in found if each.state == cri.CONTAINER_RUNNING]
         if runs:
-            self.violations.append(f"pod {name} is gone from the API, but {runs} run")
+            self.violations.append(f"pod {name} was deleted from the API, but {runs} run")
 
     def _exit(self, name: str, container: str, code: int) -> None:
         try:
@@ -83,5 +83,5 @@ class Truth:
         if found.state != cri.CONTAINER_EXITED or found.exit_code != code:
             self.violations.append(
                 f"pod {name} shows exit code {code} of {found.metadata.name}, "
-                f"the runtime says {found.exit_code} (state {found.state})"
+                f"the runtime reports {found.exit_code} (state {found.state})"
             )

@@ -48,7 +48,7 @@ async def test_quick_bench(tmp_path: Path) -> None:
             assert math.isfinite(row["ratio"])
             # The kernel counts CPU in ticks: a calm runtime can take none in a short run.
             assert row["ratio"] >= 0 if "CPU" in row["what"] else row["ratio"] > 0
-    for what in ("create -> Ready", "delete -> gone"):
+    for what in ("create -> Ready", "delete -> removed"):
         assert rows[what, 1]["ratio"] is not None
     assert rows["exit -> Succeeded", 1]["agent"]["p50"] > 0
     assert rows["memory crossing -> container ended", 1]["agent"]["p50"] > 0

@@ -24,7 +24,7 @@ apiserver_request_duration_seconds_count{resource="pods",verb="PATCH"} 9
 
 def result(ratio: float, idle: float, patches: float) -> Results:
     rows = [
-        Row("all gone", 60, "s", [ratio * 2], [2.0], aim=1.15),
+        Row("all removed", 60, "s", [ratio * 2], [2.0], aim=1.15),
         Row("agent idle CPU", 60, "% of a core", [idle]),
     ]
     return Results(2, rows, {"delete 60": {"PATCH pods/status": patches, "GET pods": 0.01}})
@@ -43,7 +43,7 @@ def test_a_row_has_the_medians_of_both_agents_and_each_turn() -> None:
     lines = [" ".join(line.split()) for line in side_by_side(["ours", "Go"], turns).splitlines()]
     assert lines == [
         "pods ours Go aim turns: ours | Go",
-        "all gone 60 x floor 1.2 1.8 1.15 1.2 1.4 1.1 | 1.9 1.5 1.8",
+        "all removed 60 x floor 1.2 1.8 1.15 1.2 1.4 1.1 | 1.9 1.5 1.8",
         "agent idle CPU 60 % of a core 0.6 6 0.5 0.7 0.6 | 5 7 6",
         "ours, calls per pod, delete 60: PATCH pods/status 2.5",
         "Go, calls per pod, delete 60: PATCH pods/status 3.0",
