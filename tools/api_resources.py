@@ -28,7 +28,7 @@ _TIMEOUT_S = 30.0
 def main() -> int:
     """Entry point; see the module docstring."""
     parser = argparse.ArgumentParser(prog="python -m tools.api_resources", description=__doc__)
-    parser.add_argument("url", help="of the API server, such as that of kubectl proxy")
+    parser.add_argument("url", help="URL of the API server, such as that of kubectl proxy")
     url: str = parser.parse_args().url.rstrip("/")
     paths = list(json.loads(FILE.read_text())["resources"])
     resources = {path: _get(url + path)["resources"] for path in paths}

@@ -61,7 +61,7 @@ _PYTHON = re.compile(r"Programming Language :: Python :: (\d+\.\d+)")
 
 
 class Fault(Exception):
-    """What is wrong with a wheel."""
+    """An error in a wheel."""
 
 
 def run(*command: str | Path, code: int = 0) -> str:

@@ -38,7 +38,7 @@ _BASE_FORMS = frozenset(
 
 
 def problems(message: str, *, hook: bool = False) -> list[str]:
-    """What is wrong with a commit message; empty if it is fine.
+    """Return the faults of a commit message; empty if it is fine.
 
     ``hook``: the message is being written; comment lines and commits for a later rebase are
     accepted.

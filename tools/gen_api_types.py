@@ -1,11 +1,11 @@
-"""Write what is in kubeletpy/api of the OpenAPI schema: the objects' types, and a pod's fields.
+"""Write the files of kubeletpy/api that come from the OpenAPI schema: types, and pods' fields.
 
     python tools/gen_api_types.py            # from docs/reference/api-schema.json
     python tools/gen_api_types.py --check    # exits 1 if a file is not what the schema gives
 
-``types.pyi`` has Kubernetes objects as TypedDicts for mypy, which thus knows every field; in
-``types.py`` they stay plain JSON, so a field that we do not know survives a round trip and reading
-a pod costs what json.loads costs. ``pod_fields.py`` is the table that says what a pod's fields are.
+``types.pyi`` has Kubernetes objects as TypedDicts for mypy, which thus checks every field. In
+``types.py`` they stay plain JSON: a field that we lack survives a round trip, and reading a pod
+costs what json.loads costs. ``pod_fields.py`` is the table of a pod's fields.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
     python tools/gen_api_wire.py --check    # exits 1 if it has not the fields of api-schema.json
 
 The directory holds Kubernetes' Go API packages (api/core/v1/types.go, apimachinery/…). Only the
-facts of the wire are taken: of each message the field numbers, JSON names and types. A type is
-written as ``*T`` (pointer: an explicit zero counts), ``[]T``, ``map T`` (keys are strings), ``^T``
-(its fields are the parent's own) or ``!T`` (text, number or boolean that JSON has even if it is
-empty). Messages of another version than v1 have it in their name: ``group/version/Kind``.
+facts of the wire are taken: field numbers, JSON names and types of each message. A type is written
+as ``[]T``, ``map T`` (keys are strings) or ``*T`` (pointer: an explicit zero counts). ``^T`` means
+that the fields are the parent's own. ``!T`` is a text, number or boolean that JSON has even if it
+is empty. Messages of another version than v1 have it in their name: ``group/version/Kind``.
 """
 
 from __future__ import annotations

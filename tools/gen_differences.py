@@ -18,11 +18,10 @@ if str(ROOT) not in sys.path:
 from tools.rulebook import differences  # noqa: E402
 
 OUT = ROOT / "docs" / "differences.md"
-HEADER = """# What is different from the kubelet
+HEADER = """# Differences from the kubelet
 
-kubeletpy is built to the [fact tables](reference/README.md) of Kubernetes. What it does otherwise
-on purpose is listed here, with the reason; the tests that compare code and tables allow nothing
-else.
+kubeletpy is built to the [fact tables](reference/README.md) of Kubernetes. This page lists where it
+differs on purpose, with the reason; the tests that compare code and tables allow nothing else.
 
 This page is made by `tools/gen_differences.py` from `docs/reference/differences.csv`; edit that
 file.
@@ -39,7 +38,7 @@ def render() -> str:
     parts = [HEADER]
     for table, rows in groupby(differences.listed(), lambda each: each.table):
         parts.append(
-            f"\n## {table}\n\n[{table}](reference/{table}) says what the kubelet does.\n\n"
+            f"\n## {table}\n\n[{table}](reference/{table}) describes the kubelet.\n\n"
             "| row | here | because |\n| --- | --- | --- |\n"
         )
         for (here, why), same in groupby(rows, lambda each: (each.here, each.why)):

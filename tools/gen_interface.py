@@ -1,4 +1,4 @@
-"""Write docs/interface.txt: the public interface, every name with its signature; and keep it.
+"""Write docs/interface.txt, the public interface with the signature of every name; and check it.
 
 python tools/gen_interface.py              # writes the file
 python tools/gen_interface.py --check      # exits 1 if the file is not what the code gives, or if a
@@ -8,8 +8,8 @@ python tools/gen_interface.py --changelog WORDS
                                            # all names that have changed
 
 tools/interface-changes.csv has a row for each change of a name: the digest of its new signature and
-words of the line of CHANGELOG.md that tells of it. A signature whose digest is not that of the last
-row of its name has changed without a line.
+words of the line of CHANGELOG.md about it. A name whose signature has another digest than its last
+row has changed without a line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEDGER = ROOT / "tools" / "interface-changes.csv"
 CHANGELOG = ROOT / "CHANGELOG.md"
 FRAGMENTS = ROOT / "changes"
 MODULES = ("kubeletpy.library", "kubeletpy_up.api")
-"""What is public: their ``__all__``."""
+"""The public modules; their names are in ``__all__``."""
 OURS = ("kubeletpy", "kubeletpy_up")
 GONE = "gone"
 """The digest of a name that is no longer public."""
@@ -50,7 +50,7 @@ Made by tools/gen_interface.py; do not edit. A change needs a line in CHANGELOG.
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row of the ledger: a name has a new signature, of which a line of the changelog tells."""
+    """A row of the ledger: the new signature of a name, and words of the changelog's line on it."""
 
     name: str
     digest: str
@@ -70,7 +70,7 @@ def interface() -> dict[str, str]:
 
 
 def render(public: Mapping[str, str]) -> str:
-    """The file."""
+    """The text of the file."""
     parts = (f"\n{name}\n" + _indented(text) for name, text in public.items())
     return HEADER + "".join(parts)
 
@@ -95,7 +95,7 @@ def _signature(name: str, value: object) -> Iterator[str]:
 
 
 def _members(kind: type) -> Iterator[str]:
-    """Own and inherited, each as the first class of the MRO has it; those of this project."""
+    """Members of a class and its bases in this project, each from the first class of the MRO."""
     seen: set[str] = set()
     for each in kind.__mro__:
         if each.__module__.startswith(OURS):
@@ -154,7 +154,7 @@ def _definition(module: str, name: str) -> ast.stmt:
 
 
 def digest(text: str) -> str:
-    """Of a signature."""
+    """Digest of a signature."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -165,7 +165,7 @@ def ledger(path: Path = LEDGER) -> list[Change]:
 
 
 def unrecorded(public: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """The names whose signature is not that of their last row, with the digest of now."""
+    """The names whose signature differs from their last row, with their current digest."""
     last = {change.name: change.digest for change in changes}
     now = {name: digest(text) for name, text in public.items()}
     gone = {name: GONE for name in last if name not in now}
@@ -179,7 +179,7 @@ def entries(changelog: str) -> list[str]:
 
 
 def changelog_text(changelog: Path = CHANGELOG, fragments: Path = FRAGMENTS) -> str:
-    """The changelog, with the fragments of what is not yet released in front."""
+    """The changelog, preceded by the fragments that are not yet released."""
     paths = sorted(path for path in fragments.glob("*.md") if path.name != "README.md")
     texts = ("- " + path.read_text().strip().replace("\n", "\n  ") + "\n" for path in paths)
     return f"## [Unreleased]\n\n{''.join(texts)}\n{changelog.read_text()}"
@@ -192,7 +192,7 @@ def unreleased(changelog: str) -> str:
 
 
 def untold(changes: Sequence[Change], changelog: str) -> list[str]:
-    """What is wrong with the rows: each cites one line that names it, and no two of a name one."""
+    """Faults of the rows: each must cite one line that names it, and no two of a name the same."""
     told, wrong = entries(changelog), []
     cited: set[tuple[str, str]] = set()
     for change in changes:
@@ -213,10 +213,10 @@ def _is_named(name: str, entry: str) -> bool:
 
 
 def problems(public: Mapping[str, str], changes: Sequence[Change], changelog: str) -> list[str]:
-    """What is not in order, in words."""
+    """Faults of the ledger, as lines for a person."""
     changed = [
-        f"{name}: {'is gone' if of == GONE else 'has changed'} without a line in CHANGELOG.md: add "
-        "one to changes/ that names it in backticks, then run "
+        f"{name}: {'was removed' if of == GONE else 'has changed'} without a line in CHANGELOG.md: "
+        "add one to changes/ that names it in backticks, then run "
         "tools/gen_interface.py --changelog WORDS (words of that line)"
         for name, of in unrecorded(public, changes).items()
     ]

@@ -90,7 +90,7 @@ def _width(names: Sequence[str]) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description="Draw the layers of packages.")
-    parser.add_argument("--check", action="store_true", help="only compare")
+    parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
     given = parser.parse_args(arguments)
     picture = draw(layers((ROOT / "pyproject.toml").read_text(encoding="utf-8")))
     if not given.check:

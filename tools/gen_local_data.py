@@ -47,7 +47,7 @@ def of_the_agent() -> str:
 
 
 def roots() -> list[str]:
-    """The kinds that the agent asks for, and what comes with all of them."""
+    """The kinds that the agent requests, and the messages that are part of all of them."""
     asked = [each for each in vars(protocol).values() if isinstance(each, protocol.Resource)]
     asked += [*trust_bundles.VERSIONS, *pod_certificates.VERSIONS]
     named = [message_name(each.api_version, each.kind) for each in asked]

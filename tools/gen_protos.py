@@ -8,8 +8,8 @@ the facts; the proto files are ours and have no prose. Run it after a table chan
 
 A module is protoc's descriptor, handed to protobuf's builder as protoc's own modules do, but
 without their version gate, which refuses every runtime older than the protoc that wrote it. There
-are no _grpc modules: remote/stubs.py reads the services from the descriptors. Of a table's own
-options only the one of secrets is written, as protobuf's debug_redact.
+are no _grpc modules: remote/stubs.py reads the services from the descriptors. The only option of a
+table that is written is that of secrets, as protobuf's debug_redact.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""An import-linter contract: modules that say they are pure are pure.
+"""An import-linter contract: modules that declare themselves pure are pure.
 
 A module declares itself pure with a sentence in its docstring that begins with "Pure" and a
 punctuation mark: "Pure.", "Pure: time is an argument." A package that does so in its
 ``__init__.py`` declares it for every module in it. Such a module
 
 - imports only what the contract names as ``libraries`` (data types and algorithms), modules of ours
-  that declare themselves pure, and those named as ``data`` (constants kept in a file or generated);
+  that declare themselves pure, and ``data`` modules (constants kept in a file or generated);
 - has no ``async def`` and awaits nothing;
-- calls nothing that reads the clock, draws random numbers, opens, prints or reads (see
-  IMPURE_CALLS): of ``datetime`` and ``uuid`` only what computes.
+- calls nothing that reads the clock, draws random numbers, opens, prints or reads (IMPURE_CALLS).
+  It may use only those functions of ``datetime`` and ``uuid`` that compute.
 
 Conversely, a module that satisfies all of this without declaring it breaks the contract, too: a
 decision that is pure today stays pure. Imports only for type checking do not count, as in the other
@@ -59,14 +59,14 @@ IMPURE_CALLS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the source of one module says."""
+    """Facts from the source of one module."""
 
     declares: bool
     """It declares itself pure."""
     imports: Mapping[str, int]
     """Full name of each import, except those only for type checking -> line."""
     faults: tuple[str, ...]
-    """What it does that a pure module must not do, with lines; imports aside."""
+    """Actions that a pure module must not do, with lines; imports aside."""
     decides: bool
     """It has a function or a class: a module without any need not declare itself."""
 
@@ -123,7 +123,7 @@ def _with_packages(module: str) -> Iterator[str]:
 
 
 def outside_faults(source: Source, roots: Collection[str], libraries: Collection[str]) -> list[str]:
-    """What a module does or imports that a pure module must not."""
+    """Actions and imports of a module that a pure module must not have."""
     strangers = (
         f"imports {name} (l. {line})"
         for name, line in source.imports.items()
@@ -147,7 +147,7 @@ def could_declare(
 
 
 class PureContract(Contract):
-    """See the module.
+    """Contract that checks which modules are pure; see the docstring of this module.
 
     Configuration options:
         - libraries: what else pure modules may import, each with everything below it.
@@ -171,13 +171,13 @@ class PureContract(Contract):
         pure = declared(sources)
         broken = [(m, fault) for m in sorted(pure) for fault in faults[m]]
         broken += [
-            (m, f"imports {other}, which does not say that it is pure")
+            (m, f"imports {other}, which does not declare that it is pure")
             for m in sorted(pure)
             for other in sorted(imported[m] - pure - data)
         ]
         clean = {m for m in modules if not faults[m]}
         broken += [
-            (module, "keeps to all of it and should say so in its docstring")
+            (module, "is pure and should declare it in its docstring")
             for module in sorted(could_declare(clean, imported, data) - pure)
             if sources[module].decides
         ]
@@ -187,7 +187,7 @@ class PureContract(Contract):
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         """Print a line for each fault."""
-        output.print_error('A module says that it is pure by a sentence of its docstring: "Pure."')
+        output.print_error('A module declares that it is pure with "Pure." in its docstring.')
         output.new_line()
         for module, fault in check.metadata["broken"]:
             output.print_error(f"- {module} {fault}", bold=False)

@@ -28,7 +28,7 @@ PACKAGES = (
     *("python3", "python3-venv", "ca-certificates", "openssl", "git", "util-linux", "mount"),
     *("iproute2", "iptables", "procps", "kmod", "e2fsprogs", "prometheus"),
 )
-"""What the tests start."""
+"""Debian packages of programs that the tests start."""
 _VERSION = re.compile(r"\d+\.\d+")
 _SECONDS = 1800
 _ENTER = """\

@@ -226,7 +226,7 @@ FIRST = Change("m.f", digest(OLD), "The library")
         ({"m.f": OLD}, [FIRST], ""),
         ({"m.f": OLD}, [], "m.f: has changed without a line"),
         ({"m.f": NEW}, [FIRST], "m.f: has changed without a line"),
-        ({}, [FIRST], "m.f: is gone without a line"),
+        ({}, [FIRST], "m.f: was removed without a line"),
         ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "takes a number")], ""),
         ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "has `f`")], "two changes cite one line"),
         ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "Other")], "is not named by the line"),

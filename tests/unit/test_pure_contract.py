@@ -93,11 +93,11 @@ def test_who_could_declare_itself_pure() -> None:
         ({"plan": '"""Pure."""\nimport asyncio'}, [("pkg.plan", "imports asyncio (l. 2)")]),
         (
             {"plan": '"""Pure."""\nfrom pkg import act', "act": "import asyncio"},
-            [("pkg.plan", "imports pkg.act, which does not say that it is pure")],
+            [("pkg.plan", "imports pkg.act, which does not declare that it is pure")],
         ),
         (
             {"plan": '"""What to do."""\ndef f(): ...'},
-            [("pkg.plan", "keeps to all of it and should say so in its docstring")],
+            [("pkg.plan", "is pure and should declare it in its docstring")],
         ),
         ({"facts": "import os", "plan": '"""Pure."""\nfrom pkg import facts'}, []),
     ],

@@ -4,7 +4,7 @@
     python -m tools.conformance run --virtual bookworm --focus "Pod Level Resources"
     python -m tools.conformance table
 
-The programs are built first, which takes minutes once for a release and wants Go. The node is a
+The programs are built first, which takes minutes once for a release and requires Go. The node is a
 process of this machine, or a virtual machine with systemd and cgroup v2 (:mod:`tools.lab`).
 """
 
@@ -48,20 +48,22 @@ def main() -> int:
         choices=SUITES,
         default="",
         metavar="SUITE",
-        help="the node is a virtual machine with systemd and cgroup v2, of this Debian",
+        help="use a virtual machine of this Debian, with systemd and cgroup v2, as the node",
     )
-    runs.add_argument("--focus", default=FOCUS, help="tests, by a regular expression")
-    runs.add_argument("--skip", default=SKIP, help="not these, by a regular expression")
-    runs.add_argument("--at-once", type=int, default=10, metavar="N", help="tests at a time")
+    runs.add_argument("--focus", default=FOCUS, help="run tests that match this regular expression")
+    runs.add_argument("--skip", default=SKIP, help="skip tests that match this regular expression")
     runs.add_argument(
-        "--gate", action="append", default=[], metavar="NAME=BOOL", help="a feature gate"
+        "--at-once", type=int, default=10, metavar="N", help="number of parallel tests"
+    )
+    runs.add_argument(
+        "--gate", action="append", default=[], metavar="NAME=BOOL", help="set a feature gate"
     )
     runs.add_argument(
         "--runtime-config",
         action="append",
         default=[],
         metavar="API=BOOL",
-        help="an API version of the API server, such as api/all=true",
+        help="enable an API version of the API server, such as api/all=true",
     )
     shown = commands.add_parser("table", help="show the results of all runs, and differences")
     for sub in (runs, shown):

@@ -106,7 +106,7 @@ def _everything(programs: Path) -> Image:
 
 
 def _with_libraries(program: str) -> dict[str, tuple[int, bytes]]:
-    """A program of this machine below bin/, and its libraries where it looks for them."""
+    """A program of this machine below bin/, and its libraries at the paths where it loads them."""
     found = shutil.which(program)
     if found is None:
         raise CommandError(f"{program} is not installed")

@@ -41,7 +41,7 @@ class Node(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """What a node is made of.
+    """The parts of a node.
 
     Attributes:
         directory: for its files; short (sockets).

@@ -1,7 +1,7 @@
 """A node under test whose agent is a process of this machine.
 
-It has a cgroup root and ports of its own, and its directory stands in for /var/lib/kubelet in the
-mount namespace of the run, so that several can run on a machine. Needs root.
+It has a cgroup root and ports of its own, so that several can run on a machine. In the mount
+namespace of the run, its directory stands in for /var/lib/kubelet. Needs root.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ProcessNode:
         """Start the agent and wait until the node is Ready."""
         self._start_runtime()
         for hierarchy in hierarchies():
-            (hierarchy / self._cgroup_root.lstrip("/")).mkdir()  # the Go kubelet wants it
+            (hierarchy / self._cgroup_root.lstrip("/")).mkdir()  # the Go kubelet requires it
         for source, target in {
             self._directory / "kubelet": ROOT,
             self._runtime.directory / "cdi": _CDI,

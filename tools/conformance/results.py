@@ -1,4 +1,4 @@
-"""What a run of the end-to-end tests says, by family of tests, and as a table (pure)."""
+"""Results of a run of the end-to-end tests, by family of tests and as a table (pure)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 
 class Outcome(Enum):
-    """Of one test."""
+    """Outcome of one test."""
 
     PASSED = "passed"
     FAILED = "failed"

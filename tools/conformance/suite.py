@@ -29,13 +29,13 @@ FOCUS = r"\[sig-(node|storage)\].*\[NodeConformance\]|Pod InPlace Resize"
 SKIP = r"\[Alpha\]|\[Feature:OffByDefault|\[Disruptive\]|\[Environment:Windows"
 SERIAL = r"\[Serial\]"
 LONGEST = "should cap back-off at MaxContainerBackOff"
-"""Takes 27 minutes by itself, so it runs beside all others from the beginning."""
+"""A test that takes 27 minutes, so it runs in parallel with all others from the beginning."""
 _NEGATIVE_SCORES = Edit(
     "test/e2e/common/node/framework/cgroups/cgroups.go",
     "if oomScoreAdj != expectedOomScoreAdj {",
     'if oomScoreAdj != expectedOomScoreAdj && !strings.HasPrefix(expectedOomScoreAdj, "-") {',
 )
-"""Leaves out one comparison of resize tests: no kubelet passes it without that right."""
+"""Removes one comparison of resize tests: no kubelet passes it unless it may lower scores."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Features:
-    """What is switched on beside the defaults of a release.
+    """Features that are enabled beside the defaults of a release.
 
     Attributes:
         gates: feature gates of the node and of the control plane.

@@ -73,7 +73,7 @@ class VirtualNode:
 
     def remove(self) -> None:
         """Switch it off; its log is then on this machine's disk."""
-        with suppress(GuestError):  # it may have gone off
+        with suppress(GuestError):  # it may be off already
             self._shell(f"systemctl stop {_UNIT}; umount {self._shared}")
         self._machine.cut_power()
 

@@ -21,22 +21,22 @@ def main() -> int:
     build = commands.add_parser("build", help="build the programs and print their directory")
     serve = commands.add_parser("serve", help="run a control plane until Ctrl-C")
     check = commands.add_parser(
-        "check", help="say why the programs cannot be built here; exit code 3 then"
+        "check", help="print why the programs cannot be built here, and exit with code 3 then"
     )
     for each in (build, serve, check):
         each.add_argument(
             "--kubernetes", type=release, default=NEWEST, help="the release, such as v%(default)s"
         )
-    serve.add_argument("--dir", type=Path, required=True, help="its files; must not exist")
+    serve.add_argument("--dir", type=Path, required=True, help="new directory for its files")
     serve.add_argument("--programs", type=Path, help="built programs; default: build --kubernetes")
     serve.add_argument("--node", action="append", default=[], help="write a node's kubeconfig")
     serve.add_argument(
-        "--no-controllers", action="store_true", help="etcd and the API server alone"
+        "--no-controllers", action="store_true", help="start only etcd and the API server"
     )
     serve.add_argument(
         "--without-history",
         action="store_true",
-        help="answer that what came before is too old, as tests/contract expects it",
+        help="refuse versions from before the start as too old, as tests/contract expects",
     )
     given = parser.parse_args()
     try:

@@ -56,11 +56,11 @@ class AuditLog:
         return [f"--audit-policy-file={self._policy}", f"--audit-log-path={self._file}"]
 
     def length(self) -> int:
-        """Its bytes by now, a position for :meth:`requests`."""
+        """Current size of the log in bytes, a position for :meth:`requests`."""
         return self._file.stat().st_size if self._file.exists() else 0
 
     def requests(self, since: int = 0) -> list[Request]:
-        """The requests that it has after a position."""
+        """The requests in the log after a position."""
         with self._file.open("rb") as file:
             file.seek(since)
             whole = file.read().rpartition(b"\n")[0]

@@ -86,13 +86,13 @@ END_TO_END_TESTS = ProgramSet(
     (f"{MODULE}/test/e2e",),
     files=(Path(__file__).parents[1] / "conformance" / "hostpathplugin.go",),
 )
-"""The tests, what runs them, the program of their images, and the kubelet to compare with."""
+"""The tests, their runner, the program of their images, and the kubelet to compare with."""
 BUILD_S = 3600.0
-"""For all programs: minutes from an empty build cache, on a busy machine many."""
+"""Timeout for building all programs, which takes minutes with an empty build cache."""
 _CHEAP = {"GOGC": "400"}
-"""The compiler collects garbage less often."""
+"""Makes the compiler collect garbage less often."""
 _CHEAP_CODE = "-gcflags=all=-l -dwarf=false"
-"""Functions are not inlined, and nothing is described for a debugger."""
+"""Turns off inlining and debug information."""
 _STAGING = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
 
 
@@ -137,7 +137,7 @@ def _build(version: str, wanted: ProgramSet, home: Path) -> None:
 
 
 def obstacle(version: str) -> str | None:
-    """Why this machine cannot build a release: it has no Go that fits, or cannot ask the proxy."""
+    """Why this machine cannot build a release: no suitable Go, or no access to the module proxy."""
     env = _environment()
     if shutil.which("go") is None:
         return "Go is not installed"
@@ -216,7 +216,7 @@ def go_module(version: str, of_kubernetes: str) -> str:
 
 
 def linker_flags(version: str) -> str:
-    """What makes a program report its release."""
+    """Flags of the linker that make a program report its release."""
     major, minor = version.split(".")[:2]
     package = "k8s.io/component-base/version"
     values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}

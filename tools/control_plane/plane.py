@@ -28,7 +28,7 @@ SERVICES = "10.96.0.0/16"
 ADMIN = "kubernetes-admin"
 """The name of kubeadm's administrator, which recorded answers contain."""
 READY_S = 240.0
-"""For a program to become ready: the API server takes 5 s on a quiet machine."""
+"""Timeout for a program to become ready; the API server takes 5 s on a quiet machine."""
 
 
 class ControlPlane:
@@ -90,7 +90,7 @@ class ControlPlane:
         shutil.rmtree(self.directory)
 
     def node_kubeconfig(self, name: str, url: str = "") -> Path:
-        """The kubeconfig of a node with a new certificate, as the Node authorizer knows it.
+        """The kubeconfig of a node with a new certificate for the Node authorizer.
 
         ``url``: another way to the API server than its own.
         """

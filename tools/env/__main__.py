@@ -20,14 +20,16 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("containerd", help="start a private containerd in the background")
     start.add_argument("--version", type=int, choices=(1, 2), default=1)
-    start.add_argument("--dir", type=Path, required=True, help="short absolute path; kept")
+    start.add_argument(
+        "--dir", type=Path, required=True, help="short absolute path; the directory is kept"
+    )
     remove = commands.add_parser("remove", help="remove a private containerd and all it ran")
     remove.add_argument("--dir", type=Path, required=True)
     remove.add_argument("--version", type=int, choices=(1, 2), default=1)
-    fetch = commands.add_parser("kubectl", help="print the path of kubectl old or new")
+    fetch = commands.add_parser("kubectl", help="print the path of the old or the new kubectl")
     fetch.add_argument("which", choices=("old", "new"))
     serve = commands.add_parser("registry", help="run a registry with busybox until Ctrl-C")
-    serve.add_argument("--password", action="store_true", help="ask for user and password")
+    serve.add_argument("--password", action="store_true", help="require user and password")
     arguments = parser.parse_args()
     try:
         run_command(arguments)
@@ -38,7 +40,7 @@ def main() -> int:
 
 
 def run_command(arguments: argparse.Namespace) -> None:
-    """Do what the command line says."""
+    """Run the command of the command line."""
     if arguments.command == "containerd":
         instance = instance_of(arguments)
         instance.start()

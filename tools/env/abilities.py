@@ -1,4 +1,4 @@
-"""What a runtime can do of what tests need, found by asking it or by trying, never by its name."""
+"""Abilities of a runtime that tests need, found by queries and trials, never by its name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _REFUSED = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN)
 
 
 def abilities(raw: RawRuntime) -> dict[str, bool]:
-    """Each thing that a test can need (``@pytest.mark.needs``), and whether the runtime has it."""
+    """Abilities that a test can need (``@pytest.mark.needs``), and whether the runtime has them."""
     return {name: ask(raw) for name, ask in _QUESTIONS.items()}
 
 
 def _events(raw: RawRuntime) -> bool:
-    """A stream that stays open for a second; one that can't be had is refused, or ends at once."""
+    """Whether an event stream stays open for a second; otherwise it is refused, or ends at once."""
     try:
         for _ in raw.runtime.GetContainerEvents(pb.GetEventsRequest(), timeout=1):
             return True
@@ -43,12 +43,12 @@ def _recursive_read_only_mounts(raw: RawRuntime) -> bool:
 
 
 def _runtime_classes(raw: RawRuntime) -> bool:
-    """Whether it says which handlers it has."""
+    """Whether the runtime reports its handlers."""
     return bool(raw.runtime.Status(pb.StatusRequest(), timeout=10).runtime_handlers)
 
 
 def _image_volumes(part: str, wanted: str) -> Callable[[RawRuntime], bool]:
-    """Mount busybox, or a part of it, into busybox, and look for a file there."""
+    """Mount busybox, or a part of it, into busybox, and check that a file is there."""
 
     def ask(raw: RawRuntime) -> bool:
         image = pb.ImageSpec(image=BUSYBOX, user_specified_image=BUSYBOX)
@@ -84,9 +84,9 @@ def _cri_logs(raw: RawRuntime) -> bool:
         config = _as_pods_have_it(raw, "logs", folder)
         sandbox = raw.run_sandbox(config)
         try:
-            raw.start(raw.create(sandbox, config, BUSYBOX, ["sh", "-c", "echo said"]))
+            raw.start(raw.create(sandbox, config, BUSYBOX, ["sh", "-c", "echo written"]))
             log = Path(folder) / "main.log"
-            wait_until(lambda: log.exists() and "said" in log.read_text(), "a line in a log")
+            wait_until(lambda: log.exists() and "written" in log.read_text(), "a line in a log")
             return not log.is_symlink()
         finally:
             raw.remove_sandbox(sandbox)
@@ -95,8 +95,8 @@ def _cri_logs(raw: RawRuntime) -> bool:
 def _as_pods_have_it(raw: RawRuntime, name: str, logs: str = "") -> Any:
     """A sandbox whose containers don't share their processes.
 
-    CRI-O then makes none for the sandbox, which on a busy machine could miss its SIGTERM: with 2
-    CPU shares it comes late to where it blocks signals, and CRI-O waits for a minute.
+    CRI-O then starts no process for the sandbox. On a busy machine that process could miss its
+    SIGTERM: with 2 CPU shares it blocks signals late, and CRI-O waits for a minute.
     """
     config = raw.sandbox_config(name, logs=logs)
     config.linux.security_context.namespace_options.pid = pb.CONTAINER

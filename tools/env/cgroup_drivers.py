@@ -32,16 +32,16 @@ def own_driver(systemd_runs: bool) -> str:
 
 
 def first_trial(reported: str | None) -> Trial:
-    """Begin with what the runtime reports.
+    """The first trial: the driver that the runtime reports.
 
-    One that reports nothing (containerd before 2.0) is tried with cgroupfs, whose form a runtime on
-    systemd refuses; the form for systemd would be accepted by either.
+    If it reports none (containerd before 2.0), the trial uses cgroupfs, whose form a runtime on
+    systemd refuses. A runtime with either driver would accept the form for systemd.
     """
     return Trial(reported or CGROUPFS)
 
 
 def next_trial(tried: Trial, imported: bool, reported: str | None, error: str) -> Trial | None:
-    """What to try after a refusal; None: nothing would help.
+    """The next trial after a refusal; None: nothing would help.
 
     Args:
         imported: an image was imported already.

@@ -42,11 +42,11 @@ def programs(generation: int) -> Path:
 
 
 def installed_generation(program: Path) -> int:
-    """1 or 2: which configuration format this containerd wants."""
+    """The configuration format that this containerd requires: 1 or 2."""
     said = run(program, "--version")
     match = re.search(r"\sv?(\d+)\.\d+", said)
     if match is None:
-        raise CommandError(f"{program} --version says {said!r}: no version in it")
+        raise CommandError(f"{program} --version prints {said!r}: no version in it")
     return 1 if int(match[1]) < 2 else 2
 
 
@@ -81,7 +81,7 @@ class Containerd:
 
     @cached_property
     def kind(self) -> str:
-        """What container ids in statuses begin with: "containerd", or another runtime's name."""
+        """Prefix of container ids in statuses: "containerd", or another runtime's name."""
         from tools.env.cri import RawRuntime
 
         with RawRuntime(self.socket) as raw:
@@ -89,7 +89,7 @@ class Containerd:
 
     @property
     def abilities(self) -> dict[str, bool]:
-        """What the two containerds of the tests differ in, by name (:mod:`tools.env.abilities`)."""
+        """Differences between the two containerds of the tests (:mod:`tools.env.abilities`)."""
         names = ("recursive read-only mounts", "image volumes")
         return {"parts of image volumes": False, **dict.fromkeys(names, self.generation == 2)}
 
@@ -126,7 +126,7 @@ class Containerd:
         self.wait_ready()
 
     def wait_ready(self, timeout: float = 30.0) -> None:
-        """Wait until the CRI says that runtime and network are ready."""
+        """Wait until the CRI reports that runtime and network are ready."""
         from tools.env.cri import RawRuntime
 
         def ready() -> bool:
@@ -187,7 +187,7 @@ class Containerd:
         return left
 
     def stuck(self) -> str:
-        """What it is waiting for (:mod:`tools.env.stuck`)."""
+        """Report of the calls that it waits for (:mod:`tools.env.stuck`)."""
         return stuck.report(self.pid, self.log, self.directory) if self.pid else "it does not run"
 
     def ctr(self, *arguments: str | Path) -> str:

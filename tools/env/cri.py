@@ -1,6 +1,6 @@
 """Raw CRI calls, without an agent: readiness of a runtime, smoke tests, and the bench's floor.
 
-One method a call, blocking, nothing retried: what the runtime says is what the caller gets.
+Each method makes one call, blocks, and retries nothing: the caller gets the runtime's own answer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RawRuntime:
         self.close()
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._channel.close()
 
     def problems(self) -> str:
@@ -154,7 +154,7 @@ class RawRuntime:
     def pid(self, name: str) -> int:
         """The process of a container or a sandbox, by its id; 0 when it has none.
 
-        As the runtime says, else the oldest process in the cgroup that is named after it.
+        The runtime reports it; otherwise it is the oldest process in the cgroup of that name.
         """
         for call, request in (
             (self.runtime.ContainerStatus, pb.ContainerStatusRequest(container_id=name)),
@@ -186,7 +186,7 @@ class RawRuntime:
         self.runtime.RemoveContainer(request, timeout=30)
 
     def remove_sandbox(self, sandbox: str) -> None:
-        """StopPodSandbox and RemovePodSandbox: its containers and its network go too."""
+        """StopPodSandbox and RemovePodSandbox, which also remove its containers and its network."""
         stop = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox)
         self.runtime.StopPodSandbox(stop, timeout=60)
         remove = pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox)
@@ -201,11 +201,11 @@ class RawRuntime:
         return list(self.runtime.ListContainers(pb.ListContainersRequest(), timeout=10).containers)
 
     def has_image(self, name: str) -> bool:
-        """Whether the CRI knows this image."""
+        """Whether the runtime has this image."""
         return bool(self.image_id(name))
 
     def image_id(self, name: str) -> str:
-        """The CRI's id of an image, "" when it knows none."""
+        """The runtime's id of an image, "" if it does not have the image."""
         request = pb.ImageStatusRequest(image=pb.ImageSpec(image=name))
         return str(self.images.ImageStatus(request, timeout=10).image.id)
 

@@ -94,7 +94,7 @@ def _installed(package: str) -> bool:
 
 
 def _download(package: str, suite: str, home: Path) -> Path:
-    """The .deb file of a package, by a private apt state that knows this suite only."""
+    """The .deb file of a package, by a private apt state with this suite only."""
     state = home / ".apt"
     for part in ("lists/partial", "cache/archives/partial"):
         (state / part).mkdir(parents=True, exist_ok=True)

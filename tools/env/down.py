@@ -22,7 +22,7 @@ _POD_LOGS = Path("/var/log/pods")
 
 
 def down(home: Path) -> int:
-    """Remove everything; returns 0, or 1 when something stayed (each said on its own line)."""
+    """Remove everything; returns 0, or 1 and a line for each thing that could not be removed."""
     if os.geteuid() != 0:
         raise CommandError("removing containers needs root: run it with sudo")
     if not home.exists():

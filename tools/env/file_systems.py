@@ -14,7 +14,7 @@ MI = 1 << 20
 
 @contextmanager
 def file_system(directory: Path, size: int, inodes: int | None = None) -> Iterator[None]:
-    """Mount one of so many bytes (and inodes) on a directory."""
+    """Mount a file system on a directory; ``size`` in bytes."""
     image = directory.with_name(f"{directory.name}.img")
     directory.mkdir(parents=True, exist_ok=True)
     with image.open("wb") as file:
@@ -30,11 +30,11 @@ def file_system(directory: Path, size: int, inodes: int | None = None) -> Iterat
 
 
 def free(directory: Path) -> int:
-    """Bytes that are left where a directory is."""
+    """Free bytes on the file system of a directory."""
     return shutil.disk_usage(directory).free
 
 
 def leave(file: Path, left: int) -> None:
-    """Have a file take all but so many bytes."""
+    """Fill the file system with a file, except for ``left`` bytes."""
     with file.open("wb") as opened:
         os.posix_fallocate(opened.fileno(), 0, free(file.parent) - left)

@@ -1,8 +1,8 @@
 """A runtime that somebody else started, where tests otherwise have a containerd of their own.
 
-It is known by its CRI socket alone. The process behind it is the one that listens there, says the
-kernel: that is what is paused, killed and, with the command line and environment it had, started
-again. How images get into its store is the caller's to say: the CRI can only pull.
+Only its CRI socket is configured. Its process is the one that listens there, according to the
+kernel. Tests pause and kill it, and start it again with the command line and environment it had.
+The caller provides a command that loads images into its store: the CRI can only pull.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GivenRuntime(Containerd):
         answers.
         """
         if not endpoint.startswith("unix:///"):
-            raise CommandError(f"--runtime {endpoint}: say unix:///path")
+            raise CommandError(f"--runtime {endpoint}: must be unix:///path")
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.endpoint = endpoint
@@ -45,14 +45,14 @@ class GivenRuntime(Containerd):
 
     @property
     def abilities(self) -> dict[str, bool]:
-        """What it can do, by name: asked once, with sandboxes, so not while an agent uses it."""
+        """Its abilities by name: determined once, with sandboxes, so not while an agent uses it."""
         if not self._abilities:
             with RawRuntime(self.socket) as raw:
                 self._abilities = abilities(raw)
         return self._abilities
 
     def stuck(self) -> str:
-        """Nothing is known of what goes on in a runtime of somebody else's."""
+        """A hint only: calls inside a runtime of somebody else's can't be inspected."""
         return "what it is waiting for may be in its own log"
 
     def start(self, sandbox_image: str = PAUSE) -> None:
@@ -70,7 +70,9 @@ class GivenRuntime(Containerd):
                     return
             archive = write_archive(self.directory / "images.tar", pause_image(), busybox_image())
         if not self._load_images:
-            raise CommandError(f"say with --load-images how {archive} gets into {self.endpoint}")
+            raise CommandError(
+                f"{self.endpoint} lacks the images of {archive}: pass --load-images COMMAND"
+            )
         for name in _names(archive):
             subprocess.run(
                 ["sh", "-ec", self._load_images],
@@ -82,16 +84,16 @@ class GivenRuntime(Containerd):
         """Nothing: the runtime has to pull from registries on 127.0.0.1 without TLS by itself."""
 
     def ctr(self, *arguments: str | Path) -> str:
-        """Only containerd has it."""
+        """Not available: only the containerd of the tests has ctr."""
         raise CommandError(f"{self.endpoint} is no containerd of the tests: no ctr {arguments}")
 
     def remove(self) -> list[str]:
-        """Remove its pods; the runtime itself lives on."""
+        """Remove its pods; the runtime keeps running."""
         self._remove_pods()
         return []
 
     def _follow(self) -> None:
-        """Remember the process that listens at the socket, and how it was started."""
+        """Record the process that listens at the socket, and its command line and environment."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.socket))
             peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)

@@ -126,7 +126,7 @@ def _busybox() -> Path:
 
 
 def _is_static(program: Path) -> bool:
-    """Whether a 64-bit little-endian ELF file asks for no interpreter."""
+    """Whether a 64-bit little-endian ELF file names no interpreter."""
     with program.open("rb") as file:
         start = file.read(4096)
     offset, size, count = (

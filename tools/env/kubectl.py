@@ -24,7 +24,7 @@ class Kubectl:
     program: Path
 
     def run(self, kubeconfig: Path, *arguments: str | Path, timeout: float = 60.0) -> str:
-        """Run it and return its output. Raises CommandError with what it said."""
+        """Run it and return its output. Raises CommandError with its output."""
         return run(self.program, *arguments, timeout=timeout, env=self.environment(kubeconfig))
 
     def environment(self, kubeconfig: Path) -> dict[str, str]:

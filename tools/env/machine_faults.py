@@ -1,4 +1,4 @@
-"""Faults of a machine, each until the end of its block: no room, no descriptors, no time.
+"""Faults of a machine, each until the end of its block: no disk space, descriptors or CPU time.
 
 Those that take a directory are about the file system it is on; those that take a process id need
 the process to live until the end of the block.
@@ -22,7 +22,7 @@ PIDS = Path("/sys/fs/cgroup/pids")
 
 @contextmanager
 def no_room(small: Path) -> Iterator[None]:
-    """Every byte is taken."""
+    """Fill all blocks of a file system."""
     file = small / "full"
     try:
         with contextlib.suppress(OSError), file.open("wb", buffering=0) as opened:
@@ -35,7 +35,7 @@ def no_room(small: Path) -> Iterator[None]:
 
 @contextmanager
 def no_inodes(small: Path) -> Iterator[None]:
-    """Every inode is taken."""
+    """Use all inodes of a file system."""
     made: list[Path] = []
     try:
         with contextlib.suppress(OSError):
@@ -51,7 +51,7 @@ def no_inodes(small: Path) -> Iterator[None]:
 
 @contextmanager
 def read_only(small: Path) -> Iterator[None]:
-    """Whoever opens something by its path from now on can't write: containers' mounts go on."""
+    """Make new opens by path read-only; the mounts of containers stay writable."""
     _mount("--rbind", str(small), str(small))
     _mount("--make-rprivate", str(small))
     _mount("-o", "remount,ro,bind", str(small))
@@ -67,7 +67,7 @@ def _mount(*arguments: str) -> None:
 
 @contextmanager
 def no_descriptors(pid: int) -> Iterator[None]:
-    """What is open stays open, nothing else can be opened."""
+    """Prevent new descriptors; open ones stay open."""
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     most = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1  # noqa: PTH208
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, before[1]))
@@ -79,7 +79,7 @@ def no_descriptors(pid: int) -> Iterator[None]:
 
 @contextmanager
 def no_threads(pid: int) -> Iterator[None]:
-    """No thread and no process can be made: those that are there go on."""
+    """Prevent new threads and processes; existing ones continue."""
     name = f"kpt-faults-{pid}"
     group = PIDS / name
     group.mkdir()
@@ -99,7 +99,7 @@ def no_threads(pid: int) -> Iterator[None]:
 
 @contextmanager
 def standing_still(pid: int) -> Iterator[None]:
-    """The process gets no time at all."""
+    """Stop a process, so that it gets no CPU time."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

@@ -1,6 +1,7 @@
 """A pytest plugin (`-p tools.env.no_skips`): a skipped test makes the run fail, and is named.
 
-But for one that the runtime of ``--runtime`` can't run, which is named with what is missing.
+A test that the runtime of ``--runtime`` can't run does not fail the run; the report names the
+missing ability.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _lacking: dict[str, list[str]] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Remember what was skipped; an expected failure (xfail) is not a skip."""
+    """Record skipped tests; an expected failure (xfail) is not a skip."""
     if report.skipped and not hasattr(report, "wasxfail"):
         missing = dict(report.user_properties).get(LACKS)
         if missing is None:
@@ -24,19 +25,19 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Remember modules that skip themselves whole."""
+    """Record modules that skip themselves."""
     if report.skipped:
         _skipped.append(report.nodeid)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Turn a green run with skips red."""
+    """Fail a successful run with skipped tests."""
     if _skipped and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name them."""
+    """Print the skipped tests."""
     for name in _skipped:
         terminalreporter.write_line(f"SKIPPED, which counts as a failure: {name}", red=True)
     for missing, names in sorted(_lacking.items()):

@@ -1,8 +1,8 @@
 """The pause program as bytes: a static ELF file of a few hundred bytes, so no compiler is needed.
 
-It blocks SIGINT, SIGTERM and SIGCHLD, then waits for them with rt_sigtimedwait: SIGINT and SIGTERM
-end it with exit code 0, anything else makes it reap children (with a shared process namespace it
-is the init process). Works as process 1, where a signal without a handler is otherwise ignored.
+It blocks SIGINT, SIGTERM and SIGCHLD, then waits for them with rt_sigtimedwait. SIGINT and SIGTERM
+end it with exit code 0. Otherwise it reaps child processes: with a shared process namespace it
+is the init process. Works as process 1, where a signal without a handler is otherwise ignored.
 """
 
 from __future__ import annotations

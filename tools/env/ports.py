@@ -10,7 +10,7 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port(preferred: int | None = None) -> int:
-    """A TCP port that nobody uses at this moment; ``preferred`` where that is one.
+    """A TCP port that is free now; ``preferred`` if that is free.
 
     The kernel does not choose it for an outgoing connection before a program listens on it: it is
     below the ephemeral ports.

@@ -1,8 +1,8 @@
 """Processes that we start: own session, log file, pid file, orderly end. Nothing else is killed.
 
-A process outlives the program that started it (the private containerd of up.sh must), so it is
-known by its pid file together with its start time, which no later process with that pid shares,
-also none after the machine has booted again.
+A process outlives the program that started it (the private containerd of up.sh must). It is
+identified by its pid file together with its start time. No later process with that pid has that
+start time, not even after a reboot.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Daemon:
 
 
 def read_pid(path: Path) -> int | None:
-    """The process of a pid file, None when it does not run, or the file says nothing."""
+    """The process of a pid file, None when it does not run, or the file is not readable."""
     try:
         number, started = path.read_text().split()
         pid = int(number)
@@ -129,10 +129,10 @@ def _boot() -> str:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, in ticks since which boot; None if it is gone or only a zombie.
+    """When a process started, in ticks since which boot; None if it has exited or is a zombie.
 
     A killed process of many threads is a zombie as soon as its first thread has ended, while the
-    others still hold its files: only the last thread's end is the process's.
+    others still hold its files. The process ends with its last thread.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -154,7 +154,7 @@ def command_lines() -> Iterator[tuple[int, list[str]]]:
 
 
 def kill_all(pids: Sequence[int]) -> None:
-    """SIGKILL these and wait until all are gone."""
+    """SIGKILL these and wait until all have exited."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -171,7 +171,7 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a program to its end and return its output. Raises CommandError with what it said."""
+    """Run a program to its end and return its output. Raises CommandError with its output."""
     try:
         done = subprocess.run(
             [str(a) for a in argv],
@@ -193,4 +193,4 @@ def run(
 
 
 class CommandError(RuntimeError):
-    """A program could not be run or failed; the text is its command line and what it said."""
+    """A program could not be run or failed; the text is its command line and its output."""

@@ -86,7 +86,7 @@ class Prometheus:
 
 
 def check_metrics(exposition: bytes) -> list[str]:
-    """What `promtool check metrics` finds wrong with an exposition; empty when nothing."""
+    """Problems that `promtool check metrics` finds in an exposition; empty if there are none."""
     done = subprocess.run(
         ["promtool", "check", "metrics"], input=exposition, capture_output=True, check=False
     )

@@ -1,4 +1,4 @@
-"""What `./up.sh` made, written down before it is made, so that `down` removes just that."""
+"""Record of what `./up.sh` made, written before it is made, so that `down` removes just that."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tools.env.process import write_whole
 class Record:
     """The file `made.json` of a state directory.
 
-    `endpoint` is the CRI socket in use; `private` says that its containerd is ours. `images` were
-    imported into somebody else's containerd. `links` are symlinks, `folders` directories that did
-    not exist before, `cgroups` cgroups that did not, and `host_ports` says that the portmap
-    plugin's shared chains did not. `cgroup_driver` is the runtime's.
+    `endpoint` is the CRI socket in use; `private` means that its containerd is ours. `images` were
+    imported into somebody else's containerd. `links` are symlinks. `folders` are directories that
+    did not exist before, `cgroups` cgroups that did not. `host_ports` means that the portmap
+    plugin's shared chains did not exist. `cgroup_driver` is the runtime's.
     """
 
     endpoint: str = ""

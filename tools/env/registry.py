@@ -21,7 +21,7 @@ PACKAGES = ("docker-registry", "skopeo", "apache2-utils")
 
 
 class Registry:
-    """A registry at `server` ("ADDRESS:PORT"); with `user` and `password` when it wants them."""
+    """A registry at `server` ("ADDRESS:PORT"); `user` and `password` are set if it needs them."""
 
     def __init__(self, directory: Path, *, authenticated: bool, address: str = "127.0.0.1") -> None:
         directory.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ def choose(home: Path, record: Record, wish: str, say: Callable[[str], None]) ->
     finds its pods again. Raises CommandError or NotReadyError when there is none to be had.
     """
     if wish not in {"auto", "private"} and not wish.startswith("unix://"):
-        raise CommandError(f"KUBELETPY_RUNTIME={wish}: say auto, private, or unix:///path")
+        raise CommandError(f"KUBELETPY_RUNTIME={wish}: must be auto, private, or unix:///path")
     if record.endpoint:
         wish = _same_as_before(record, wish)
     if wish.startswith("unix://"):

@@ -1,7 +1,7 @@
-"""What a containerd that does not answer is waiting for, for the report of a test.
+"""Calls that a stuck containerd waits for, for the report of a test.
 
-containerd writes the stacks of its goroutines to its log when it gets SIGUSR1; what its shims'
-children do is the kernel's to say.
+containerd writes the stacks of its goroutines to its log when it gets SIGUSR1; the kernel reports
+the state of its shims' child processes.
 """
 
 from __future__ import annotations

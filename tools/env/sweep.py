@@ -175,7 +175,7 @@ def remove_host_port_chains() -> None:
 
 
 def leftovers(directory: Path, network: str, bridge: str) -> list[str]:
-    """What is still on the machine of the containerd of `directory`, as lines for a person."""
+    """Leftovers on the machine of the containerd of `directory`, as lines for a person."""
     found = [f"shim process {pid}" for pid in shims(directory)]
     found += [f"mount {point}" for point in mounts(directory)]
     found += [f"network result {path}" for path in _results(network, directory)]

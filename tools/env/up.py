@@ -32,7 +32,7 @@ _PROGRAMS = {
     "ip": "iproute2",
 }
 _CGROUPS = ("/kubepods", "/kubepods.slice")
-"""With either cgroup driver."""
+"""Cgroups of pods, with either cgroup driver."""
 _FOLDERS = tuple(
     map(
         Path,
@@ -54,14 +54,14 @@ _FOLDERS = tuple(
 
 
 class Progress:
-    """Numbered lines that say what happens and how long it took."""
+    """Prints numbered lines with what happens and how long it took."""
 
     def __init__(self, done: int) -> None:
         self._number = done
 
     @contextmanager
     def step(self, title: str) -> Iterator[list[str]]:
-        """One step; what is appended to the list is said when it is done."""
+        """Run one step; the lines appended to the list are printed when it is done."""
         self._number += 1
         print(f"[{self._number}/{STEPS}] {title} …", end=" ", flush=True)
         begin = time.monotonic()
@@ -117,7 +117,7 @@ def prepare(home: Path) -> str:
 
 
 def revive(home: Path) -> bool:
-    """Start the containerd of a node whose agent runs, if it died; whether it had.
+    """Start the containerd of a node whose agent runs, if it died; returns whether it had.
 
     Raises CommandError or NotReadyError: the runtime does not answer.
     """
@@ -155,7 +155,7 @@ def remember_machine(home: Path, record: Record) -> None:
 
 
 def provide_kubectl(home: Path, record: Record) -> str:
-    """Make `kubectl` a command if it is none; returns where it is."""
+    """Make `kubectl` available as a command; returns its path."""
     found = shutil.which("kubectl")
     if found is not None:
         return found

@@ -1,4 +1,4 @@
-"""Waiting for a process we started: the one loop that looks until something answers.
+"""Waiting for a process we started: a loop that polls until something answers.
 
 Never for what the agent does: tests await its events (watches, condition changes) instead.
 """
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class NotReadyError(TimeoutError):
-    """What was awaited did not come true before its deadline; the text says what and why."""
+    """A condition did not come true before its deadline; the text has the condition and reason."""
 
 
 def wait_until(

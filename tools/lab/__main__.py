@@ -25,8 +25,10 @@ from tools.lab.uml import UserModeLinux
 def main() -> int:
     """Boot, run what is typed, and switch the node off at the end of the input."""
     made = argparse.ArgumentParser(prog="python -m tools.lab", description=__doc__)
-    made.add_argument("--memory", type=int, default=2048, help="MiB (2048)")
-    made.add_argument("--timeout", type=float, default=600.0, help="of a command, in seconds (600)")
+    made.add_argument("--memory", type=int, default=2048, help="memory in MiB (2048)")
+    made.add_argument(
+        "--timeout", type=float, default=600.0, help="timeout of a command, in seconds (600)"
+    )
     given = made.parse_args()
     with tempfile.TemporaryDirectory(prefix="lab-") as directory:
         try:

@@ -17,7 +17,7 @@ READY = {"ready": True}
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """What a request comes to; an ``error`` where it could not be carried out."""
+    """The answer to a request; an ``error`` where it could not be carried out."""
     try:
         return _run(request["run"], request["timeout"])
     except (OSError, KeyError, TypeError, ValueError) as error:

@@ -68,7 +68,7 @@ def build(recipe: Recipe) -> Path:
 
 
 def apt_options() -> list[str]:
-    """The machine's settings of apt that say which archives are good."""
+    """The machine's settings of apt for the validity of archives."""
     shown = run("apt-config", "dump", "Acquire::Check-Valid-Until", "Acquire::Check-Date")
     return [line.removesuffix(";") for line in shown.splitlines()]
 

@@ -41,5 +41,5 @@ class Machine(Protocol):
         ...
 
     def cut_power(self) -> None:
-        """It stops at this instant; what it had not written to its disk is lost."""
+        """Stop it at once; data that it has not written to its disk is lost."""
         ...

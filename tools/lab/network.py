@@ -42,7 +42,7 @@ def device_argument(number: int) -> str:
 
 
 def guest_script(number: int) -> str:
-    """What a node runs to have its address on eth0."""
+    """Commands with which a node gets its address on eth0."""
     return (
         "ip link set vec0 name eth0"
         f" && ip address add {address_of(number)}/{_PREFIX} dev eth0 && ip link set eth0 up"
@@ -75,19 +75,19 @@ class Network:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let the namespace go."""
+        """Release the namespace."""
         self._end()
 
     @property
     def inside(self) -> Sequence[str]:
-        """The start of a command that is to run in the namespace."""
+        """Prefix of a command that is to run in the namespace."""
         return ("nsenter", f"--net=/proc/{self._holder.pid}/ns/net", "--")
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Let this thread, and the processes that it starts, be in the namespace meanwhile.
+        """Run this thread, and the processes that it starts, in the namespace until the block ends.
 
-        What they listen on at HOST, the nodes reach; they have no other network. Raises OSError.
+        Nodes reach ports that are opened there at HOST, and have no other network. Raises OSError.
         """
         ours, theirs = (
             Path(f"/proc/{process}/ns/net") for process in ("thread-self", self._holder.pid)
@@ -100,7 +100,7 @@ class Network:
                 _join(before.fileno())
 
     def route(self, subnet: str, number: int) -> None:
-        """Let a node be the way to a subnet, such as that of its pods. Raises CommandError."""
+        """Route a subnet, such as that of its pods, through a node. Raises CommandError."""
         run(*self.inside, "ip", "route", "add", subnet, "via", address_of(number))
 
     def add_tap(self, number: int) -> None:

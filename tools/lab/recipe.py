@@ -1,4 +1,4 @@
-"""What an image of a virtual node is made of, and the hash that it is cached by (pure)."""
+"""Content of the image of a virtual node, and the hash that it is cached by (pure)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True)
 class Recipe:
-    """One image. ``python`` is the guest's version, as pip wants it; ``kernel`` its modules'."""
+    """One image. ``python`` is the guest's version, as for pip; ``kernel`` that of its modules."""
 
     suite: str = "bookworm"
     python: str = "3.11"
@@ -57,7 +57,7 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Changes with anything that goes into the image."""
+        """Hash of everything that goes into the image."""
         text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class GuestError(Exception):
-    """The node could not carry out a request; the text says why."""
+    """The node could not carry out a request; the text has the reason."""
 
 
 @dataclass(frozen=True)

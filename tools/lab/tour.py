@@ -1,9 +1,9 @@
 """A tour of a virtual node: ``python -m tools.lab.tour trixie testing``.
 
 Boots a node of each suite, starts ``kubeletpy up`` beside its own containerd with systemd's cgroup
-driver, and checks what an operator tries first: the node becomes Ready, a pod runs, exec and logs
-answer, limits are in the kernel, a container is killed for its memory, pods survive ``kill -9`` of
-the agent, and nothing is left of a deleted pod. It needs root and ``apt-get install mmdebstrap
+driver, and checks what an operator tries first. The node becomes Ready, a pod runs, exec and logs
+answer, and limits are in the kernel. A container is killed for its memory, pods survive ``kill -9``
+of the agent, and nothing is left of a deleted pod. It needs root and ``apt-get install mmdebstrap
 user-mode-linux``.
 """
 
@@ -279,7 +279,7 @@ def tour(suite: str, runtime: str, directory: Path, memory_mib: int = 2048) -> T
 def main() -> int:
     """Walk through a node of each suite, and print what was found."""
     made = argparse.ArgumentParser(prog="python -m tools.lab.tour", description=__doc__)
-    made.add_argument("suites", nargs="*", default=list(SUITES), help="all when none is named")
+    made.add_argument("suites", nargs="*", default=list(SUITES), help="Debian suites (all)")
     made.add_argument("--runtime", default="runc", help="OCI runtime: runc or crun (runc)")
     given = made.parse_args()
     status = 0

@@ -138,7 +138,7 @@ class UserModeLinux:
         self._await_ready(timeout)
 
     def cut_power(self) -> None:
-        """The kernel is killed, with the processes that it has on this machine."""
+        """Kill the kernel, with the processes that it has on this machine."""
         if self._kernel is None:
             return
         os.killpg(self._kernel.pid, signal.SIGKILL)

@@ -53,8 +53,10 @@ def differences(first: Path, second: Path) -> list[str]:
 def main() -> int:
     """Run a command line; returns the exit code: 1 when a step failed or two builds differ."""
     parser = argparse.ArgumentParser(prog="python -m tools.release", description=__doc__)
-    parser.add_argument("commit", nargs="?", default="HEAD", help="what is built (HEAD)")
-    parser.add_argument("--out", type=Path, default=Path("dist"), help="empty or new (dist)")
+    parser.add_argument("commit", nargs="?", default="HEAD", help="the commit to build (HEAD)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("dist"), help="empty or new directory (dist)"
+    )
     parser.add_argument("--check", action="store_true", help="build twice and compare")
     given = parser.parse_args()
     out: Path = given.out.absolute()

@@ -1,7 +1,7 @@
 """The Debian package: the bundle's packages below /usr/lib/kubeletpy, and deploy's unit.
 
 The dependencies are inside, so that neither pip nor a virtual environment is needed; it depends on
-the Python that their extension modules were built for. dpkg knows every file but the bytecode,
+the Python that their extension modules were built for. dpkg manages every file but the bytecode,
 which postinst writes and prerm removes.
 """
 
@@ -144,7 +144,7 @@ def _compressed(path: Path, content: bytes) -> None:
 
 
 def _settle(tree: Path, epoch: int) -> None:
-    """Give all files one time and the usual modes."""
+    """Set the same time and the usual modes on all files."""
     for path in (tree, *tree.rglob("*")):
         executable = path.is_dir() or path.stat().st_mode & 0o100
         path.chmod(0o755 if executable else 0o644)

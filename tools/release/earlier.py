@@ -13,7 +13,7 @@ from tools.release.command import ReleaseError, run
 from tools.release.sources import CHECKOUT, export
 
 HEADING = "^## \\[[0-9]"
-"""Of a release in CHANGELOG.md; the commit that adds one is the release."""
+"""Heading of a release in CHANGELOG.md; the commit that adds one is the release."""
 
 
 def release_commit() -> str:

@@ -1,4 +1,4 @@
-"""Finds citations of docs/reference in a text, and says which of them name nothing.
+"""Finds citations of docs/reference in a text, and reports those that name nothing.
 
 The syntax is that of docs/reference/README.md, "How to cite". Reads the tables, nothing else.
 """
@@ -18,7 +18,7 @@ NAMED = re.compile(rf"(?P<sign>[,:]) (?P<items>{ITEM}(?:, {ITEM})*?)(?=[;:)`]|\.
 BREAK = re.compile(r"\n[ \t]*(?:#:? )?")
 COMMENT = re.compile(r"[^\n]*(?:\n[ \t]*#[^\n]*)*")
 LONGEST = 600
-"""Characters of a text that are looked at for one citation."""
+"""Maximum number of characters of a text that are read for one citation."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What kubeletpy does otherwise than docs/reference says, on purpose: one list, with a reason each.
+"""Intended differences of kubeletpy from docs/reference: one list, with a reason each.
 
 The list is docs/reference/differences.csv. Tests that compare code and tables allow nothing else.
 """

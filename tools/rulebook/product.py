@@ -1,4 +1,4 @@
-"""What the agent's own sources say, without importing them: their words and their numbers."""
+"""Words and numbers in the agent's own sources, read without importing them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _value(node: ast.expr) -> float:
 
 @cache
 def _assigned(room: str, module: str) -> tuple[tuple[str, ast.expr], ...]:
-    """What modules of that name in a room give names to."""
+    """Assignments at the top of a package's modules of that name."""
     return tuple(
         (ast.unparse(node.targets[0]), node.value)
         for path in (PACKAGE / room).rglob(f"{module}.py")
@@ -66,7 +66,7 @@ def number(place: str) -> float:
     """The number that a module gives a name.
 
     Args:
-        place: ``room/module NAME``; the module may lie in any corridor of the room.
+        place: ``PACKAGE/module NAME``; the module may lie in any subpackage.
 
     Raises:
         LookupError: there is no such module or name, or more than one.

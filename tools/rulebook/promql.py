@@ -1,4 +1,4 @@
-"""Which metrics a PromQL expression asks for, and which metrics an agent has."""
+"""The metrics that a PromQL expression names, and the metrics that an agent has."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def labels() -> dict[str, set[str]]:
 
 
 def exported() -> set[str]:
-    """What the agent's endpoints may have: its own registry, and the served rows of metrics.csv."""
+    """Metrics that the agent's endpoints may have: its registry, and served rows of metrics.csv."""
     kinds = {
         row["name"]: row["type"]
         for row in rows("metrics.csv")
@@ -63,7 +63,7 @@ def exported() -> set[str]:
 
 
 def _scrape() -> str:
-    """What an agent that has used nothing yet but its API client shows."""
+    """The metrics of an agent that has used nothing yet but its API client."""
     metrics = Metrics()
     metrics.rest_client.show(lambda: Usage({}))
     return metrics.render().decode()

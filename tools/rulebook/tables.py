@@ -55,7 +55,7 @@ def _of_protocol(table: dict[str, Any]) -> frozenset[str]:
 
 @cache
 def keys(name: str) -> frozenset[str]:
-    """What a citation may name in the file: sections, values of key columns, definitions."""
+    """Names that a citation may use in the file: sections, values of key columns, definitions."""
     if name.endswith(".md"):
         return frozenset(HEADING.findall((REFERENCE / name).read_text()))
     if name.endswith(".csv"):

@@ -2,8 +2,8 @@
 
     python -m tools.version_diff 1.36.3 1.37.2
 
-Each row is CSV: what it is about, its name, its value in the old version, its value in the new one;
-an empty value means that the version does not have it. Modules come from ``go mod download``.
+Each row is CSV: the subject, its name, its value in the old version, its value in the new one. An
+empty value means that the version does not have it. Modules come from ``go mod download``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads feature gates from the Go sources of one Kubernetes version. Pure.
 
 A gate is a constant (``Name featuregate.Feature = "Name"``) with an entry in a map of versioned
-specs. What holds in a version is the last spec whose own version is not newer.
+specs. A version uses the last spec whose own version is not newer.
 """
 
 from __future__ import annotations
