@@ -1,4 +1,4 @@
-"""What this process has open, to see that all of it is given back."""
+"""Open descriptors of this process, to check that all of them are closed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether what has ended goes with its last reference, or waits in a cycle to be collected.
+"""Checks whether ended objects are freed with their last reference, or wait in a cycle.
 
-The agent looks at all of its garbage once an hour only (kubeletpy/cli/pauses.py): what is in
+The agent collects all of its garbage once an hour only (kubeletpy/cli/pauses.py): what is in
 cycles grows until then.
 """
 
@@ -26,7 +26,7 @@ def set_aside() -> None:
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """What dies in it, dies with its last reference."""
+    """Turn off the collector: objects in a block die only with their last reference."""
     gc.collect()
     gc.disable()
     try:

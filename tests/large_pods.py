@@ -1,4 +1,4 @@
-"""Pods as large as a real API server takes them, one for each thing that there can be many of."""
+"""Pods as large as a real API server accepts, one for each kind of field that may repeat."""
 
 from __future__ import annotations
 

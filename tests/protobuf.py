@@ -22,7 +22,7 @@ def field(number: int, value: bytes | str | int) -> bytes:
 
 
 def entry(key: str, value: bytes | str) -> bytes:
-    """Of a map."""
+    """An entry of a map."""
     return field(1, key) + field(2, value)
 
 

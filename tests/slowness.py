@@ -13,7 +13,7 @@ _YARDSTICK_S = 0.012
 def slowness() -> float:
     """How many times slower than that machine this one is just now, 1 at least.
 
-    Who shares a core's caches and clock makes the same work take more CPU time.
+    Other users of a core's caches and clock make the same work take more CPU time.
     """
     begun = time.thread_time()
     json.loads(_YARDSTICK)

@@ -1,4 +1,4 @@
-"""What a server sends of a list that comes over a watch."""
+"""Events that a server sends for a list that comes over a watch."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Offer(Struct, frozen=True):
         return struct.unpack(f">{len(body) // 2 - 1}H", body[2:])
 
     def with_group(self, group: int) -> Offer:
-        """The same with one group, and without a key for it: the server asks for one."""
+        """The same with one group, and without a key for it: the server requests one."""
         found = {
             **self.extensions,
             _GROUPS: struct.pack(">HH", 2, group),
@@ -45,7 +45,7 @@ class Offer(Struct, frozen=True):
 
 
 def offer_of(context: ssl.SSLContext) -> Offer:
-    """What a client with that context offers."""
+    """The ClientHello of a client with that context."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = context.wrap_bio(incoming, outgoing, server_hostname="node")
     try:
@@ -68,7 +68,7 @@ def offer_of(context: ssl.SSLContext) -> Offer:
 
 
 def accepts(context: ssl.SSLContext, offer: Offer) -> bool:
-    """Whether a server with that context goes on with a handshake, or asks for another key."""
+    """Whether a server with that context continues a handshake, or requests another key."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(incoming, outgoing, server_side=True)
     incoming.write(offer.encoded())

@@ -1,4 +1,4 @@
-"""How much CPU time each turn of the event loop takes, whatever else the machine does."""
+"""CPU time of each turn of the event loop, independent of the machine's other load."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ EPOCH = 1_700_000_000.0
 
 
 class Deadlock(AssertionError):
-    """Everything waits for something that can not happen any more: no timer, no thread."""
+    """All tasks wait, and no timer or thread is left that could wake one."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -115,7 +115,7 @@ def on_virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]
 
 
 async def settle() -> None:
-    """Let everything run that can run without time passing."""
+    """Run all tasks that can run without time passing."""
     for _ in range(50):
         await asyncio.sleep(0)
 

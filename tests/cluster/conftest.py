@@ -28,16 +28,18 @@ from tools.env.debian import cache_dir
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which control plane."""
+    """Options that choose the control plane."""
     group = parser.getgroup("control plane")
-    group.addoption("--kubernetes", type=release, default=NEWEST, help="its release")
-    group.addoption("--programs", default="", help="a directory with its programs")
-    upgraded = "a release from which one is upgraded to --kubernetes"
+    group.addoption(
+        "--kubernetes", type=release, default=NEWEST, help="release of the control plane"
+    )
+    group.addoption("--programs", default="", help="directory of its programs")
+    upgraded = "release from which a control plane is upgraded to --kubernetes"
     group.addoption("--upgrade-from", type=release, help=upgraded)
-    group.addoption("--agent-from", default="", help="the commit whose agent is upgraded")
-    group.addoption("--agent-pods", type=int, default=5, help="pods that run meanwhile")
-    group.addoption("--switches", type=int, default=0, help="between a Go kubelet and the agent")
-    group.addoption("--switch-pods", type=int, default=4, help="rich pods that run meanwhile")
+    group.addoption("--agent-from", default="", help="commit whose agent is upgraded")
+    group.addoption("--agent-pods", type=int, default=5, help="pods of its test")
+    group.addoption("--switches", type=int, default=0, help="switches to and from a Go kubelet")
+    group.addoption("--switch-pods", type=int, default=4, help="rich pods of its test")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

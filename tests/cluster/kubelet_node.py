@@ -83,7 +83,7 @@ class KubeletNode(ClusterNode):
         return report
 
     def running(self) -> dict[str, dict[str, str]]:
-        """Container ids of what runs, by pod and container, as the API shows them."""
+        """Ids of running containers, by pod and container, as the API shows them."""
         pods: list[JSON] = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
         return {pod["metadata"]["name"]: _running(pod) for pod in pods}
 
@@ -104,7 +104,7 @@ class KubeletNode(ClusterNode):
         return f"{name}-{self.name}"
 
     def runs_another(self, name: str, before: dict[str, dict[str, str]]) -> bool:
-        """Whether a pod runs, in another container than before."""
+        """Whether a pod runs in another container than before."""
         now = self.running().get(name)
         return bool(now) and now != before[name]
 

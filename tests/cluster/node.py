@@ -28,7 +28,7 @@ from tools.env.waiting import NotReadyError, wait_until
 
 T = TypeVar("T")
 WAIT_S = 90.0
-"""For a pod or a node to become what a test waits for."""
+"""Timeout for a condition of a pod or a node."""
 WITHIN = f"--timeout={WAIT_S:.0f}s"
 SHORT_WATCHES = (*agent.COMMAND[:2], "tests.cluster.short_watches")
 SHORT_CHECKS = (*agent.COMMAND[:2], "tests.cluster.short_checks")
@@ -79,7 +79,7 @@ class ClusterNode:
         self.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", WITHIN)
 
     def stop(self) -> None:
-        """End the agent; its pods go on."""
+        """Stop the agent; its pods continue."""
         self.agent.kill(signal.SIGTERM)
 
     def remove(self) -> None:
@@ -93,7 +93,7 @@ class ClusterNode:
         return self.plane.node_kubeconfig(self.name, f"https://127.0.0.1:{self.link.port}")
 
     def kubectl(self, *arguments: str | Path) -> str:
-        """Run kubectl as the administrator. Raises CommandError with what it said."""
+        """Run kubectl as the administrator. Raises CommandError with its output."""
         try:
             return self._kubectl.run(self.plane.admin, *arguments, timeout=WAIT_S + 30)
         except CommandError as error:

@@ -75,7 +75,7 @@ def _probe(**handler: JSON) -> JSON:
 
 
 def lasting(pod: JSON) -> JSON:
-    """What an upgrade of the agent must not change: conditions, containers and times."""
+    """Fields that an upgrade of the agent must not change: conditions, containers and times."""
     status = pod["status"]
     statuses = [
         each

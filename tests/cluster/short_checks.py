@@ -1,4 +1,4 @@
-"""The agent as tests start it, asking for the API server's version each second or two."""
+"""The agent as tests start it; it requests the API server's version each second or two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent is upgraded from the last release and back, under load, while pods live their lives.
+"""The agent is upgraded from the last release and back, under load, while pods come and go.
 
 ``--agent-from COMMIT`` names another older agent, ``--agent-pods 30`` the size of a full node.
 """
@@ -31,7 +31,7 @@ from tools.release.earlier import release_commit, unpack_agent
 pytestmark = pytest.mark.timeout(900)
 PROGRAM = (sys.executable, "-m", "kubeletpy.cli.main")
 WATCH_S = 5.0
-"""After a switch, when its pods are settled: longer than all periods of probes."""
+"""Seconds after a switch until its pods are settled: longer than all periods of probes."""
 BURN = "while :; do :; done"
 
 
@@ -74,7 +74,7 @@ def pods(node: ClusterNode) -> dict[str, JSON]:
 
 
 def crashing(node: ClusterNode) -> tuple[int, str]:
-    """How often the crashing pod was restarted, and what it waits for."""
+    """The number of restarts of the crashing pod, and the reason why it waits."""
     found = json.loads(node.kubectl("get", "pod", "crashes", "-o", "json"))["status"]
     (container,) = found["containerStatuses"]
     return container["restartCount"], (container["state"].get("waiting") or {}).get("reason", "")

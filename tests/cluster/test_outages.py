@@ -1,4 +1,4 @@
-"""The API server ends, moves on and renews what it is made of, while a node's pods change.
+"""The API server stops, loses its history or renews its certificates, while a node's pods change.
 
 Judged by kubectl, and by the API server's audit log: which requests the agent made.
 """
@@ -40,12 +40,12 @@ def change_everything(node: ClusterNode, name: str, text: str) -> None:
 
 
 def contents(text: str) -> tuple[JSON, JSON]:
-    """What the pod prints."""
+    """The objects whose values the pod prints."""
     return config_map("conf", greeting=f"greeting-{text}\n"), secret("word", word=f"word-{text}\n")
 
 
 def watched(node: ClusterNode, since: int, *, lists: bool) -> set[str]:
-    """The kinds of which the agent has begun a watch: with a list, or resuming one."""
+    """The kinds that the agent has begun to watch, with a list or by resuming."""
     return {
         each.resource
         for each in node.requests(since)
@@ -81,10 +81,10 @@ def test_pods_change_while_the_node_is_cut_off(node: ClusterNode) -> None:
     assert node.containers()["stays"] == before
 
 
-def test_history_is_gone_when_the_api_server_comes_back(
+def test_kinds_are_relisted_after_the_api_server_lost_its_history(
     plane: ControlPlane, node: ClusterNode
 ) -> None:
-    """Every watch is "too old": each kind is listed anew. Its certificate is another one, too."""
+    """Every watch is "too old", so each kind is listed again. The certificate changes as well."""
     use_everything(node, "old", "before")
     since, shown = plane.audit.length(), plane.server_certificate()
     node.link.cut()
@@ -119,7 +119,7 @@ def test_an_api_server_without_http2_is_followed_too(
 
 
 def test_new_credentials_are_used_without_a_restart(node: ClusterNode) -> None:
-    """Whoever renews a node's certificate replaces the files that its kubeconfig names."""
+    """A renewal of the node's certificate replaces the files that its kubeconfig names."""
     used = {each.credential for each in node.requests() if each.credential}
     since, before = node.plane.audit.length(), node.containers()
     node.new_credentials()
@@ -138,7 +138,7 @@ def test_new_credentials_are_used_without_a_restart(node: ClusterNode) -> None:
 
 
 def test_an_agent_that_starts_again_keeps_its_pods(node: ClusterNode) -> None:
-    """What changed in the meantime is done; no container is restarted."""
+    """Changes made in the meantime are carried out; no container is restarted."""
     node.apply(node.pod("kept", "sleep 100000"), node.pod("removed", "sleep 100000"))
     node.wait_ready("kept", "removed")
     before = node.containers()
@@ -154,7 +154,7 @@ def test_an_agent_that_starts_again_keeps_its_pods(node: ClusterNode) -> None:
 
 
 def test_watches_that_the_api_server_ends_are_resumed(node: ClusterNode) -> None:
-    """They reach the timeout that they state; what changes between two of them is not lost."""
+    """Watches end after the timeout that they request; no change between two of them is lost."""
     node.stop()
     node.start(SHORT_WATCHES)
     use_everything(node, "brief", "first")

@@ -1,4 +1,4 @@
-"""What ``kubeletpy preflight`` says about the node of a Go kubelet is what a switch then does.
+"""The report of ``kubeletpy preflight`` on a Go kubelet's node matches the switch that follows.
 
 Collected where the programs contain a kubelet: ``--switches NUMBER`` or ``python -m
 tools.conformance`` builds it.
@@ -28,7 +28,7 @@ def kubelet_node(
         yield made
 
 
-def test_what_is_kept_and_what_is_restarted(
+def test_the_report_names_the_containers_that_a_switch_restarts(
     kubelet_node: KubeletNode, request: pytest.FixtureRequest
 ) -> None:
     node = kubelet_node

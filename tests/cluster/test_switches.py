@@ -1,4 +1,4 @@
-"""The Go kubelet and the agent hand a node to each other, and its pods do not notice.
+"""The Go kubelet and the agent hand a node to each other, and its pods stay unchanged.
 
 Collected where the programs contain a kubelet, or with ``--switches NUMBER``, which builds one;
 ``-s`` prints the measures. ``--switches 10 --switch-pods 30`` is the proof of docs/adopting.md.
@@ -47,17 +47,17 @@ SETTINGS: JSON = {
     "maxPods": 110,
 }
 SETTLED_S = 3.0
-"""After a switch, when new pods run: longer than the periods of probes."""
+"""Seconds after a switch until new pods run: longer than the periods of probes."""
 GRACE_S = 15
-"""Of a pod that is deleted before a switch and must be killed after it."""
+"""Grace period of a pod that is deleted before a switch and must be killed after it."""
 HOURS_S = 7200
 RESTARTING = ("crashes", "unpulled", "late")
-"""Their containers change by themselves, or by a rule that is tested apart."""
+"""Pods whose containers change by themselves, or by a rule that is tested separately."""
 
 
 @dataclass
 class Measured:
-    """What one switch did.
+    """Measurements of one switch.
 
     Attributes:
         began: when the old program got its SIGTERM, in seconds since the epoch.
@@ -292,7 +292,7 @@ def pods(node: KubeletNode) -> dict[str, JSON]:
 
 
 def kept_fields(pod: JSON) -> JSON:
-    """What no switch may change of a pod."""
+    """Fields of a pod that no switch may change."""
     sizes = {
         each["name"]: [each.get("resources"), each.get("allocatedResources")]
         for each in pod["status"].get("containerStatuses") or ()
@@ -303,7 +303,7 @@ def kept_fields(pod: JSON) -> JSON:
         del found["startTime"]
         found["conditions"] = {name: each[0] for name, each in found["conditions"].items()}
     if found["phase"] == "Succeeded":
-        del found["podIP"]  # a program that starts does not know the address of a removed sandbox
+        del found["podIP"]  # a program that starts cannot read the address of a removed sandbox
     return found
 
 
@@ -346,7 +346,7 @@ def waits(changes: list[Change], measures: list[Measured]) -> list[str]:
     return found
 
 
-def test_pods_do_not_notice_who_runs_the_node(
+def test_switches_leave_pods_unchanged(
     kubelet_node: KubeletNode, request: pytest.FixtureRequest
 ) -> None:
     node = kubelet_node

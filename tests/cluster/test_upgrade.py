@@ -34,13 +34,13 @@ def older(short_dir: Path, request: pytest.FixtureRequest) -> Iterator[ControlPl
 
 
 def server_of(node: ClusterNode) -> tuple[str, str]:
-    """The API server's version: whole, and as a node's minor version."""
+    """The API server's version: complete, and as a node's minor version."""
     found = json.loads(node.kubectl("get", "--raw", "/version"))
     return found["gitVersion"], f"{found['major']}.{found['minor'].rstrip('+')}"
 
 
 def shown(node: ClusterNode) -> dict[str, str]:
-    """What /configz reports of the node's version."""
+    """The node's version as /configz reports it."""
     answer = node.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy/configz")
     found: dict[str, str] = json.loads(answer)["kubeletpy"]["kubernetesVersion"]
     return found
@@ -50,12 +50,12 @@ def kubelet_version(node: ClusterNode) -> str:
     return node.read("node", node.name, ".status.nodeInfo.kubeletVersion")
 
 
-def asked_for_version(node: ClusterNode, since: int) -> int:
-    """How often the agent has asked for the API server's version."""
+def version_requests(node: ClusterNode, since: int) -> int:
+    """How often the agent has requested the API server's version."""
     return sum(each.path == "/version" and each.ended for each in node.requests(since))
 
 
-def test_a_node_stays_as_it_is_until_it_is_restarted(
+def test_a_node_changes_its_version_only_when_it_is_restarted(
     short_dir: Path, older: ControlPlane, request: pytest.FixtureRequest
 ) -> None:
     with node_of(short_dir / "u", older, command=SHORT_CHECKS) as node:
@@ -74,7 +74,7 @@ def test_a_node_stays_as_it_is_until_it_is_restarted(
             f"restart the agent to run as {newer}"
         )
         node.until(lambda: shown(node)["restart"] == expected, "the upgrade in /configz")
-        node.until(lambda: asked_for_version(node, since) >= CHECKS, "further checks")
+        node.until(lambda: version_requests(node, since) >= CHECKS, "further checks")
         found = shown(node)
         assert (found["running"], found["source"], found["server"]) == (minor, "server", after)
         assert found["why"] == f"the API server is {before}"

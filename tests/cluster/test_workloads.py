@@ -1,4 +1,4 @@
-"""What users of a cluster do with a node: workloads, their settings, events, and maintenance."""
+"""Use of a node by users of a cluster: workloads, their settings, events, and maintenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watch of the API shows, each change with the moment at which it came."""
+"""Events of a watch of the API, each with the time at which it came."""
 
 from __future__ import annotations
 

@@ -22,8 +22,12 @@ from tests.contract.server import Embedded, Server
 def main() -> int:
     """Entry point; gives 1 if something differs."""
     parser = argparse.ArgumentParser(prog="tests.contract", description=__doc__)
-    parser.add_argument("--real", type=Path, help="an administrator's kubeconfig; else as recorded")
-    parser.add_argument("--other", type=Path, help="the same of what is compared with it")
+    parser.add_argument(
+        "--real", type=Path, help="kubeconfig of an administrator (recorded answers)"
+    )
+    parser.add_argument(
+        "--other", type=Path, help="kubeconfig for the server to compare (embedded API)"
+    )
     parser.add_argument("--record", action="store_true")
     parser.add_argument("conversation", nargs="*", default=answers.names())
     given = parser.parse_args()

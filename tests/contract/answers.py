@@ -1,4 +1,4 @@
-"""The conversations, and what a Kubernetes 1.37 API server answered in them."""
+"""The conversations, and the answers that a Kubernetes 1.37 API server gave in them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def steps(name: str) -> Sequence[Step]:
 
 
 def recorded(name: str) -> dict[str, JSON]:
-    """What was answered, by the step's name."""
+    """The recorded answers of a conversation, by the step's name."""
     answers: dict[str, JSON] = json.loads((FOLDER / f"{name}.json").read_text())
     return answers
 
 
 def record(name: str, answers: dict[str, JSON]) -> None:
-    """Keep what was answered: one line for each step, in the order of the conversation."""
+    """Write the answers of a conversation: one line for each step, in order."""
     lines = [f"{json.dumps(key)}: {json.dumps(answer)}" for key, answer in answers.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
     (FOLDER / f"{name}.json").write_text(text)

@@ -15,12 +15,12 @@ from kubeletpy.structs import replace
 
 JSON = dict[str, Any]
 ANSWER_S = 30.0
-"""How long an answer may take."""
+"""Timeout for an answer, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. ``body`` is the parsed document, or the text if it is not JSON."""
+    """The answer to a request. ``body`` is the parsed document, or the text if it is not JSON."""
 
     code: int
     headers: Mapping[str, str]
@@ -36,10 +36,10 @@ class Client:
     token: str = ""
 
     def as_bearer(self, token: str, authority: str) -> Client:
-        """The same server, asked with a token (or with nothing when empty)."""
+        """A client of the same server with a token (or without credentials when empty)."""
         return replace(self, context=trusting(authority), token=token)
 
-    def ask(
+    def send(
         self,
         method: str,
         path: str,
@@ -126,7 +126,7 @@ def trusting(authority: str) -> ssl.SSLContext:
 
 
 def parsed(text: bytes) -> Any:
-    """JSON, or the text if it is none."""
+    """Parsed JSON, or the text if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def kubeconfig(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """Of the administrator."""
+    """The kubeconfig of the administrator."""
     given: Path | None = request.config.getoption(OPTION)
     if given is not None:
         yield given

@@ -23,7 +23,7 @@ RETRY_S = 20.0
 """A cluster's volume controller tries again what it could not bind every 15 s."""
 WATCH = "WATCH"
 WATCH_S = 10.0
-"""How long a watch is followed that neither its events nor the server end."""
+"""Seconds after which a watch is ended if neither its events nor the server end it."""
 _HOLE = re.compile(r"\{(\w+)\}")
 
 
@@ -32,13 +32,13 @@ class Step:
     """One request. ``{ns}``, ``{node}`` and kept values are filled in, in paths and bodies.
 
     Attributes:
-        by: who asks: admin, node, other (another node), account (a service account), nobody.
+        by: the client: admin, node, other (another node), account (a service account), nobody.
         keep: name -> where the answer's body has the value, for later steps.
-        until: ask again until this code is answered, when others are answered first for a while.
-        ready: the nodes say once more that they are: one that is silent for 40 s gets no pods.
+        until: repeat the request until this code is answered, when it takes a while.
+        ready: the nodes report again that they are: one that is silent for 40 s gets no pods.
         events: of a watch: how many end it; None: the server ends it, by its timeoutSeconds.
         managers: the answer is compared with its ``managedFields``: who owns what.
-        meanwhile: what is asked as soon as the watch is accepted; these are steps, too.
+        meanwhile: requests to send as soon as the watch is accepted; these are steps, too.
     """
 
     name: str
@@ -89,7 +89,7 @@ def delete(name: str, path: str, body: Any = None, **more: Any) -> Step:
 
 
 def watch(name: str, path: str, *meanwhile: Step, events: int | None = None, **query: Any) -> Step:
-    """A watch. By the administrator, or by whom ``by`` names; ``accept`` as in a step."""
+    """A watch by the administrator, or by the client ``by``; ``accept`` as in a step."""
     by, accept = query.pop("by", "admin"), query.pop("accept", "application/json")
     return Step(
         name, WATCH, path, by=by, query=query, accept=accept, events=events, meanwhile=meanwhile
@@ -102,7 +102,7 @@ def every(steps: Sequence[Step]) -> list[Step]:
 
 
 def filled(value: Any, known: Mapping[str, Any]) -> Any:
-    """A path or body with its holes filled; unknown names in braces stay."""
+    """A path or body with its placeholders filled; unknown names in braces are kept."""
     if isinstance(value, dict):
         return {filled(k, known): filled(v, known) for k, v in value.items()}
     if isinstance(value, list):
@@ -142,10 +142,10 @@ def hold(server: Server, steps: Sequence[Step], namespace: str) -> dict[str, JSO
         if step.ready:
             server.heartbeat()
         if step.method == WATCH:
-            answers[step.name] = {}  # its place, before what is asked meanwhile
+            answers[step.name] = {}  # its position, before those of the steps meanwhile
             answer = _follow(server, step, known, partial(send_all, step.meanwhile))
         else:
-            answer = _ask(server, step, known)
+            answer = _send(server, step, known)
         for name, where in step.keep.items():
             try:
                 known[name] = found(answer.body, where)
@@ -192,10 +192,10 @@ def _without_repeated_bookmarks(events: list[JSON]) -> list[JSON]:
     return [one for one, last in pairs if not one.get("type") == last.get("type") == "BOOKMARK"]
 
 
-def _ask(server: Server, step: Step, known: Mapping[str, Any]) -> Answer:
+def _send(server: Server, step: Step, known: Mapping[str, Any]) -> Answer:
     deadline = time.monotonic() + RETRY_S
     while True:
-        answer = server.client(step.by).ask(
+        answer = server.client(step.by).send(
             step.method,
             filled(step.path, known),
             filled(step.body, known),
@@ -256,7 +256,7 @@ def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
         return {comparable(k, known): comparable(v, known, k) for k, v in kept.items()}
     if isinstance(value, list):
         each = [comparable(item, known, key) for item in value]
-        # the same rule checked twice by one server says nothing to anybody
+        # a rule that one server checks twice adds no information
         return [c for i, c in enumerate(each) if c not in each[:i]] if key == "causes" else each
     if not isinstance(value, str):
         return value
@@ -284,7 +284,7 @@ def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
 
 
 def differences(expected: Any, got: Any, where: str = "") -> list[str]:
-    """Where two documents differ, a line for each place."""
+    """Differences between two documents, a line for each position."""
     if isinstance(expected, dict) and isinstance(got, dict):
         lines = []
         for key in sorted({*expected, *got}):

@@ -1,4 +1,4 @@
-"""Where an earlier Kubernetes version answers otherwise than the newest: ``earlier.csv``."""
+"""Differences of earlier Kubernetes versions from the newest: ``earlier.csv``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED = re.compile(r"(^|: )node: ")
 
 @cache
 def rows() -> tuple[JSON, ...]:
-    """Steps that servers before a version answer otherwise, each with the reason."""
+    """Steps that servers before a version answer differently, each with the reason."""
     with Path(__file__).with_name("earlier.csv").open(newline="") as file:
         return tuple(csv.DictReader(file))
 
@@ -32,7 +32,7 @@ def version(text: str) -> tuple[int, int]:
 
 @cache
 def accepted(server: tuple[int, int]) -> frozenset[tuple[str, str]]:
-    """The steps that a server of this version may answer otherwise."""
+    """The steps that a server of this version may answer differently."""
     return frozenset(
         (row["conversation"], row["step"]) for row in rows() if server < version(row["before"])
     )
@@ -41,7 +41,7 @@ def accepted(server: tuple[int, int]) -> frozenset[tuple[str, str]]:
 def unexpected(
     server: tuple[int, int], conversation: str, step: str, expected: JSON, got: JSON
 ) -> list[str]:
-    """Where an answer of a server of this version differs and should not."""
+    """Unexpected differences in an answer of a server of this version."""
     lines = differences(expected if server >= NEWEST else _without_names(expected), got)
     if (conversation, step) not in accepted(server):
         return lines

@@ -1,4 +1,4 @@
-"""Where the embedded API answers otherwise on purpose; docs/embedded-api.md gives the reasons."""
+"""Intended differences of the embedded API; docs/embedded-api.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WAITING_PODS = (
     "p-second",
     "own",
 )
-"""Of which the scheduler also says what preemption would bring; there is none here."""
+"""Pods whose scheduler message also names the effect of preemption; there is none here."""
 
 WORDS = frozenset(
     {
@@ -54,7 +54,7 @@ WORDS = frozenset(
         ("pages", "a token that is none"),
         ("parts_of_pods", "no quantity"),
         ("watching", "a bad label selector"),
-        # What it accepts or would have sent: fewer media types.
+        # These messages list media types, of which the embedded API has fewer.
         ("forms", "another form"),
         ("forms", "another type"),
         ("what_a_node_reads_of_storage", "phase by the node"),
@@ -86,7 +86,7 @@ OTHERWISE = frozenset(
         ("pod_status", "ip that is none"),
         # Names are checked before who may use them.
         ("nodes", "create without a name"),
-        # Nobody is anonymous here: who shows no credentials is asked for some.
+        # Nobody is anonymous here: a client without credentials is refused with 401.
         ("access_reviews", "can I, nobody"),
         ("access_reviews", "subject, nobody asks"),
         ("access_reviews", "whose token, nobody asks"),
@@ -107,7 +107,7 @@ OTHERWISE = frozenset(
         # it is polled for then.
         ("what_a_node_reads_of_storage", "claim in a list"),
         ("what_a_node_reads_of_storage", "volume in a list"),
-        # A token is never sent back, and says nothing of its own number.
+        # A token is never sent back, and its number is left out.
         ("access_reviews", "whose token"),
         ("access_reviews", "whose token, for us"),
         ("what_a_node_reads", "review"),
@@ -119,7 +119,7 @@ OTHERWISE = frozenset(
 
 
 def unexpected(conversation: str, step: str, expected: JSON, got: JSON) -> list[str]:
-    """Where an answer of the embedded API differs and should not."""
+    """Unexpected differences in an answer of the embedded API."""
     lines = differences(expected, got)
     if (conversation, step) in OTHERWISE:
         return [] if lines else [f"{conversation}, {step}: is listed, and does not differ any more"]

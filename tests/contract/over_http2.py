@@ -1,4 +1,4 @@
-"""The identities of a server, asked by the agent's own HTTP/2 through one that ends it."""
+"""Clients of a server that use the agent's own HTTP/2 client, through a proxy that ends HTTP/2."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Http2Client(Client):
     who: str = ""
     way: Any = None
 
-    def ask(
+    def send(
         self,
         method: str,
         path: str,
@@ -97,13 +97,13 @@ class Http2Client(Client):
         data = payload.encode() if isinstance(payload, str) else payload
         headers = {"Accept": accept} | ({"Content-Type": content_type} if data else {})
 
-        async def asked() -> Answer:
+        async def answered() -> Answer:
             stream = await self._open(method, _target(path, query), headers, data, ANSWER_S)
             text = await stream.read()
             given = {name.decode(): value.decode() for name, value in stream._headers}
             return Answer(stream.status, given, parsed(text))
 
-        return self.way.wait(asked())  # type: ignore[no-any-return]
+        return self.way.wait(answered())  # type: ignore[no-any-return]
 
     def follow(
         self,
@@ -121,7 +121,7 @@ class Http2Client(Client):
             stream = await self._open("GET", target, {"Accept": accept}, None, 2 * ANSWER_S)
             if stream.status != 200:
                 return stream.status, parsed(await stream.read())
-            # what is asked meanwhile waits for this loop
+            # requests meanwhile wait for this loop
             await asyncio.to_thread(begun)
             events: list[JSON] = []
             with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The API server that is under test, with the identities that ask it."""
+"""The API server that is under test, with the identities of its clients."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SIGNED_S = 20.0
 
 
 class Server:
-    """One API server: who asks it, and a namespace for each conversation.
+    """One API server with clients of each identity, and a namespace for each conversation.
 
-    Needs an administrator's kubeconfig, and a signer of nodes' client certificates. What it makes
-    (two nodes, their requests, namespaces) is removed by :meth:`clear`.
+    Needs an administrator's kubeconfig, and a signer of nodes' client certificates. :meth:`clear`
+    removes what it makes (two nodes, their requests, namespaces).
 
     Args:
         kubeconfig: of the administrator.
@@ -52,7 +52,7 @@ class Server:
         self._clients["other"] = self._node(self.other_name)
         for name in (self.node_name, self.other_name):
             node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-            answer = admin.ask("POST", "/api/v1/nodes", node)
+            answer = admin.send("POST", "/api/v1/nodes", node)
             assert answer.code == 201, answer
         self.heartbeat()
         self._clients["account"] = self._account()
@@ -66,16 +66,16 @@ class Server:
         name = f"contract-{title}-{secrets.token_hex(3)}"
         admin = self.client("admin")
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        answer = admin.ask("POST", "/api/v1/namespaces", body)
+        answer = admin.send("POST", "/api/v1/namespaces", body)
         assert answer.code == 201, answer
         self._namespaces.append(name)
         paths = (f"/api/v1/namespaces/{name}/{each}" for each in _EVERY_NAMESPACE_HAS)
         for path in paths:
-            until(lambda path=path: admin.ask("GET", path).code == 200, path)
+            until(lambda path=path: admin.send("GET", path).code == 200, path)
         return name
 
     def heartbeat(self) -> None:
-        """Both nodes say that they are ready."""
+        """Report both nodes as Ready."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ready = {"type": "Ready", "status": "True", "reason": "Contract", "message": "test"}
         times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
@@ -83,11 +83,11 @@ class Server:
             path = f"/api/v1/nodes/{name}"
             patch = {"status": {"conditions": [{**ready, **times}]}}
             strategic = "application/strategic-merge-patch+json"
-            answer = self.client(who).ask("PATCH", f"{path}/status", patch, content_type=strategic)
+            answer = self.client(who).send("PATCH", f"{path}/status", patch, content_type=strategic)
             assert answer.code == 200, answer
 
             def untainted(path: str = path) -> bool:
-                return "taints" not in self.client("admin").ask("GET", path).body["spec"]
+                return "taints" not in self.client("admin").send("GET", path).body["spec"]
 
             until(untainted, f"{path} has no taint")
 
@@ -96,20 +96,20 @@ class Server:
         admin = self.client("admin")
         for namespace in self._namespaces:
             pods = f"/api/v1/namespaces/{namespace}/pods"
-            for pod in admin.ask("GET", pods).body["items"]:
+            for pod in admin.send("GET", pods).body["items"]:
                 path = f"{pods}/{pod['metadata']['name']}"
                 patch = {"metadata": {"finalizers": None}}
                 merge = "application/merge-patch+json"
-                admin.ask("PATCH", path, patch, content_type=merge)
-                admin.ask("DELETE", path, {"gracePeriodSeconds": 0})
-            admin.ask("DELETE", f"/api/v1/namespaces/{namespace}")
+                admin.send("PATCH", path, patch, content_type=merge)
+                admin.send("DELETE", path, {"gracePeriodSeconds": 0})
+            admin.send("DELETE", f"/api/v1/namespaces/{namespace}")
         for name in (self.node_name, self.other_name):
-            admin.ask("DELETE", f"/api/v1/nodes/{name}")
-            admin.ask(
+            admin.send("DELETE", f"/api/v1/nodes/{name}")
+            admin.send(
                 "DELETE", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
             )
         for name in self._requests:
-            admin.ask("DELETE", f"{CSRS}/{name}")
+            admin.send("DELETE", f"{CSRS}/{name}")
 
     def _read(self, config: JSON) -> tuple[Client, str]:
         """The client of the current context, and the authority's certificate (PEM)."""
@@ -145,17 +145,17 @@ class Server:
                 "usages": ["digital signature", "client auth"],
             },
         }
-        answer = admin.ask("POST", CSRS, request)
+        answer = admin.send("POST", CSRS, request)
         assert answer.code == 201, answer
         path = f"{CSRS}/{name}-client"
         self._requests.append(f"{name}-client")
         made = answer.body
         approved = {"type": "Approved", "status": "True", "reason": "Contract", "message": "test"}
         made.setdefault("status", {})["conditions"] = [approved]
-        admin.ask("PUT", f"{path}/approval", made)
+        admin.send("PUT", f"{path}/approval", made)
 
         def signed() -> str:
-            status = admin.ask("GET", path).body.get("status", {})
+            status = admin.send("GET", path).body.get("status", {})
             return str(status.get("certificate", ""))
 
         context = trusting(self.authority)
@@ -168,7 +168,7 @@ class Server:
         namespace = self.account_namespace = self.namespace("account")
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        answer = self.client("admin").ask("POST", path, request)
+        answer = self.client("admin").send("POST", path, request)
         assert answer.code == 201, answer
         return self.client("admin").as_bearer(answer.body["status"]["token"], self.authority)
 
@@ -177,7 +177,7 @@ _EVERY_NAMESPACE_HAS = ("serviceaccounts/default", "configmaps/kube-root-ca.crt"
 
 
 def until(question: Any, what: str, seconds: float = SIGNED_S) -> Any:
-    """Ask again until the answer is true; gives it."""
+    """Repeat a query until its answer is true, and return that."""
     deadline = time.monotonic() + seconds
     while not (answer := question()):
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
@@ -199,7 +199,7 @@ class Embedded:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        # started once before: a server knows the changes since its start only
+        # started once before: a server has only the changes since its start
         before = self._await(self._make(directory))
         self._await(before.start())
         self._await(before.stop())

@@ -1,4 +1,4 @@
-"""Certificates: the requests that a conversation sends, and what a signed one says."""
+"""Certificates: the requests that a conversation sends, and a description of a signed one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NODES = ("system:nodes",)
 
 
 def requests(node: str, other: str) -> dict[str, str]:
-    """By name: base64 of PEM, as in ``spec.request``; all of one new key."""
+    """Requests by name: base64 of PEM, as in ``spec.request``; all of one new key."""
     user = f"system:node:{node}"
     names = {
         "csr_client": client_names(node),
@@ -32,7 +32,7 @@ def requests(node: str, other: str) -> dict[str, str]:
 
 
 def described(certificate: str) -> str:
-    """What a certificate in a status (base64 of PEM) lets its holder do, as one line."""
+    """Subject and usages of a certificate in a status (base64 of PEM), as one line."""
     try:
         chain = x509.load_pem_x509_certificates(base64.b64decode(certificate))
     except ValueError:

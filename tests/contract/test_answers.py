@@ -20,7 +20,7 @@ def test_a_conversation(name: str, server: Server, is_embedded: bool) -> None:
     steps, expected = answers.steps(name), answers.recorded(name)
     assert [step.name for step in every(steps)] == list(expected), "record it again"
     got = hold(server, steps, server.namespace(name.replace("_", "-")))
-    version = earlier.version(server.client("admin").ask("GET", "/version").body["gitVersion"])
+    version = earlier.version(server.client("admin").send("GET", "/version").body["gitVersion"])
     problems = []
     for step, answer in got.items():
         if is_embedded:
@@ -52,7 +52,7 @@ def test_the_list_of_differences_names_steps() -> None:
     assert not left.WORDS & left.OTHERWISE
 
 
-def test_what_earlier_versions_answer_otherwise_is_named_with_a_reason() -> None:
+def test_each_difference_of_an_earlier_version_has_a_reason() -> None:
     listed = {(name, step.name) for name in answers.names() for step in every(answers.steps(name))}
     named = [(row["conversation"], row["step"]) for row in earlier.rows()]
     assert set(named) <= listed

@@ -32,9 +32,11 @@ def options(given: list[str]) -> Options:
 async def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path, help="of its socket (csi.sock) and volumes")
+    parser.add_argument(
+        "directory", type=Path, help="directory of its socket (csi.sock) and volumes"
+    )
     parser.add_argument("--registry", type=Path, help="plugins_registry of the agent")
-    parser.add_argument("--option", action="append", default=[], help="as stage=false")
+    parser.add_argument("--option", action="append", default=[], help="such as stage=false")
     given = parser.parse_args()
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)

@@ -1,4 +1,4 @@
-"""What a driver for tests does wrong when it is told to.
+"""Faults of a driver for tests.
 
 Faults are set in the process, or written to a file that is read before each call, for a driver
 that runs alone.
@@ -20,14 +20,14 @@ import grpc.aio
 
 @dataclass(slots=True)
 class Fault:
-    """What happens in a call.
+    """Fault of a call.
 
     Attributes:
-        code: gRPC's name of the status that it ends with (``INTERNAL``); empty: it works.
-        message: the words with it.
+        code: gRPC's name of the status that it ends with (``INTERNAL``); empty: it succeeds.
+        message: the message of that status.
         before: seconds before anything is done.
         after: seconds before the answer, when all is done.
-        done: with ``code``: the work is done all the same.
+        done: with ``code``: the work is done anyway.
         skip: it works, and nothing is done.
         die: the process ends after the work (only of a driver that runs alone).
         answer: this instead of the driver's own answer, as it goes over the wire.
@@ -35,7 +35,7 @@ class Fault:
     """
 
     code: str = ""
-    message: str = "a fault that was asked for"
+    message: str = "a fault that was requested"
     before: float = 0.0
     after: float = 0.0
     done: bool = False
@@ -47,7 +47,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Faults:
-    """By method; and what was called."""
+    """The faults by method, and the calls so far."""
 
     file: Path | None = None
     by_method: dict[str, Fault] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Faults:
 
 
 async def end(fault: Fault, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    """End a call as asked for."""
+    """End a call as its fault requires."""
     if fault.after:
         await asyncio.sleep(fault.after)
     if fault.die:

@@ -24,10 +24,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(slots=True)
 class RunningDriver:
-    """One that answers.
+    """A driver that answers.
 
     Attributes:
-        told: what the agent said of the registration: whether it worked, and the error.
+        told: the agent's reports of the registration: whether it worked, and the error.
     """
 
     socket: Path
@@ -38,11 +38,11 @@ class RunningDriver:
 
     @property
     def name(self) -> str:
-        """Under which it registers."""
+        """The name under which it registers."""
         return self.services.options.name
 
     async def until_told(self, *, registered: bool = True, within: float = 30.0) -> None:
-        """Wait for the agent's word on the registration."""
+        """Wait for the agent's report of the registration."""
         async with asyncio.timeout(within):
             while not (self.told and self.told[-1][0] is registered):
                 self.news.clear()
@@ -77,7 +77,7 @@ async def running(
 
 
 class Registrable(Protocol):
-    """What a registrar has to know of a driver, be it of CSI or of DRA."""
+    """The part of a driver that a registrar needs, for CSI and for DRA."""
 
     socket: Path
     told: list[tuple[bool, str]]

@@ -33,7 +33,7 @@ def refuse(code: str, message: str) -> NoReturn:
 
 @dataclass(slots=True)
 class Options:
-    """What a driver can do.
+    """Capabilities of a driver.
 
     Attributes:
         stage: has STAGE_UNSTAGE_VOLUME.
@@ -41,7 +41,7 @@ class Options:
         group: has VOLUME_MOUNT_GROUP.
         multi_writer: has SINGLE_NODE_MULTI_WRITER.
         max_volumes: of NodeGetInfo.
-        health: what NodeGetVolumeStats says is wrong; None: it says nothing of health.
+        health: the fault that NodeGetVolumeStats reports; None: it does not report health.
     """
 
     name: str = "test.csi.example.com"
@@ -58,7 +58,7 @@ class Options:
 
 
 class Services:
-    """What each call does; the methods have the CSI's names."""
+    """The driver's calls; the methods have the CSI's names."""
 
     def __init__(self, state: Path, options: Options) -> None:
         self.volumes = Volumes(state)

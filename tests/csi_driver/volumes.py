@@ -18,14 +18,14 @@ DEFAULT_BYTES = 16 * 1024 * 1024
 
 @dataclass(slots=True)
 class Volume:
-    """One volume, as it is kept."""
+    """The record of one volume."""
 
     id: str
     name: str
     size: int
     block: bool
     node: str = ""
-    """Where it is attached."""
+    """The node that it is attached to; empty: none."""
 
 
 class Volumes:
@@ -40,15 +40,15 @@ class Volumes:
             yield Volume(**json.loads(meta.read_text()))
 
     def get(self, handle: str) -> Volume | None:
-        """One of them."""
+        """A volume by its id."""
         return next((volume for volume in self if volume.id == handle), None)
 
     def named(self, name: str) -> Volume | None:
-        """The one that was made under a name."""
+        """A volume by its name."""
         return next((volume for volume in self if volume.name == name), None)
 
     def save(self, volume: Volume) -> None:
-        """Keep it, with what it holds."""
+        """Write the record, and create the image or the directory of the data."""
         where = self._state / volume.id
         where.mkdir(exist_ok=True)
         if volume.block:
@@ -69,7 +69,7 @@ class Volumes:
         shutil.rmtree(self._state / volume.id)
 
     def source(self, volume: Volume) -> str:
-        """What is mounted: its directory, or its loop device."""
+        """The source of its mounts: its directory, or its loop device."""
         where = self._state / volume.id
         return loop_devices.attach(str(where / "image")) if volume.block else str(where / "data")
 
@@ -80,7 +80,7 @@ class Volumes:
         return sum(path.stat().st_size for path in files), len(files)
 
     def release(self, volume: Volume) -> None:
-        """Let its loop device go."""
+        """Detach its loop device."""
         device = loop_devices.loop_device_of(str(self._state / volume.id / "image"))
         if device is not None:
             loop_devices.detach(device)

@@ -132,7 +132,7 @@ def register(kubelet: Path, resource: str, endpoint: str) -> None:
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path, help="of devices.json and calls")
+    parser.add_argument("directory", type=Path, help="directory of devices.json and calls")
     parser.add_argument("--sockets", type=Path, required=True, help="device-plugins of the agent")
     parser.add_argument("--resource", default="test.example/dev")
     parser.add_argument("--endpoint", default="test-plugin.sock", help="name of its socket")

@@ -1,8 +1,8 @@
 """Run the DRA driver for tests alone, until it is ended.
 
-It prepares what the API says that a claim was given. How its devices are is in ``devices.json`` in
-its directory (device -> health), read again when it changes; ``calls`` there has a line for each
-call, and ``hang`` there makes it hang.
+It prepares the devices that the API allocated to a claim. Three files in its directory control and
+record it. ``devices.json`` has the health of its devices (device -> health), read again when it
+changes. ``calls`` has a line for each call, and ``hang`` makes it hang.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def run(given: argparse.Namespace) -> None:
 
 @dataclass(slots=True)
 class Noted(Services):
-    """Its calls are noted in a file, before they are answered."""
+    """A driver that records its calls in a file before it answers them."""
 
     directory: Path = Path()
 

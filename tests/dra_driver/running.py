@@ -21,10 +21,10 @@ Handler: TypeAlias = "grpc.GenericRpcHandler[Any, Any]"
 
 @dataclass(slots=True)
 class RunningDriver:
-    """One that answers.
+    """A driver that answers.
 
     Attributes:
-        told: what the agent said of the registration: whether it worked, and the error.
+        told: the agent's reports of the registration: whether it worked, and the error.
     """
 
     socket: Path
@@ -35,7 +35,7 @@ class RunningDriver:
 
     @property
     def name(self) -> str:
-        """Under which it registers."""
+        """The name under which it registers."""
         return self.services.name
 
 

@@ -26,7 +26,7 @@ class Given:
 
 
 def one_device(claim: Any) -> list[Given]:
-    """The allocation of every claim, when nothing else is said."""
+    """The default allocation of every claim."""
     return [Given("d0", ["r0"])]
 
 
@@ -35,8 +35,8 @@ class Services:
     """One driver.
 
     Attributes:
-        allocation: what the API says that a claim was given of this driver.
-        cdi_dir: where CDI files go; None: there are none, devices have names all the same.
+        allocation: the devices of this driver that the API allocated to a claim.
+        cdi_dir: where CDI files go; None: there are none, and devices have names anyway.
         prepared: uid of a claim -> its devices' CDI names.
         refuses: uid of a claim -> the error that the driver answers.
         history: calls, each with the claims' names.
@@ -51,7 +51,7 @@ class Services:
     history: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
     def NodePrepareResources(self, request: Any) -> Any:
-        """Prepare each claim, or say why not."""
+        """Prepare each claim, or return its error."""
         self.history.append(("prepare", tuple(claim.name for claim in request.claims)))
         answer = VERSIONS[self.version].NodePrepareResourcesResponse()
         for claim in request.claims:
@@ -74,7 +74,7 @@ class Services:
         return answer
 
     def NodeUnprepareResources(self, request: Any) -> Any:
-        """Give each back; one that is not known is given back already."""
+        """Unprepare each claim; one that is not prepared succeeds as well."""
         self.history.append(("unprepare", tuple(claim.name for claim in request.claims)))
         answer = VERSIONS[self.version].NodeUnprepareResourcesResponse()
         for claim in request.claims:

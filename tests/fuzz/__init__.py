@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing of what reads strangers' bytes; see docs/contributing.md."""
+"""Coverage-guided fuzzing of code that reads untrusted input; see docs/contributing.md."""

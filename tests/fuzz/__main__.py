@@ -32,10 +32,10 @@ MEMORY_MIB = 2048
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=60, help="of each target")
-    parser.add_argument("--jobs", type=int, default=2, help="targets at a time")
+    parser.add_argument("--seconds", type=int, default=60, help="duration of each target")
+    parser.add_argument("--jobs", type=int, default=2, help="targets in parallel")
     parser.add_argument("--keep", action="store_true", help="put new inputs into the corpus")
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help="all when none is named")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="targets to run (all)")
     options = parser.parse_args()
     with (
         contextlib.redirect_stderr(io.StringIO()),  # it names each module
@@ -62,7 +62,10 @@ def main() -> None:
 
 
 def _fork(work: Callable[[], int]) -> int:
-    """Do something in a process of its own, whose exit code it gives; code stays instrumented."""
+    """Fork a process that exits with the result of a function, and return its pid.
+
+    Code stays instrumented in it.
+    """
     sys.stdout.flush()
     child = os.fork()
     if child:
@@ -76,7 +79,7 @@ def _fork(work: Callable[[], int]) -> int:
 
 
 def _fuzz(target: Target, seconds: int, is_kept: bool) -> int:
-    """1: something was found."""
+    """Fuzz a target; returns 1 if something was found."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         folder = Path(name) / "corpus"
         folder.mkdir()
@@ -108,7 +111,7 @@ def _fuzz(target: Target, seconds: int, is_kept: bool) -> int:
 
 
 def _run(target: Target, said: Path, *arguments: str) -> tuple[int, str]:
-    """Run libFuzzer, which ends its process: its exit code, and what it said."""
+    """Run libFuzzer, which ends its process; returns its exit code and its output."""
 
     def run() -> int:
         with said.open("wb") as file:

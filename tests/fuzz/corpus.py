@@ -1,4 +1,4 @@
-"""Inputs that are kept: ``corpus/TARGET``, one a line in base64; lines after # say what was found.
+"""Kept inputs: ``corpus/TARGET``, one a line in base64; lines after # describe the find.
 
 They were chosen by the fuzzer because each reaches code that the others don't, or they are finds.
 """

@@ -1,5 +1,4 @@
-"""What a fuzzer calls: plain functions of bytes, the errors they may raise, and the time they may
-take."""
+"""The functions that a fuzzer calls, the errors that they may raise, and their time limits."""
 
 from __future__ import annotations
 
@@ -26,9 +25,9 @@ class Target:
     """One parser.
 
     Attributes:
-        allowed: what the parser's docstring says that it raises; anything else is a find.
+        allowed: the errors that the parser's docstring names; anything else is a find.
         seeds: good inputs to begin with.
-        words: what inputs are made of, for the fuzzer to put in.
+        words: parts of inputs, for the fuzzer to insert.
     """
 
     name: str
@@ -62,12 +61,12 @@ def target(
 
 
 def text(data: bytes) -> str:
-    """What a file of text is read as."""
+    """The text of a file with these bytes."""
     return data.decode("utf-8", "replace")
 
 
 def pieces(data: bytes) -> Iterator[bytes]:
-    """All but the first two bytes, cut in places that those choose."""
+    """All but the first two bytes, cut at positions that those bytes choose."""
     seed, data = int.from_bytes(data[:2], "little"), data[2:]
     at = 0
     while at < len(data):

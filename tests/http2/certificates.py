@@ -27,7 +27,7 @@ class Certificates:
         return cls(directory)
 
     def server(self, *protocols: str) -> ssl.SSLContext:
-        """What a server shows; with ``protocols`` it chooses one of them."""
+        """The context of a server; with ``protocols`` it chooses one of them."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(self.directory / "server.crt", self.directory / "server.key")
         if protocols:

@@ -136,7 +136,7 @@ class Peer(asyncio.Protocol):
 
 @dataclass
 class Server:
-    """What the connections have in common.
+    """The state that the connections share.
 
     Attributes:
         accepted: connections so far; ``peers`` are those that are open.

@@ -66,7 +66,7 @@ class Wire:
         self.sent += self.server.receive_data(data)
 
     def reply(self, *, by: int = 1 << 20) -> None:
-        """Give the client what the server has to say, so many bytes at a time."""
+        """Give the client the server's output, so many bytes at a time."""
         while data := self.server.data_to_send(by):
             self.client.data_received(data)
 

@@ -1,4 +1,4 @@
-"""Answers iscsiadm's calls, and has sessions and disks appear in trees that look like the kernel's.
+"""Answers iscsiadm's calls, and makes sessions and disks appear in trees like the kernel's.
 
 Everything is kept in files, so that each call can be a process of its own.
 """
@@ -15,7 +15,7 @@ AUTH_FAILED, EXISTS, NO_RECORD, UNREACHABLE, USAGE = 24, 15, 21, 4, 7
 
 
 class StandIn:
-    """One node and one target. ``config`` (a file) says what the target is like."""
+    """One node and one target. ``config`` (a file) describes the target."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -38,7 +38,7 @@ class StandIn:
 
     @property
     def calls(self) -> list[str]:
-        """What was called, without what is always there."""
+        """The calls so far, without the options that all of them have."""
         return self._calls.read_text().splitlines() if self._calls.exists() else []
 
     @property
@@ -97,7 +97,7 @@ class StandIn:
             _update(record, options["-n"], options["-v"])
         elif options["-p"] not in config["portals"]:
             return UNREACHABLE, ""
-        elif not _knows(record, config, "discovery."):
+        elif not _has_credentials(record, config, "discovery."):
             return AUTH_FAILED, ""
         else:
             for portal in config["portals"]:
@@ -128,7 +128,7 @@ class StandIn:
             elif act == "login":
                 if portal in self.sessions:
                     return EXISTS, ""
-                if not _knows(record, config, "node."):
+                if not _has_credentials(record, config, "node."):
                     return AUTH_FAILED, ""
                 self._log_in(config, portal)
         return 0, ""
@@ -182,8 +182,8 @@ def _update(record: Path, name: str, value: str) -> None:
     record.write_text("\n".join([*kept[:-1], f"{name} = {value}", kept[-1]]) + "\n")
 
 
-def _knows(record: Path, config: Any, prefix: str) -> bool:
-    """Whether a record has all that the target asks for."""
+def _has_credentials(record: Path, config: Any, prefix: str) -> bool:
+    """Whether a record has all that the target requires."""
     lines = record.read_text().splitlines()
     wanted = {k: v for k, v in config.get("chap", {}).items() if k.startswith(prefix)}
     return all(f"{key} = {value}" in lines for key, value in wanted.items())

@@ -21,18 +21,18 @@ from tools.lab.requests import GuestError
 from tools.lab.uml import UserModeLinux
 
 APPARMOR = ("apparmor=1", "security=apparmor")
-"""Arguments of a kernel that is to have it."""
+"""Kernel arguments that enable it."""
 LAST = ("test_reboot", "test_power")
 LEFT = CHECKOUT / "build" / "nodes"
 _NODES = pytest.StashKey[list[VirtualNode]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How many power cuts, and when."""
+    """Options for the number and times of power cuts."""
     group = parser.getgroup("virtual nodes")
     group.addoption("--suite", choices=SUITES, default="bookworm", help="Debian of the nodes")
     group.addoption("--cuts", type=int, default=3, help="number of power cuts (3)")
-    group.addoption("--seed", type=int, default=0, help="of their moments (a fresh one)")
+    group.addoption("--seed", type=int, default=0, help="seed for their times (random)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,14 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def lab_directory() -> Iterator[Path]:
-    """For disks and consoles."""
+    """Directory for disks and consoles."""
     with tempfile.TemporaryDirectory(prefix="kpn-") as directory:
         yield Path(directory)
 
 
 @pytest.fixture(scope="session")
 def virtual_nodes(pytestconfig: pytest.Config) -> list[VirtualNode]:
-    """The nodes that a failing test asks for what they have to say."""
+    """The nodes whose evidence a failing test collects."""
     return pytestconfig.stash[_NODES]
 
 
@@ -108,7 +108,7 @@ def node(shared_node: VirtualNode) -> Iterator[VirtualNode]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let a failing test leave what its node has to say."""
+    """Copy the evidence of the nodes of a failing test."""
     report = yield
     if report.failed:
         name = item.nodeid.rpartition("/")[2].replace("::", "-").replace("/", "-")

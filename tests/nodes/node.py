@@ -1,6 +1,6 @@
 """A virtual node that is a Kubernetes node: deploy's unit, an embedded API, containerd, kubectl.
 
-What it does is judged with kubectl and by the node's kernel, never by the agent's own account.
+Tests judge it with kubectl and by the node's kernel, never by the agent's own account.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tools.lab.requests import GuestError
 from tools.lab.versions import containerd_generation, versions_of
 
 WITHIN_S = 600
-"""A bound for what takes seconds on a quiet machine, and a minute a pod at worst."""
+"""Timeout for changes that take seconds on a quiet machine, and a minute per pod at worst."""
 GROUPS = "/sys/fs/cgroup"
 SLEEPS = "while :; do sleep 1000 & wait $!; done"
 """The rest of a script that runs until a trap ends it."""
@@ -67,7 +67,7 @@ class VirtualNode:
         return done.output.strip()
 
     def until(self, condition: str, timeout: float = WITHIN_S, say: str = "true") -> None:
-        """Wait until a shell command succeeds there; else ``say`` shows what there is."""
+        """Wait until a shell command succeeds there; a timeout shows the output of ``say``."""
         end = f"SECONDS=0; until {{ {condition}; }} >/dev/null 2>&1; do sleep 0.3; "
         end += f"[ $SECONDS -lt {timeout:.0f} ] || exit 1; done"
         done = self.machine.run("bash", "-c", end, timeout=timeout + 60)
@@ -134,7 +134,7 @@ class VirtualNode:
         )
 
     def configure(self, driver: str = "systemd", *, runtime: str = "", **fields: Any) -> None:
-        """Let the runtime and the agent have these settings, and wait until the node is Ready.
+        """Configure the runtime and the agent, and wait until the node is Ready.
 
         ``runtime`` is the runtime's cgroup driver when it is not the agent's.
         """
@@ -155,8 +155,8 @@ class VirtualNode:
         generation = containerd_generation(self.versions["containerd"])
         self.write(CONTAINERD_CONFIG, containerd_config(driver, generation, PAUSE))
 
-    def settings_unknown(self) -> None:
-        """The next `configure` writes its settings in any case."""
+    def forget_settings(self) -> None:
+        """Make the next `configure` write its settings in any case."""
         self._settings = None
 
     def wait_ready(self) -> None:
@@ -181,7 +181,7 @@ class VirtualNode:
         self.wait_pods(*(pod["metadata"]["name"] for pod in pods))
 
     def wait_pods(self, *names: str, condition: str = "condition=Ready") -> None:
-        """Wait until pods are Ready, or whatever `kubectl wait --for` says."""
+        """Wait until pods are Ready, or meet another `kubectl wait --for` condition."""
         words = [f"pod/{name}" for name in names]
         try:
             self.kubectl("wait", f"--for={condition}", f"--timeout={WITHIN_S}s", *words,
@@ -261,7 +261,7 @@ class VirtualNode:
         )
 
     def _copy(self, script: str, source: str, target: Path) -> None:
-        """What cannot be had is replaced with the reason."""
+        """Copy a script's file from the node, or write the error in its place."""
         try:
             self.shell(script)
             self.machine.copy_out(source, target)
@@ -281,7 +281,7 @@ def container(
     requests: Mapping[str, str] | None = None,
     **more: Any,
 ) -> JSON:
-    """A container that runs a shell script, until it is asked to stop."""
+    """A container that runs a shell script, until it is stopped."""
     from tools.env.images import BUSYBOX
 
     resources = {

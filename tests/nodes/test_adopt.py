@@ -47,7 +47,7 @@ PODS = ("one", "two", STATIC)
 def kubelet_node(shared_node: VirtualNode) -> Iterator[VirtualNode]:
     """A node with a Go kubelet, pods, and a static pod whose manifest has no uid."""
     node = shared_node
-    node.settings_unknown()
+    node.forget_settings()
     node.shell(f"systemctl disable --now kubeletpy; {SHOW_CLOCK}")
     node.configure_containerd("systemd")
     node.write(CONFIG, kubelet_config("systemd", {"failSwapOn": False}))

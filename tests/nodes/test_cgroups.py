@@ -1,4 +1,4 @@
-"""Limits on cgroup v2, with either cgroup driver: the kernel's files hold what the spec says."""
+"""Limits on cgroup v2, with either cgroup driver: the kernel's files have the spec's limits."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def expected(node: VirtualNode, driver: str) -> dict[str, dict[str, str]]:
 
 
 def read(node: VirtualNode, wanted: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    """What the kernel holds there."""
+    """Values of the kernel's files, by cgroup."""
     return {group: node.kernel(group, *files) for group, files in wanted.items()}
 
 
@@ -132,7 +132,7 @@ def test_limits_are_in_the_kernel_and_stay_there(node: VirtualNode, driver: str)
     for each in slices if driver == "systemd" else ():
         node.shell(f"systemd-run --quiet --wait --slice={each} true")
     assert read(node, wanted) == wanted
-    # longer than the agent takes between two looks at its own cgroups
+    # longer than the agent's interval for checking its own cgroups
     node.shell("sleep 61")
     assert read(node, wanted) == wanted
 

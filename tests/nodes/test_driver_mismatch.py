@@ -1,4 +1,4 @@
-"""A runtime on cgroupfs beside an agent on systemd: the node says so, and when it is over."""
+"""A runtime on cgroupfs beside an agent on systemd: the node reports it, also when it is over."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SOME = {"cpu": "100m", "memory": "32Mi"}
 @pytest.fixture
 def node(node: VirtualNode) -> Iterator[VirtualNode]:
     """A node whose runtime has another driver; no sandbox has been made yet."""
-    node.settings_unknown()
+    node.forget_settings()
     node.configure("systemd", runtime="cgroupfs")
     yield node
-    node.settings_unknown()
+    node.forget_settings()
 
 
 def ready(node: VirtualNode) -> JSON:
@@ -85,7 +85,7 @@ def test_a_mismatch_is_named_and_lasts_until_no_container_is_left_outside(
     assert after.startswith("kubepods.slice/kubepods-pod")
     await_message(node, LEFT)
 
-    # the agent's next life knows it, too
+    # the agent reports it after a restart, too
     node.shell("systemctl restart kubeletpy")
     node.until("kubeletpy explain --node | tr -s ' \\n' ' ' | grep -qF 'of default/before run'")
     await_message(node, LEFT)

@@ -60,8 +60,8 @@ def test_the_node_recovers_from_power_cuts(
             node.kubectl("delete", "pod", *old, "--wait=false", "--ignore-not-found")
         moment = draw.uniform(0, 12)
         time.sleep(moment)
-        # the embedded API may lose the last seconds' writes with the power: it does not wait for
-        # the disk, as its page says; what was there before this cut's load is there afterwards
+        # The embedded API may lose the last seconds' writes with the power: it does not wait for
+        # the disk. Objects from before this cut's load are there afterwards.
         shown = {
             name: item["metadata"]["uid"]
             for name, item in pods_by_name(node).items()
@@ -103,7 +103,7 @@ def settled(node: VirtualNode, where: str) -> None:
 
 
 def stuck(node: VirtualNode) -> list[str]:
-    """Pods that are neither there nor over.
+    """Pods that neither run nor have ended.
 
     A container that containerd has lost with the power has ended (ContainerStatusUnknown).
     """

@@ -70,7 +70,7 @@ def pods_by_name(node: VirtualNode) -> dict[str, JSON]:
 
 
 def logging_pod(name: str, **spec: object) -> JSON:
-    """A pod that writes its name when its preStop hook runs and when it is asked to end."""
+    """A pod that writes its name when its preStop hook runs and when it gets SIGTERM."""
     hook = {"exec": {"command": ["sh", "-c", f"echo hook-{name} >> /order/log"]}}
     main = container(
         script=f"trap 'echo {name} >> /order/log; exit 0' TERM; {SLEEPS}",

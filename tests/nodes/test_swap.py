@@ -18,7 +18,7 @@ HOLDS = (
     "until [ -e /go ]; do sleep 1; done;"
     f" dd if=/dev/zero bs={USED_MIB}M count=1 2>/dev/null | sleep 100000 & {SLEEPS}"
 )
-"""On a sign, dd fills a buffer and keeps it, because a pipe takes little of it."""
+"""Script that fills a buffer of dd on a signal; dd keeps it because a pipe takes little of it."""
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_limited_swap_is_a_share_of_the_nodes_swap(node: VirtualNode, driver: st
     assert "oom_kill 0" in seen["memory.events"]
 
 
-def test_no_swap_kills_what_limited_swap_lets_swap(node: VirtualNode) -> None:
+def test_no_swap_kills_a_pod_that_limited_swap_lets_swap(node: VirtualNode) -> None:
     node.configure("systemd", failSwapOn=False, memorySwap={"swapBehavior": "NoSwap"})
     node.run_pods(*swapping())
     assert swap_limits(node) == {

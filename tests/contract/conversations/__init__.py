@@ -1,1 +1,1 @@
-"""What is asked of an API server, by subject: requests as data."""
+"""Requests to an API server as data, by subject."""

@@ -1,4 +1,4 @@
-"""Who may do what, and who somebody is: reviews as kubectl, the agent and clients ask for them."""
+"""Reviews of permissions and identities, as kubectl, the agent and clients request them."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ STEPS: list[Step] = [
     ),
     # kubectl auth can-i --list
     post("my rules, no namespace", _RULES, {"spec": {}}),
-    # the agent asks for those who ask it
+    # the agent requests a review of its own clients
     post(
         "subject, an administrator",
         _SUBJECT,

@@ -31,7 +31,7 @@ def _with(name: str, **spec: Any) -> dict[str, Any]:
     return pod(name, schedulerName="nobody", **spec)
 
 
-# A host port's hostIP and a probe's host may be anything: the agent has to look at them.
+# A host port's hostIP and a probe's host may be anything: the agent has to check them.
 STEPS: list[Step] = [
     *(
         post(f"host port, {kind}", PODS, _with(f"port-{n}", containers=[_published(address)]))

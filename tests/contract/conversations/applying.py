@@ -26,7 +26,7 @@ def _compact(obj: dict[str, Any]) -> str:
 
 
 def _annotated(obj: dict[str, Any]) -> dict[str, Any]:
-    """As kubectl creates it on the client's side."""
+    """The object as kubectl creates it on the client's side."""
     metadata = {**obj["metadata"], "annotations": {_LAST: _compact(obj)}}
     return {**obj, "metadata": metadata}
 
@@ -40,7 +40,7 @@ def _apply(
     subresource: str = "",
     **query: str,
 ) -> Step:
-    """As ``kubectl apply --server-side`` sends it; the answer shows who owns what."""
+    """The request of ``kubectl apply --server-side``; the answer shows the owners of fields."""
     where = {"ConfigMap": _MAPS, "Pod": PODS}.get(obj.get("kind", ""), _MAPS)
     path = path or f"{where}/{obj['metadata']['name']}{subresource}"
     asked = {"fieldManager": manager, "fieldValidation": "Strict", "force": "false", **query}

@@ -55,7 +55,7 @@ def _using(name: str, claim: str, **spec: Any) -> JSON:
 
 
 def _waits(name: str) -> list[Step]:
-    """The scheduler's word on a pod."""
+    """The scheduler's condition on a pod that waits."""
     path = f"{PODS}/{name}"
     return [
         once(f"{name} was looked at", path, "/status/conditions/0/status", "False", ready=True),

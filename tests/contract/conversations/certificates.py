@@ -143,7 +143,7 @@ STEPS = [
         _csr("short", "{csr_client}", expirationSeconds=600),
         keep={"rv": "metadata.resourceVersion"},
     ),
-    # an administrator may ask for any node's certificate, so it is approved by itself
+    # an administrator may request any node's certificate, so it is approved automatically
     watch(
         "approved and signed",
         _CSRS,

@@ -46,7 +46,7 @@ def _device(name: str = "d", **more: Any) -> JSON:
     return {"name": name, **more}
 
 
-def _said(**value: Any) -> JSON:
+def _device_with(**value: Any) -> JSON:
     return _device(attributes={"a": value})
 
 
@@ -90,8 +90,8 @@ _SLICES_REFUSED: dict[str, JSON] = {
     "no slices": _slice("x-{node}", pool={"name": "a", "resourceSliceCount": 0}),
     "bad device": _slice("x-{node}", _device("A_b")),
     "the same device twice": _slice("x-{node}", _device(), _device()),
-    "no value": _slice("x-{node}", _said()),
-    "no version": _slice("x-{node}", _said(version="v1")),
+    "no value": _slice("x-{node}", _device_with()),
+    "no version": _slice("x-{node}", _device_with(version="v1")),
     "bad attribute": _slice("x-{node}", _device(attributes={"a-b": {"int": 1}})),
     "bad taint": _slice("x-{node}", _device(taints=[{"key": "a b", "effect": "Sometimes"}])),
 }
@@ -147,7 +147,11 @@ STEPS = [
     post(
         "slice",
         _SLICES,
-        _slice("a-{node}", _said(version="1.2.3"), _device("e", capacity={"m": {"value": "1Gi"}})),
+        _slice(
+            "a-{node}",
+            _device_with(version="1.2.3"),
+            _device("e", capacity={"m": {"value": "1Gi"}}),
+        ),
     ),
     get("slice as a table", _SLICES + "/a-{node}", accept=_TABLE),
     *(post(f"slice refused, {name}", _SLICES, body) for name, body in _SLICES_REFUSED.items()),

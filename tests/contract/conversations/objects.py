@@ -17,7 +17,7 @@ def container(name: str = "c0", /, **more: Any) -> JSON:
 
 
 def pod(name: str, *, metadata: JSON | None = None, **spec: Any) -> JSON:
-    """A pod without a service account's token, bound to nobody unless the spec says so."""
+    """A pod without a service account's token, not bound unless the spec has a node."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,4 +1,4 @@
-"""What is changed by a path of its own: resize, ephemeral containers, binding."""
+"""Changes of pods through subresources: resize, ephemeral containers, binding."""
 
 from __future__ import annotations
 

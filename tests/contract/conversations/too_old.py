@@ -1,4 +1,4 @@
-"""What lists, pages and watches answer when what they ask for is too old to be known."""
+"""Answers of lists, pages and watches to requests for versions that are too old."""
 
 from __future__ import annotations
 

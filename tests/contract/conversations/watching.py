@@ -1,4 +1,4 @@
-"""Watches: where they begin, what they tell, and how they end."""
+"""Watches: where they begin, which events they send, and how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Node authorizer lets a node see, and tokens for its pods."""
+"""Objects that the Node authorizer lets a node read, and tokens for its pods."""
 
 from __future__ import annotations
 

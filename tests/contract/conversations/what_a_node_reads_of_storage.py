@@ -1,4 +1,4 @@
-"""What the Node authorizer and NodeRestriction let a node do with claims, volumes and drivers."""
+"""Access of a node to claims, volumes and drivers: Node authorizer and NodeRestriction."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _volume(name: str, claim: str) -> JSON:
         "kind": "PersistentVolume",
         "metadata": {"name": name},
         "spec": {
-            "capacity": {"storage": "1Mi"},  # less than asked for: nobody binds it
+            "capacity": {"storage": "1Mi"},  # less than requested: nobody binds it
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "none-{node}",
             "claimRef": {"namespace": "{ns}", "name": claim},

@@ -26,7 +26,7 @@ def signing_request(data: bytes) -> None:
 
 @target(seeds=(_TOKEN.encode(), b"abcdef.0123456789abcdef"), words=(b".", b"=", b"eyJ"))
 def token(data: bytes) -> None:
-    """Nothing but what was signed is taken."""
+    """Only signed tokens are accepted."""
     given = data.decode("latin-1")
     found = _SIGNER.verify(given, 1.0)
     assert found is None or given == _TOKEN

@@ -37,7 +37,7 @@ PODS = b'{"entries":{"u":{"ContainerResources":{"c":{"requests":{"cpu":"1"}}}}}}
     words=(*JSON_WORDS, b'"DeviceIDs"', b'"AllocResp"', b'"PodDeviceEntries"'),
 )
 def checkpoint_devices(data: bytes) -> None:
-    """Who has which devices."""
+    """The devices that containers have."""
     with contextlib.suppress(devices.BadDeviceCheckpoint):
         devices.parse_checkpoint(data)
     try:
@@ -94,7 +94,7 @@ def checkpoint_memory(data: bytes) -> None:
 
 @target(checkpoint_file.BadAllocationState, seeds=(PODS,), words=JSON_WORDS)
 def checkpoint_allocations(data: bytes) -> None:
-    """What pods are given, and the journal of it."""
+    """The resources that are allocated to pods, and their journal."""
     with contextlib.suppress(checkpoint_file.BadAllocationState):
         checkpoint_file.read_snapshot(text(data))
     checkpoint_file.replay({}, data.splitlines(keepends=True))
@@ -121,7 +121,7 @@ def volume_data(data: bytes) -> None:
     words=(*JSON_WORDS, b'"credentialMapping"', b'"imageRef"', b'"kubernetesSecrets"'),
 )
 def image_records(data: bytes) -> None:
-    """Who may use an image."""
+    """The pods that may use an image."""
     with contextlib.suppress(MalformedRecord):
         read_intent(data)
     read_record(data)

@@ -30,7 +30,7 @@ _FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-", dir="/dev/shm"))
 
 @target(KubeconfigError, seeds=(CONFIG,), words=(*YAML_WORDS, b"cluster", b"user", b"context"))
 def kubeconfig(data: bytes) -> None:
-    """A kubeconfig is read, or it is said what is wrong with it."""
+    """A kubeconfig is read, or its error is reported."""
     path = _FOLDER / "kubeconfig"
     path.write_bytes(data)
     why_not_valid(path, 1.0)
@@ -40,7 +40,7 @@ def kubeconfig(data: bytes) -> None:
 
 @target(seeds=(KUBELET,), words=(*YAML_WORDS, *JSON_WORDS, b"maxPods", b"evictionHard"))
 def kubelet_configuration(data: bytes) -> None:
-    """All that is wrong is reported, nothing is raised."""
+    """All errors are reported, none is raised."""
     try:
         given = data.decode()
     except UnicodeDecodeError:

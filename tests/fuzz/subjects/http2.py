@@ -1,4 +1,4 @@
-"""What servers send on HTTP/2 connections: an API server, and one that a probe asks."""
+"""Data that servers send on HTTP/2 connections: an API server, and the server of a probe."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _FRAMES = (
 
 @target(seeds=(_server(), _server(more=_FRAMES[12])), words=_FRAMES)
 def http2_answers(data: bytes) -> None:
-    """Nothing but TransportError reaches who asks, and no more is held than the bounds allow."""
+    """Callers get nothing but TransportError, and no more is held than the bounds allow."""
 
     async def run() -> None:
         transport, loop = _Unread(), asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Names of images, and what is said about registries."""
+"""Names of images, and the configuration of registries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of containers, and what containers say last."""
+"""Logs of containers, and their termination messages."""
 
 from __future__ import annotations
 

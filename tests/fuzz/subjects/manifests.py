@@ -23,7 +23,7 @@ FIELDS = (b"metadata", b"spec", b"containers", b"name", b"image", b"hostNetwork"
 
 @target(ManifestError, seeds=(POD, LIST), words=(*YAML_WORDS, *JSON_WORDS, *FIELDS))
 def manifest(data: bytes) -> None:
-    """What is taken can be written as JSON, as the API wants it."""
+    """An accepted manifest can be written as JSON for the API."""
     origin = Origin("node", "/etc/kubernetes/manifests/a.yaml", data[-1:] != b"\n")
     for pod in decode_manifest(data, origin):
         json.dumps(pod)

@@ -16,7 +16,7 @@ from tests.fuzz.target import target, text
     words=(b"Ki", b"Mi", b"Gi", b"Ei", b"n", b"u", b"m", b"e", b"E", b"e-9", b"E+18", b"."),
 )
 def quantity_both(data: bytes) -> None:
-    """What the embedded API takes has the value that the agent reads, and one spelling."""
+    """A quantity that the embedded API accepts has the agent's value, and one spelling."""
     given = text(data)
     try:
         canonical = quantities.canonical(given)

@@ -42,7 +42,7 @@ WHOLE = json.dumps(
 
 @target(ApiError, seeds=(POD, b"a: &b [c]\nd: *b\n", b"{}"), words=YAML_WORDS)
 def body_yaml(data: bytes) -> None:
-    """A body of YAML becomes something that JSON can say."""
+    """A body of YAML becomes values that JSON can represent."""
     json.dumps(read_yaml(data))
 
 

@@ -1,4 +1,4 @@
-"""What containers answer to probes and hooks."""
+"""Answers of containers to probes and hooks."""
 
 from __future__ import annotations
 

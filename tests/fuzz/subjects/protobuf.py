@@ -1,4 +1,4 @@
-"""What an API server sends to an agent that asks for protobuf."""
+"""Data that an API server sends to an agent that requests protobuf."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _frame(kind: str, obj: bytes) -> bytes:
     words=_WORDS,
 )
 def api_objects(data: bytes) -> None:
-    """What is read and written again reads the same."""
+    """An object that is read, written and read again stays the same."""
     found = _OBJECTS.decode(data)
     if "items" not in found:
         written = _OBJECTS.enclose(found["apiVersion"], found["kind"], found)

@@ -29,7 +29,7 @@ NODE_LOGS = b"query=kubelet&sinceTime=2024-01-02T03:04:05Z&tailLines=5&boot=-1&p
     words=(b"query=", b"&", b"%2f", b"..", b"boot=", b"pattern=", b"untilTime="),
 )
 def node_log_query(data: bytes) -> None:
-    """What is asked of the node's logs; no argument of a command is an option of its own."""
+    """A query of the node's logs; no argument of a command becomes an option."""
     found = read_query(parse_qsl(text(data), keep_blank_values=True))
     if found is not None:
         assert all(each.startswith("--") for each in journal_command(found)[1:])
@@ -47,7 +47,7 @@ def pattern(data: bytes) -> None:
 
 @target(BadStreamRequest, seeds=(b"input=1&output=1&tty=1&port=80,81",), words=(b"port=", b"&"))
 def stream_query(data: bytes) -> None:
-    """Which streams or ports a client wants."""
+    """The streams or ports that a client requests."""
     query = parse_qsl(text(data), keep_blank_values=True)
     offered_protocols(text(data))
     if len(data) % 2:

@@ -1,4 +1,4 @@
-"""What the runtime and plugins answer."""
+"""Answers of the runtime and of plugins."""
 
 from __future__ import annotations
 

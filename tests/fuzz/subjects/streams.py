@@ -1,4 +1,4 @@
-"""What the runtime's streaming server and clients send while a stream is open."""
+"""Data that the runtime's streaming server and clients send while a stream is open."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class _Open(asyncio.Transport):
     words=(b"\r\n\r\n", b"Content-Length: ", b"Transfer-Encoding: chunked", b"HTTP/1.1 "),
 )
 def upgrade_answers(data: bytes) -> None:
-    """What the runtime's streaming server answers."""
+    """Answers of the runtime's streaming server to an upgrade."""
 
     async def read() -> None:
         reader = _HeadReader()
