@@ -1,10 +1,10 @@
-"""A test of somebody's operator: with a real API and a node that runs its pods.
+"""Example test of an operator, with a real API and a node that runs its pods.
 
     python -m pytest examples/operator_test.py
 
-The operator (below; imagine yours) makes a pod for each ConfigMap with the label `greet`. Its test
-needs no cluster, no root and no containers: an embedded API, an agent, and pods that are processes.
-Needs kubeletpy[up] and pytest-asyncio.
+The operator below stands for yours: it makes a pod for each ConfigMap with the label `greet`. Its
+test needs no cluster, no root and no containers: it runs an embedded API, an agent, and pods that
+are processes. Needs kubeletpy[up] and pytest-asyncio.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ CONFIGMAPS = Resource("", "v1", "configmaps", namespaced=True, kind="ConfigMap")
 
 
 async def operator(api: KubeApi) -> None:
-    """Greet whom the ConfigMaps name, once each."""
+    """Create a greeting pod for each ConfigMap."""
     found = await api.list(CONFIGMAPS, "default", label_selector="greet")
     for wish in found["items"]:
         await greet(api, wish)
@@ -36,7 +36,7 @@ async def operator(api: KubeApi) -> None:
 
 
 async def greet(api: KubeApi, wish: JSON) -> None:
-    """Make the pod."""
+    """Create the pod of one ConfigMap."""
     command = ["sh", "-c", f"echo hello {wish['data']['whom']}"]
     container = {"name": "greeter", "image": "none", "command": command}
     spec = {"containers": [container], "restartPolicy": "Never", "dnsPolicy": "Default"}

@@ -1,7 +1,7 @@
-"""A virtual kubelet: a node whose containers run elsewhere, here wherever somebody takes jobs.
+"""A virtual kubelet: a node whose containers run elsewhere, in any worker that takes jobs.
 
     python examples/virtual_kubelet.py serve /tmp/virtual    # an API and a node; prints KUBECONFIG
-    python examples/virtual_kubelet.py work /tmp/virtual     # elsewhere; as many as wanted
+    python examples/virtual_kubelet.py work /tmp/virtual     # a worker; start any number
     kubectl --kubeconfig … run hello --image=none --restart=Never --command -- echo hello
 
 A container becomes a file in DIRECTORY/jobs, as it might become an HTTP request or a row of a
@@ -60,7 +60,7 @@ class JobRuntime(SimpleRuntime):
 
 
 def take(todo: Path) -> Path | None:
-    """Take a job, unless somebody else was faster."""
+    """Take a job, unless another worker was faster."""
     try:
         return todo.rename(todo.with_suffix(".taken"))
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def take(todo: Path) -> Path | None:
 
 
 def leave(path: Path, text: str) -> None:
-    """Write a file that others see whole or not at all."""
+    """Write a file atomically: others never see a part of it."""
     part = path.with_name(f"{path.name}.part")
     part.write_text(text)
     part.rename(path)
@@ -90,7 +90,7 @@ async def serve(directory: Path) -> None:
 
 
 def work(jobs: Path) -> None:
-    """Take jobs, one at a time, until Ctrl-C. Real ones would have to be missed when they die."""
+    """Take jobs, one at a time, until Ctrl-C. A real system would also detect workers that die."""
     while True:
         for todo in jobs.glob("*.todo"):
             if (taken := take(todo)) is not None:
@@ -99,7 +99,7 @@ def work(jobs: Path) -> None:
 
 
 def run(taken: Path) -> int:
-    """Run a job to its end; its exit code."""
+    """Run a job to its end and return its exit code."""
     job, asked = json.loads(taken.read_text()), taken.with_suffix(".signal")
     print(f"{job['pod']}: {job['command']}", flush=True)
     env = os.environ | job["env"]
@@ -111,7 +111,7 @@ def run(taken: Path) -> int:
                     asked.unlink()
                 time.sleep(POLL_S)
         finally:
-            with contextlib.suppress(ProcessLookupError):  # what is left of it
+            with contextlib.suppress(ProcessLookupError):  # remaining processes of the job
                 os.killpg(process.pid, signal.SIGKILL)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
