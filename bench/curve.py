@@ -1,7 +1,7 @@
 """``python -m bench.curve``: what a pod costs when there are many on one node.
 
 For each number: all pods at once by raw calls on a containerd of its own, then through the agent;
-then the node rests with them. ``--agent`` measures a Go kubelet instead.
+then the node idles with them. ``--agent`` measures a Go kubelet instead.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def new_levels(part: float = 1.0) -> dict[str, Level]:
     """The levels that nodes' requests belong to.
 
     Args:
-        part: of the default seats and queues: with a fifth, 1,000 nodes meet what 5,000 would.
+        part: share of the default seats and queues; with a fifth, 1,000 nodes get limits for 5,000.
     """
     return {
         name: Level(round(REQUESTS_AT_ONCE * share / ALL_SHARES * part), round(QUEUED * part))

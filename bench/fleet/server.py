@@ -1,7 +1,7 @@
 """The API server of a fleet: counts what arrives, makes it wait or refuses it, and can go down.
 
-The embedded API's registry answers the requests. Each node has a registry of its
-own, because no agent reads an object of another node: what they share is the server's time.
+The embedded API's registry answers the requests. Each node has a registry of its own, because no
+agent reads an object of another node: what they share is the server's time.
 """
 
 from __future__ import annotations

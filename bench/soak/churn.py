@@ -40,7 +40,7 @@ class Churn:
         """``forced`` is called with the uids of pods that are removed by force.
 
         Args:
-            hostile: a fifth of the pods mean harm (:mod:`.hostile`).
+            hostile: a fifth of the pods are hostile (:mod:`.hostile`).
         """
         self._stand, self._draw = stand, draw
         self._hostile = HOSTILE_SHARE if hostile else 0.0

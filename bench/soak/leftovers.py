@@ -146,7 +146,7 @@ def lost_shims(stand: Stand) -> list[str]:
 
 
 def lost_tasks(stand: Stand) -> list[str]:
-    """The ended containers that containerd refuses to remove until it is started anew.
+    """The ended containers that containerd refuses to remove until it is restarted.
 
     When its client dies during StartContainer, it may drop a task that the shim has made anyway
     (2.1: 2 of 44 with plain CRI calls). The container counts as ended then, and StopContainer does
@@ -208,8 +208,8 @@ def _of_runtime(stand: Stand) -> list[str]:
 def log_lines(text: str) -> list[str]:
     """Lines of the agent's log that should never be there.
 
-    Errors of a machine that has run out of something are no faults of the agent; their traceback
-    would be one.
+    An error because the machine ran out of a resource is not a fault of the agent; a traceback of
+    that error is.
     """
     lines = text.splitlines()
     return [

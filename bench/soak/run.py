@@ -53,7 +53,7 @@ class Plan:
         seconds: of churn; what follows is bounded too.
         seed: for everything random.
         kill_every: seconds between two kills of the agent, on average.
-        hard: the machine fails too, a fifth of the pods mean harm, and the agent's files are on a
+        hard: the machine fails too, a fifth of the pods are hostile, and the agent's files are on a
             small file system.
         longest: seconds that a fault lasts at most.
         curves_every: seconds between two rows of the curves.

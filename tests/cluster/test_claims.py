@@ -1,6 +1,6 @@
 """Claims of a CSI driver, bound by the controllers and readable for the node by its authorizer.
 
-The driver is that of the other tests (``tests/csi_driver``), which loop devices back.
+The driver is that of the other tests (``tests/csi_driver``), backed by loop devices.
 """
 
 from __future__ import annotations

@@ -406,7 +406,7 @@ def test_switches_leave_pods_unchanged(
     )
     waiting = after["unpulled"]["status"]["containerStatuses"][0]
     assert waiting["state"]["waiting"]["reason"] in ("ImagePullBackOff", "ErrImagePull")
-    # whoever starts gives a Terminating pod its whole grace period again, and never less
+    # a program that starts gives a Terminating pod its full grace period again, never less
     assert all(-1 < each.late < each.gap + GRACE_S for each in measures)
     assert late[1:] == late[1:2] * (count - 1), "the kubelet makes it anew once"
     counts = [

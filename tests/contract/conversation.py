@@ -156,7 +156,7 @@ def hold(server: Server, steps: Sequence[Step], namespace: str) -> dict[str, JSO
             shown["body"] = _without_repeated_bookmarks(shown["body"])
         if step.managers and isinstance(answer.body, dict) and "metadata" in answer.body:
             owners = answer.body["metadata"].get("managedFields") or []
-            # the server's order is that of seconds
+            # the server orders them by seconds
             owners.sort(
                 key=lambda one: (one["operation"], one["manager"], one.get("subresource") or "")
             )
@@ -249,7 +249,7 @@ def comparable(value: Any, known: Mapping[str, Any], key: str = "") -> Any:
             if listed and not kept["conditions"]:
                 del kept["conditions"]
         if key == "columnDefinitions":
-            kept.pop("description", None)  # whole paragraphs, which nobody is shown
+            kept.pop("description", None)  # complete paragraphs, which no client shows
         kept = {
             k: v for k, v in kept.items() if not (v and isinstance(v, dict) and {*v} <= _OTHERS)
         }

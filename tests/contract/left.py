@@ -84,7 +84,7 @@ OTHERWISE = frozenset(
         ("events", "other group without controller"),
         ("persistent_volumes", "refused, nfs without a path"),
         ("pod_status", "ip that is none"),
-        # Names are checked before who may use them.
+        # Names are checked before permissions.
         ("nodes", "create without a name"),
         # Nobody is anonymous here: a client without credentials is refused with 401.
         ("access_reviews", "can I, nobody"),
@@ -100,11 +100,11 @@ OTHERWISE = frozenset(
         ("applying", "an empty map"),
         ("applying", "taken over from the client's side"),
         ("applying", "changed after that"),
-        # There is no RBAC by which somebody could allow it.
+        # There is no RBAC that could allow it.
         ("what_a_node_reads", "token of an audience that no volume has"),
         ("what_a_node_reads", "token of a pod that is gone"),
-        # A node may list a claim or volume of its own by name, to follow it from there: nothing of
-        # it is polled for then.
+        # A node may list a claim or volume of its own by name and watch it from there, so that it
+        # need not poll it.
         ("what_a_node_reads_of_storage", "claim in a list"),
         ("what_a_node_reads_of_storage", "volume in a list"),
         # A token is never sent back, and its number is left out.

@@ -1,7 +1,7 @@
 """Fuzz targets with libFuzzer and the coverage of Python code (atheris), each in its own process.
 
-``python -m tests.fuzz [--seconds 60] [--jobs 2] [--keep] [TARGET …]``: every target for so many
-seconds; the finds' inputs are written below build/fuzz and named, and the exit code is 1.
+``python -m tests.fuzz [--seconds 60] [--jobs 2] [--keep] [TARGET …]`` runs every target for that
+many seconds. Inputs of finds are written below build/fuzz and printed; the exit code is then 1.
 """
 
 from __future__ import annotations

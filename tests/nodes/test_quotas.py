@@ -73,7 +73,7 @@ def test_usage_and_limits_agree_with_the_quota(node: VirtualNode) -> None:
     found = summary(node)
     assert found["node"]["fs"]["capacityBytes"] == QUOTA_MIB * MIB
     assert found["pods"][0]["volume"][0]["usedBytes"] < 31 * MIB
-    # the same that the kernel counts, but for the agent's own files of the last seconds
+    # the kernel's own count, except for the agent's files of the last seconds
     assert abs(found["node"]["fs"]["usedBytes"] - int(node.shell(USED)) * 1024) < MIB
 
     # a volume over its own limit

@@ -37,8 +37,8 @@ _SHELL = b"""\
 [ "$*" = "-c env" ] && exec /bin/busybox env
 exec -a "$0" /bin/busybox "$@"
 """
-"""busybox's shell, whose messages tests compare, but for the one command for which it drops the
-environment variables whose names are none in a shell: bash keeps them."""
+"""busybox's shell, whose messages tests compare. It would drop environment variables whose names
+are not valid in a shell, so bash itself handles `env`."""
 _WEB_SERVER = ["/agnhost", "netexec", "--http-port=80", "--udp-port=-1"]
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "agnhost": {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]},

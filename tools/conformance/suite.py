@@ -43,9 +43,9 @@ class Choice:
     """Which tests are run.
 
     Attributes:
-        focus: a regular expression; a test whose name has it is run,
-        skip: unless it has this one.
-        at_once: so many tests at a time, but for serial ones.
+        focus: regular expression; tests whose names match are run.
+        skip: regular expression; tests whose names match are left out.
+        at_once: number of parallel tests, except for serial ones.
     """
 
     focus: str = FOCUS

@@ -1,6 +1,6 @@
 """Builds programs of Kubernetes from the Go module k8s.io/kubernetes, once for a release.
 
-Those of a control plane, and those that the upstream end-to-end tests need.
+The programs are those of a control plane, and those that the upstream end-to-end tests need.
 
 The Go module proxy has the source. The staging modules of the release have a replacement each,
 because the module's own go.mod points them into its source tree.

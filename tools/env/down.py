@@ -117,7 +117,7 @@ def remove_rest(home: Path, record: Record) -> list[str]:
         run("umount", "--lazy", point)
     left = [f"mount {point}" for point in sweep.mounts(home)]
     for name in record.cgroups:
-        # what has processes by now is of another agent, and stays
+        # a cgroup with processes belongs to another agent, and is kept
         if name.endswith(".slice"):
             sweep.stop_slice(name)
         else:

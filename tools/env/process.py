@@ -106,7 +106,7 @@ def read_pid(path: Path) -> int | None:
 
 
 def write_pid(path: Path, pid: int) -> None:
-    """Write down a process, all or nothing."""
+    """Write a pid file atomically."""
     write_whole(path, f"{pid} {start_time(pid)}")
 
 

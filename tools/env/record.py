@@ -33,7 +33,7 @@ class Record:
     def read(home: Path) -> Record:
         """The record of a state directory; an empty one when there is none.
 
-        Where it can't be read, what is still known of it: that there is a containerd of our own.
+        If the file can't be read, the record names only our own containerd, if there is one.
         """
         try:
             return Record(**json.loads((home / "made.json").read_text()))
@@ -45,5 +45,5 @@ class Record:
             return Record(endpoint=f"unix://{socket}", private=True) if is_ours else Record()
 
     def write(self, home: Path) -> None:
-        """Keep it, all or nothing."""
+        """Write the record atomically."""
         write_whole(home / "made.json", json.dumps(asdict(self), indent=2) + "\n")

@@ -1,6 +1,6 @@
 """A current runc beside the installed one: Debian testing's, with the C library it was built for.
 
-For what Debian 12's runc has not: mounts with mapped ids, which pods with user namespaces need.
+Debian 12's runc lacks mounts with mapped ids, which pods with user namespaces need.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Remove what a private containerd left: shims, container processes, mounts, network, cgroups.
 
 Everything is found by the instance's own directory, container ids or network name; nothing else
-on the machine is touched. For what an orderly stop could not do (a killed test, a lost socket).
+on the machine is touched. It removes what an orderly stop could not (a killed test, a lost socket).
 """
 
 from __future__ import annotations

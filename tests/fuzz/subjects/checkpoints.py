@@ -1,6 +1,6 @@
 """State files: of the agent, of the kubelet before it, or torn by a machine that died.
 
-Where a file has a sum of its data, the right one is put to what the fuzzer made.
+If a file has a checksum of its data, the correct one is added to the fuzzer's data.
 """
 
 from __future__ import annotations

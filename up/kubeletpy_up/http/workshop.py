@@ -1,4 +1,4 @@
-"""Handling of large requests on a thread, so that they block the event loop for milliseconds.
+"""Handling of large requests on a thread, so that they block the event loop only briefly.
 
 One thread, one request at a time. A request's writes happen on the loop, if nothing that the
 request has read has changed; else it starts over. Must never take small requests: the hop costs
