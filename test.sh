@@ -3,8 +3,8 @@
 #
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
-# Sections: lint types imports generated docs wheel unit contract sim fuzz integration cluster (all of
-# them when none is named), and lowest, mutation and nodes, which only run when they are named.
+# Sections: lint types imports generated docs wheel unit contract sim lowest fuzz integration cluster
+# (all of them when none is named), and mutation and nodes, which only run when they are named.
 # "lowest" are the unit tests with the oldest packages that pyproject.toml allows. The control plane of
 # the section cluster is built first, once, which takes minutes and needs a fitting Go; where there is
 # none, the section says so and does not run, unless it is named. The section nodes builds an image of
@@ -28,8 +28,8 @@ set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
-all=(lint types imports generated docs wheel unit contract sim fuzz integration cluster)
-named=(lowest mutation nodes) # run only when they are named
+all=(lint types imports generated docs wheel unit contract sim lowest fuzz integration cluster)
+named=(mutation nodes) # run only when they are named
 # what tests start: Debian's own packages, by section
 declare -A packages=(
     [unit]="prometheus"
@@ -280,7 +280,7 @@ for section in "${sections[@]}"; do
         start_beside types
         continue
         ;;
-    sim | fuzz)
+    sim | lowest | fuzz)
         if [[ " ${sections[*]} " == *" integration "* ]]; then
             later+=("$section")
             continue
