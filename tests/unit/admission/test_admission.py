@@ -1,4 +1,4 @@
-"""Which pods a node refuses, with the kubelet's reason and message, and who gives way to whom."""
+"""Pods that a node rejects, with the kubelet's reason and message, and which are preempted."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_refused(what: str, of: Any, on: Any, why: Rejection) -> None:
 ADMITTED: list[tuple[str, Any, Any]] = [
     ("a plain pod", pod(), NODE),
     ("what is left", pod(requests(cpu="1", memory="512Mi", hugepages_2Mi="4Mi")), NODE),
-    ("an extended resource the node does not know", pod(UNKNOWN), NODE),
+    ("an extended resource the node does not have", pod(UNKNOWN), NODE),
     ("its own node", pod(nodeName="n1"), NODE),
     ("its OS", pod(os={"name": "linux"}, labels={"kubernetes.io/os": "linux"}), NODE),
     (
@@ -279,7 +279,7 @@ def test_the_number_of_pods() -> None:
     assert both == Refused(out_of("pods", 1, 3, 3))
 
 
-def test_an_old_node_object_is_not_believed_for_affinity_alone() -> None:
+def test_an_affinity_mismatch_alone_requests_a_newer_node_object() -> None:
     wants = pod(nodeSelector={"disk": "hdd"})
     assert judge(wants, [], NODE, STATE) == AskForNode(AFFINITY)
     assert judge(wants, [], NODE, STATE, node_is_newest=True) == Refused(AFFINITY)
@@ -423,7 +423,7 @@ def test_pressure(pressures: list[str], of: Any, admitted: bool) -> None:
 
 
 def test_a_pod_that_the_runtime_has_is_not_refused_for_pressure() -> None:
-    """The agent that let it in may have died before the API got its startTime."""
+    """The agent that admitted the pod may have exited before the API stored its startTime."""
     state = NodeState(pressures=["DiskPressure"], let_in=[pod().uid])
     assert judge(pod(), [], NODE, state) == Admitted()
     other = NodeState(pressures=["DiskPressure"], let_in=["another"])
@@ -487,7 +487,7 @@ LATE: list[tuple[dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize(("state", "of", "reason"), LATE)
-def test_the_last_questions(state: dict[str, Any], of: Any, reason: str) -> None:
+def test_checks_after_resources(state: dict[str, Any], of: Any, reason: str) -> None:
     verdict = judge(of, [], NODE, NodeState(**state))
     if not reason:
         assert verdict == Admitted()
@@ -496,13 +496,13 @@ def test_the_last_questions(state: dict[str, Any], of: Any, reason: str) -> None
         assert verdict.rejection.reason == reason
 
 
-def test_a_critical_pod_asks_others_to_give_way() -> None:
+def test_a_critical_pod_preempts_others() -> None:
     for critical in (pod(requests(cpu="1500m"), **CRITICAL), pod(requests(cpu="1500m"), **STATIC)):
         verdict = judge(critical, OTHERS, NODE, STATE)
         assert verdict == Preempt((Shortage("cpu", 1500, 1000, 2000),))
 
 
-def test_what_is_not_a_quantity_is_an_error() -> None:
+def test_an_invalid_quantity_is_an_error() -> None:
     with pytest.raises(ValueError, match="many"):
         judge(pod(requests(cpu="many")), [], NODE, STATE)
 
@@ -529,7 +529,7 @@ def test_extended_resources() -> None:
         ("example.com/gpu", ["other"], [2]),
     ],
 )
-def test_what_the_claim_of_a_pod_provides_is_not_needed_of_the_node(
+def test_resources_of_a_claim_are_not_required_of_the_node(
     name: str, containers: list[str], found: list[int]
 ) -> None:
     one = pod(requests(**{name: "2"}))
@@ -550,18 +550,18 @@ def test_what_the_claim_of_a_pod_provides_is_not_needed_of_the_node(
         ({"unheard-of": "2"}, {}, []),
     ],
 )
-def test_what_a_node_lacks_that_tells_of_pods_alone(
+def test_shortages_of_resources_that_count_pods_only(
     wanted: dict[str, str], used: dict[str, str], found: list[Shortage]
 ) -> None:
     assert shortages(pod(requests(**wanted)), [pod(requests(**used))], {"pods": "2"}) == found
 
 
-def test_what_would_have_to_go() -> None:
+def test_missing_amount_of_a_shortage() -> None:
     assert Shortage("cpu", 1500, 1000, 2000).missing == 500
     assert Shortage("cpu", 1500, 0, 0).missing == 1500
 
 
-def test_a_node_has_at_least_what_is_held() -> None:
+def test_amounts_in_use_raise_the_capacity() -> None:
     has = {"cpu": "2", "example.com/gpu": "1"}
     for held in ({}, {"example.com/gpu": 1}, {"cpu": 1, "example.com/gpu": 0}):
         assert no_fewer(has, held) is has
@@ -569,7 +569,7 @@ def test_a_node_has_at_least_what_is_held() -> None:
     assert raised == {"cpu": "2", "example.com/gpu": "2", "example.com/nic": "1"}
 
 
-# -- who gives way ------------------------------------------------------------------------------
+# -- preemption -----------------------------------------------------------------------------------
 
 
 def small(uid: str, cpu: str = "", **spec: Any) -> Any:
@@ -720,11 +720,13 @@ def test_no_victims() -> None:
         ({}, {"priority": 2}, False),
     ],
 )
-def test_who_gives_way(theirs: dict[str, Any], ours: dict[str, Any], gives_way: bool) -> None:
+def test_which_pods_yield_to_which(
+    theirs: dict[str, Any], ours: dict[str, Any], gives_way: bool
+) -> None:
     assert yields(pod(**theirs), pod(**ours)) is gives_way
 
 
-def test_the_status_of_a_victim_says_why() -> None:
+def test_the_status_of_a_victim_contains_the_reason() -> None:
     old: Any = {"phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}
     status = preempted(old, 0.0, 3)
     assert (status["phase"], status["reason"], status["message"]) == (

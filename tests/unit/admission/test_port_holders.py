@@ -1,4 +1,4 @@
-"""Which pods have the host ports that another pod wants."""
+"""Pods that hold the host ports which another pod requests."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_safe_since_a_kernel(kernel: str, safe: set[str], unsafe: set[str]) -> N
         ("vm.swappiness", None),
     ],
 )
-def test_whose_a_sysctl_is(sysctl: str, namespace: str | None) -> None:
+def test_the_namespace_of_a_sysctl(sysctl: str, namespace: str | None) -> None:
     assert namespace_of(sysctl, pattern=True) == namespace
     if namespace is None or sysctl != "kernel.msg_next_id":
         assert namespace_of(sysctl) == namespace
@@ -90,5 +90,5 @@ def test_names_of_sysctls(name: str, valid: bool) -> None:
     assert is_name(name) is valid
 
 
-async def test_the_form_of_a_name_takes_time_in_proportion_to_its_length() -> None:
+async def test_checking_a_name_takes_linear_time() -> None:
     assert not is_name("a" * 100_000 + "!")

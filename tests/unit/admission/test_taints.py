@@ -1,4 +1,4 @@
-"""What a toleration is for."""
+"""Which taints a toleration tolerates."""
 
 from __future__ import annotations
 

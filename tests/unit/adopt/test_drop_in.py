@@ -51,7 +51,7 @@ def test_the_drop_in_replaces_the_command() -> None:
         drop_in_text("[Unit]\n", "x")
 
 
-def test_where_it_is() -> None:
+def test_the_path_of_the_drop_in() -> None:
     assert drop_in_path("kubelet.service", TRIAL) == (
         "run/systemd/system/kubelet.service.d/zz-kubeletpy.conf"
     )

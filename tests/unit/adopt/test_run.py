@@ -34,11 +34,11 @@ WATCH_S = 600.0
 
 
 class Killed(Exception):
-    """The process was killed: nothing of it runs any more, not even what cleans up."""
+    """Raised when the process is killed: nothing runs after it, not even cleanup code."""
 
 
 class FakeSystemd:
-    """One machine. The unit runs what the files had when systemd last read them."""
+    """One machine with systemd. The unit runs the files that systemd loaded last."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -47,14 +47,14 @@ class FakeSystemd:
         self.exits: UnitProgram | None = None
         """The program that exits at once; systemd starts it again."""
         self.timer: float | None = None
-        """Seconds after which the node is given back."""
+        """Seconds until the timer returns the node to the kubelet."""
         self.calls: list[str] = []
         self.kill_at = -1
         self.dead = False
         self.fails: dict[str, str] = {}
 
     def _call(self, what: str, effect: Callable[[], None]) -> None:
-        """A call, of a process that may be killed before it or after it."""
+        """One call of a process that may be killed before or after it."""
         self.calls.append(what)
         number = len(self.calls)
         if self.dead or number * 2 - 1 == self.kill_at:
@@ -124,7 +124,7 @@ class FakeSystemd:
 
 
 class FakeNode:
-    """What the watch observes: well, until ``bad`` says otherwise."""
+    """The state that the watch observes: healthy, unless ``bad`` changes it."""
 
     def __init__(self, host: FakeSystemd) -> None:
         self.host = host
@@ -145,7 +145,7 @@ class FakeNode:
 
 
 class Machine:
-    """Everything of one test."""
+    """The machine, the node and the journal of one test."""
 
     def __init__(self, directory: Path) -> None:
         self.host = FakeSystemd()
@@ -198,7 +198,7 @@ def test_plans() -> None:
 
 
 @on_virtual_time
-async def test_a_node_that_stays_well_is_kept(tmp_path: Path) -> None:
+async def test_a_node_that_stays_healthy_is_kept(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     assert await machine.adopt() is WatchOutcome.CONFIRM
     host = machine.host
@@ -214,7 +214,7 @@ async def test_a_node_that_stays_well_is_kept(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_node_that_is_not_well_is_given_back(tmp_path: Path) -> None:
+async def test_an_unhealthy_node_is_returned_to_the_kubelet(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     restarted = replace(POD, containers={"app": ContainerSeen("d", 1, 2.0)})
     later = EPOCH + 300
@@ -231,7 +231,7 @@ async def test_a_node_that_is_not_well_is_given_back(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_an_agent_that_exits_gives_the_node_back_within_seconds(tmp_path: Path) -> None:
+async def test_an_agent_that_exits_returns_the_node_within_seconds(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.host.exits = UnitProgram.AGENT
     started = asyncio.get_running_loop().time()
@@ -246,7 +246,7 @@ async def test_an_agent_that_exits_gives_the_node_back_within_seconds(tmp_path: 
     "step", ["arm", f"write {TRIAL}", "reload", "restart", f"write {KEPT}", f"remove {TRIAL}"]
 )
 @on_virtual_time
-async def test_a_step_that_fails_leaves_the_node_as_it_was(tmp_path: Path, step: str) -> None:
+async def test_a_failed_step_leaves_the_node_unchanged(tmp_path: Path, step: str) -> None:
     machine = Machine(tmp_path)
     machine.host.fails[step] = f"{step}: no space left on device"
     if step in ("reload", f"remove {TRIAL}"):  # the way back has it, too
@@ -261,7 +261,7 @@ async def test_a_step_that_fails_leaves_the_node_as_it_was(tmp_path: Path, step:
 
 
 @on_virtual_time
-async def test_an_interruption_gives_the_node_back(tmp_path: Path) -> None:
+async def test_an_interruption_returns_the_node(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     task = asyncio.create_task(machine.adopt())
     await asyncio.sleep(100)
@@ -279,7 +279,7 @@ HALF_STEPS = range(1, 17)
 @pytest.mark.parametrize("kill_at", HALF_STEPS)
 @pytest.mark.parametrize("then", ["adopt", "give back", "power cut", "timer"])
 @on_virtual_time
-async def test_killed_at_any_moment_one_of_the_two_runs(
+async def test_after_a_kill_at_any_moment_kubelet_or_agent_runs(
     tmp_path: Path, kill_at: int, then: str
 ) -> None:
     machine = Machine(tmp_path)
@@ -307,7 +307,9 @@ async def test_killed_at_any_moment_one_of_the_two_runs(
 
 @pytest.mark.parametrize("kill_at", range(1, 9))
 @on_virtual_time
-async def test_giving_back_may_be_killed_at_any_moment(tmp_path: Path, kill_at: int) -> None:
+async def test_returning_the_node_survives_a_kill_at_any_moment(
+    tmp_path: Path, kill_at: int
+) -> None:
     machine = Machine(tmp_path)
     await machine.adopt()
     with pytest.raises(Killed):
@@ -317,7 +319,7 @@ async def test_giving_back_may_be_killed_at_any_moment(tmp_path: Path, kill_at: 
     assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
 
 
-def test_a_record_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+def test_an_unwritable_journal_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     journal = Journal(tmp_path / "file" / "adopt.jsonl")
     journal.write(0.0, "x")

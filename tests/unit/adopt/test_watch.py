@@ -1,4 +1,4 @@
-"""What the watch of a node that was taken over makes of what it observes."""
+"""Verdicts of the watch on a node that was taken over."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_verdicts(now: WatchObservation, outcome: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("started", "outcome"), [(SWITCHED - 100, "GO_ON"), (SWITCHED - 700, "GIVE_BACK")]
 )
-def test_a_container_that_restarts_anyway_is_no_reason(started: float, outcome: str) -> None:
+def test_a_container_that_restarted_before_is_no_reason(started: float, outcome: str) -> None:
     flapping = replace(RUNS, restarts=7, started=started)
     before = {"uid": replace(POD, containers={"app": flapping}, ready=False)}
     now = with_container(replace(RUNS, id="c2", restarts=8))

@@ -1,4 +1,4 @@
-"""The components of an agent: started in order, told of the pods, closed in the opposite order."""
+"""Components of an agent: their start order, their signals, and closing in reverse order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.virtual_time import on_virtual_time, settle
 
 
 class Notes:
-    """What a few components did."""
+    """Log of what a few components did."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -34,7 +34,7 @@ class Notes:
 
 
 @on_virtual_time
-async def test_components_start_in_order_and_close_in_the_opposite_one() -> None:
+async def test_components_start_in_order_and_close_in_reverse() -> None:
     notes = Notes()
     agent = Agent(
         [notes.component("cellar"), Component("idle", close=lambda: None), notes.component("roof")]
@@ -52,7 +52,7 @@ async def test_components_start_in_order_and_close_in_the_opposite_one() -> None
 
 
 @on_virtual_time
-async def test_a_component_that_does_not_close_holds_the_end_up_no_longer_than_it_may() -> None:
+async def test_a_component_that_does_not_close_delays_the_exit_by_a_bounded_time() -> None:
     notes = Notes()
     agent = Agent([notes.component("cellar"), notes.component("roof", closes_in=60)])
     await agent.close()
@@ -102,7 +102,7 @@ async def test_a_task_may_wait_for_an_event() -> None:
     assert seen == ["runs"]
 
 
-def test_who_looks_into_an_agent_finds_its_components() -> None:
+def test_components_are_found_by_type() -> None:
     agent = Agent([Component("a name"), Component(7)])
     assert agent.component(int) == 7
     assert agent.find(float) is None
@@ -110,7 +110,7 @@ def test_who_looks_into_an_agent_finds_its_components() -> None:
         agent.component(float)
 
 
-def test_a_signal_tells_everybody_in_their_order() -> None:
+def test_a_signal_notifies_listeners_in_order() -> None:
     seen: list[str] = []
     signal: AgentSignal[[str]] = AgentSignal()
     signal("nobody listens")
@@ -119,7 +119,7 @@ def test_a_signal_tells_everybody_in_their_order() -> None:
     assert seen == ["first a", "then a"]
 
 
-def test_a_question_has_one_answer() -> None:
+def test_a_question_has_one_listener() -> None:
     question: Question[[int], int] = Question()
     question.connect(lambda number: number + 1)
     assert question(1) == 2

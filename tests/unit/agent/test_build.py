@@ -1,4 +1,4 @@
-"""The composition root: what an agent is made of, by its settings."""
+"""The composition root: which components an agent has, by its settings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def made(
     recorded: int = 0,
     **fields: Any,
 ) -> Agent:
-    """An agent of these settings."""
+    """An agent with the given settings."""
     client = cast(Any, Mock())
     outside = Outside(
         machine=Machine(FACTS, KernelFacts(), ("192.0.2.1",), guarded=guarded),
@@ -130,7 +130,9 @@ async def test_a_flight_recorder(tmp_path: Path) -> None:
     ],
 )
 @on_virtual_time
-async def test_what_settings_add(tmp_path: Path, fields: dict[str, Any], task: str) -> None:
+async def test_settings_that_add_a_component(
+    tmp_path: Path, fields: dict[str, Any], task: str
+) -> None:
     assert set(names(made(tmp_path, api=False, **fields))) == {*ALWAYS, task}
 
 
@@ -159,7 +161,7 @@ async def test_a_machine_is_guarded(
 
 
 @on_virtual_time
-async def test_what_settings_take_away(tmp_path: Path) -> None:
+async def test_settings_that_remove_a_component(tmp_path: Path) -> None:
     agent = made(tmp_path, localStorageCapacityIsolation=False)
     assert agent.find(EvictionKeeper) is None
     assert "eviction" not in names(agent)
@@ -218,7 +220,7 @@ async def test_resizes_preempt_unless_the_scheduler_does(tmp_path: Path, on: boo
     assert gate._resizes_preempt is not on
 
 
-async def test_what_the_runtime_can_do_is_asked_of_its_newest_version(tmp_path: Path) -> None:
+async def test_runtime_features_are_read_from_the_newest_version(tmp_path: Path) -> None:
     agent = made(tmp_path)
     upkeep, user_namespaces = (
         next(

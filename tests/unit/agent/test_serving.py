@@ -1,4 +1,4 @@
-"""What answers over HTTP is loaded when the node is Ready, or soon after, whatever happens then."""
+"""HTTP handlers are imported when the node is Ready, or soon after, even if imports fail."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.virtual_time import on_virtual_time
 
 NO_FILE = OSError(errno.EMFILE, "Too many open files")
 Noted = list[tuple[float, str]]
-"""When, and who."""
+"""Time and name of each server that began to serve."""
 
 
 class Server:
-    """Notes when it was asked to serve."""
+    """Records when it began to serve."""
 
     def __init__(self, name: str, noted: Noted) -> None:
         self.code: Sequence[str] = (f"code of {name}",)
@@ -35,7 +35,7 @@ class Server:
 
 
 class Loading:
-    """Stands in for imports: fails with the given errors first."""
+    """Test double for imports: first raises the given errors."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
         self.asked: list[list[str]] = []
@@ -54,7 +54,7 @@ class Loading:
     ids=["at once", "soon", "not yet", "no API"],
 )
 @on_virtual_time
-async def test_when_it_begins(
+async def test_serving_begins_when_the_node_is_reported_or_soon_after(
     monkeypatch: pytest.MonkeyPatch, reported_at: float | None, served_at: float
 ) -> None:
     loading, noted = Loading(monkeypatch), Noted()
@@ -67,7 +67,7 @@ async def test_when_it_begins(
 
 
 @on_virtual_time
-async def test_what_can_not_be_loaded_now_is_loaded_later(
+async def test_a_failed_import_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = ImportError("x.so: cannot open shared object file: Too many open files")
@@ -105,7 +105,7 @@ asyncio.run(run())
 """
 
 
-def test_the_code_is_all_that_serving_loads(tmp_path: Path) -> None:
+def test_serving_imports_only_the_listed_modules(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", _WHOLE, str(tmp_path / "explain.sock")]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

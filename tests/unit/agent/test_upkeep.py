@@ -19,13 +19,13 @@ PODS = ("runs", "ended", "reported")
 
 
 class Rounds:
-    """Notes when it was asked to collect; a round takes a second."""
+    """Records when garbage collection was requested; a round takes a second."""
 
     def __init__(self) -> None:
         self.at: list[float] = []
         self.during: Callable[[], None] = lambda: None
         self.asked: dict[str, tuple[bool, bool]] = {}
-        """What it was told of PODS: (removable, reported)."""
+        """Answers about each of PODS: (removable, reported)."""
         self.gone = 0
 
     async def collect_garbage(
@@ -74,7 +74,7 @@ async def test_rounds_are_spans_with_the_kubelets_name() -> None:
 
 
 @on_virtual_time
-async def test_ended_pods_are_one_round_soon_also_those_of_a_round_under_way() -> None:
+async def test_pods_that_end_during_a_round_share_the_next_one() -> None:
     rounds = Rounds()
     of = upkeep(rounds)
     task = asyncio.create_task(of.collect_containers())
@@ -110,7 +110,7 @@ async def test_whether_a_pod_has_left_something(left: bool | None, cleared: bool
 
 
 def under_pressure(rounds: Rounds) -> Upkeep:
-    """One pod runs, two have ended, and of one of them the API knows how."""
+    """One pod runs and two have ended; the API has the status of one of the ended pods."""
     return Upkeep(
         rounds,  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def under_pressure(rounds: Rounds) -> Upkeep:
 
 @pytest.mark.parametrize("gone", [0, 2])
 @on_virtual_time
-async def test_layers_of_dead_containers_come_free_later(gone: int) -> None:
+async def test_removing_dead_containers_reclaims_layers(gone: int) -> None:
     rounds = Rounds()
     rounds.gone = gone
     assert await under_pressure(rounds).reclaim(Reclaim.CONTAINERS) is (gone > 0)
@@ -138,7 +138,7 @@ async def test_layers_of_dead_containers_come_free_later(gone: int) -> None:
 
 @pytest.mark.parametrize("unreported", [False, True])
 @on_virtual_time
-async def test_what_the_api_does_not_know_goes_of_one_pod_only(unreported: bool) -> None:
+async def test_only_one_pod_loses_unreported_containers(unreported: bool) -> None:
     rounds = Rounds()
 
     async def has_containers(uid: str) -> bool:
