@@ -1,4 +1,4 @@
-"""Resizes come and go: allocated, deferred, refused, tried again, carried out, forgotten."""
+"""Resizes: allocated, deferred, refused, retried, carried out, dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_ROOM = Rejection(AdmissionReason("OutOfcpu"), "no room")
 
 
 class Node:
-    """A manager, and what it asks and tells."""
+    """A manager with test doubles for its callbacks and events."""
 
     def __init__(self, path: Path | None = None, rules: ResizeRules | None = None) -> None:
         self.pods: dict[str, Pod] = {}
@@ -84,7 +84,7 @@ class Node:
 
 
 @on_virtual_time
-async def test_a_pod_is_given_what_it_is_admitted_with() -> None:
+async def test_a_pod_is_allocated_the_resources_it_was_admitted_with() -> None:
     node = Node()
     first = pod(a=SMALL)
     node.admit(first)
@@ -95,7 +95,7 @@ async def test_a_pod_is_given_what_it_is_admitted_with() -> None:
 
 
 @on_virtual_time
-async def test_what_asks_for_nothing_is_not_noted() -> None:
+async def test_a_pod_without_requests_is_not_recorded() -> None:
     node = Node()
     node.admit(pod(a={}))
     assert node.state.uids() == []
@@ -134,7 +134,7 @@ async def test_a_resize_that_fits_is_allocated_and_carried_out() -> None:
 
 
 @on_virtual_time
-async def test_a_resize_that_nobody_asked_for_yet() -> None:
+async def test_the_result_of_a_resize_before_it_is_requested() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
     resized = node.manager.resized(pod(a=BIG))
@@ -148,7 +148,7 @@ async def test_a_resize_that_nobody_asked_for_yet() -> None:
 
 
 @on_virtual_time
-async def test_what_does_not_fit_is_deferred_and_tried_again() -> None:
+async def test_a_resize_that_does_not_fit_is_deferred_and_retried() -> None:
     node = Node()
     node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL))
     node.room = False
@@ -165,7 +165,7 @@ async def test_what_does_not_fit_is_deferred_and_tried_again() -> None:
     )
     await asyncio.sleep(181)
     assert node.judged == ["u1", "u1"]
-    assert node.reasons == ["ResizeDeferred"], "told once"
+    assert node.reasons == ["ResizeDeferred"], "one event"
     assert node.woken == []
     node.room = True
     node.manager.removed(["u2"])
@@ -183,7 +183,7 @@ async def test_what_does_not_fit_is_deferred_and_tried_again() -> None:
 
 
 @on_virtual_time
-async def test_what_can_never_be_is_reported_and_dropped() -> None:
+async def test_an_infeasible_resize_is_reported_and_dropped() -> None:
     node = Node(rules=ResizeRules(in_place=False))
     node.admit(pod(a=SMALL))
     node.update(pod(a=BIG, generation=2))
@@ -200,7 +200,7 @@ async def test_what_can_never_be_is_reported_and_dropped() -> None:
 
 
 @on_virtual_time
-async def test_a_resize_that_is_taken_back_is_forgotten() -> None:
+async def test_a_reverted_resize_is_dropped() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
     node.room = False
@@ -213,7 +213,7 @@ async def test_a_resize_that_is_taken_back_is_forgotten() -> None:
 
 
 @on_virtual_time
-async def test_another_update_does_not_try_again() -> None:
+async def test_another_update_does_not_retry() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
     node.room = False
@@ -226,7 +226,7 @@ async def test_another_update_does_not_try_again() -> None:
 
 
 @on_virtual_time
-async def test_until_all_sources_have_spoken_nothing_is_given_away() -> None:
+async def test_nothing_is_allocated_until_all_sources_are_ready() -> None:
     node = Node()
     node.ready = False
     node.admit(pod(a=SMALL))
@@ -241,7 +241,7 @@ async def test_until_all_sources_have_spoken_nothing_is_given_away() -> None:
 
 
 @on_virtual_time
-async def test_less_is_given_before_more() -> None:
+async def test_decreases_are_allocated_before_increases() -> None:
     node = Node()
     node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL), pod("u3", a=SMALL))
     node.room = False
@@ -271,7 +271,7 @@ def has(actual: str, given: str) -> dict[str, Any]:
     ],
 )
 @on_virtual_time
-async def test_a_status_that_frees_something_has_them_tried_again(
+async def test_a_status_that_frees_resources_retries_deferred_resizes(
     before: dict[str, Any], after: dict[str, Any], trigger: str
 ) -> None:
     node = Node()
@@ -292,7 +292,7 @@ async def test_a_failure_is_reported_and_then_the_success() -> None:
     node.admit(pod(a=SMALL))
     node.update(pod(a=BIG, generation=2))
     given = node.manager.allocated(node.pods["u1"])
-    failed = ResizeOutcome(in_progress=True, error="the runtime says no")
+    failed = ResizeOutcome(in_progress=True, error="the runtime refused")
     assert node.manager.synced(given, failed)
     assert not node.manager.synced(given, failed)
     assert node.conditions() == {"PodResizeInProgress": "Error"}
@@ -304,7 +304,7 @@ async def test_a_failure_is_reported_and_then_the_success() -> None:
 
 
 @on_virtual_time
-async def test_an_older_sync_says_nothing_of_a_newer_resize() -> None:
+async def test_an_older_sync_does_not_complete_a_newer_resize() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
     node.update(pod(a=BIG, generation=2))
@@ -316,7 +316,7 @@ async def test_an_older_sync_says_nothing_of_a_newer_resize() -> None:
 
 
 @on_virtual_time
-async def test_a_restart_keeps_what_was_given_and_tries_what_waits(tmp_path: Path) -> None:
+async def test_a_restart_keeps_allocations_and_retries_deferred_resizes(tmp_path: Path) -> None:
     node = Node(tmp_path / "state")
     node.admit(pod(a=SMALL))
     again = Node(tmp_path / "state")
@@ -334,7 +334,7 @@ async def test_a_restart_keeps_what_was_given_and_tries_what_waits(tmp_path: Pat
     again.admit(wanted)
     assert again.judged == ["u1"]
     assert again.cpu() == "1"
-    assert again.reasons == [], "it was told before"
+    assert again.reasons == [], "reported before the restart"
     assert again.manager.conditions("u1") == [pending]
     again.room = True
     await asyncio.sleep(181)
@@ -346,8 +346,8 @@ async def test_a_restart_keeps_what_was_given_and_tries_what_waits(tmp_path: Pat
 
 
 @on_virtual_time
-async def test_a_restart_in_the_middle_of_a_resize_goes_on_with_it(tmp_path: Path) -> None:
-    """It was allocated; the API still shows that it waits."""
+async def test_a_restart_in_the_middle_of_a_resize_continues_it(tmp_path: Path) -> None:
+    """The resize was allocated; the API still shows it as pending."""
     node = Node(tmp_path / "state")
     node.admit(pod(a=SMALL))
     node.update(pod(a=BIG, generation=2))
@@ -364,7 +364,7 @@ async def test_a_restart_in_the_middle_of_a_resize_goes_on_with_it(tmp_path: Pat
 
 
 @on_virtual_time
-async def test_without_a_state_file_the_api_tells_what_was_given() -> None:
+async def test_without_a_state_file_the_allocation_comes_from_the_api() -> None:
     node = Node()
     node.room = False
     node.admit(pod(a=BIG, status=has("cpu=1", "1")))
@@ -373,7 +373,7 @@ async def test_without_a_state_file_the_api_tells_what_was_given() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_is_gone_or_refused_leaves_nothing() -> None:
+async def test_a_removed_or_refused_pod_leaves_nothing() -> None:
     node = Node()
     node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL), pod("u3", a=SMALL))
     node.room = False
@@ -404,7 +404,7 @@ async def test_a_pod_that_has_ended_is_not_resized() -> None:
 
 
 @on_virtual_time
-async def test_what_is_no_quantity_stops_nobody() -> None:
+async def test_an_invalid_quantity_does_not_block_other_pods() -> None:
     node = Node()
     node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL))
     node.update(pod("u1", a=needs("cpu=many"), generation=2))

@@ -1,4 +1,4 @@
-"""What is noted outlives the agent's death at any instant; a bad file keeps nobody from work."""
+"""Recorded allocations survive a crash at any instant; the agent starts with a corrupt file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_files_of_each_version_are_read(more: str, written: int) -> None:
         read_snapshot(json.dumps({"data": data, "checksum": written + 1}))
 
 
-def test_a_file_is_a_kubelets() -> None:
+def test_the_file_has_the_kubelets_format() -> None:
     pods = {
         "u1": PodResources({"a": needs("cpu=1")}, needs("cpu=2")),
         "u0": PodResources({"b": {}}),
@@ -105,7 +105,7 @@ def signed(data: str) -> str:
         "[" * 100_000,
     ],
 )
-def test_a_file_that_is_none_is_reported(text: str) -> None:
+def test_a_corrupt_file_is_reported(text: str) -> None:
     with pytest.raises(BadAllocationState):
         read_snapshot(text)
 
@@ -124,7 +124,7 @@ def files(path: Path) -> list[str]:
 
 
 @on_virtual_time
-async def test_what_is_noted_is_there_after_a_death_at_once(tmp_path: Path) -> None:
+async def test_records_survive_an_immediate_crash(tmp_path: Path) -> None:
     path = tmp_path / "allocated_pods_state"
     state = ResourceState(path)
     assert not state.complete
@@ -148,7 +148,7 @@ async def test_what_is_noted_is_there_after_a_death_at_once(tmp_path: Path) -> N
 
 
 @on_virtual_time
-async def test_soon_the_whole_is_written_and_the_journal_starts_anew(tmp_path: Path) -> None:
+async def test_a_snapshot_is_soon_written_and_the_journal_emptied(tmp_path: Path) -> None:
     path = tmp_path / "state"
     state = ResourceState(path)
     state.set("u1", "a", needs("cpu=1"))
@@ -164,7 +164,7 @@ async def test_soon_the_whole_is_written_and_the_journal_starts_anew(tmp_path: P
 
 
 @on_virtual_time
-async def test_what_is_noted_while_the_whole_is_written_stays_in_the_journal(
+async def test_records_made_during_a_snapshot_stay_in_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "state"
@@ -192,7 +192,7 @@ async def test_what_is_noted_while_the_whole_is_written_stays_in_the_journal(
 
 
 @on_virtual_time
-async def test_nothing_is_written_for_what_does_not_change(tmp_path: Path) -> None:
+async def test_unchanged_records_are_not_written(tmp_path: Path) -> None:
     state = ResourceState(tmp_path / "state")
     state.set("u1", "a", needs("cpu=1"))
     await asyncio.sleep(2)
@@ -228,7 +228,7 @@ async def test_a_torn_last_line_never_took_effect(
 
 @pytest.mark.parametrize("broken", ["snapshot", "journal", "directory"])
 @on_virtual_time
-async def test_a_broken_file_is_reported_once_and_mended(
+async def test_a_corrupt_file_is_reported_once_and_fixed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
     path = tmp_path / "state"
@@ -253,7 +253,7 @@ async def test_a_broken_file_is_reported_once_and_mended(
 
 
 @on_virtual_time
-async def test_a_disk_that_takes_nothing_stops_nobody(
+async def test_a_failing_disk_does_not_stop_the_agent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "MAX_LINES", 5)
@@ -273,7 +273,7 @@ async def test_a_disk_that_takes_nothing_stops_nobody(
 
 
 @on_virtual_time
-async def test_a_line_that_the_disk_takes_half_of_hides_no_other(
+async def test_a_half_written_line_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "state"
@@ -293,7 +293,7 @@ async def test_a_line_that_the_disk_takes_half_of_hides_no_other(
 
 
 @on_virtual_time
-async def test_without_a_path_it_is_memory_only(tmp_path: Path) -> None:
+async def test_without_a_path_records_stay_in_memory(tmp_path: Path) -> None:
     state = ResourceState()
     state.set("u1", "a", needs("cpu=1"))
     assert state.pod("u1") == {"a": needs("cpu=1")}

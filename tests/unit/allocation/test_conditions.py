@@ -1,4 +1,4 @@
-"""The two conditions of a resize: when they change, and whether that is news (KEP-1287)."""
+"""The two conditions of a resize: when they change and whether that is reported (KEP-1287)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def condition(kind: str = "PodResizePending", **fields: Any) -> Any:
     return {"type": kind, "status": "True", **fields}
 
 
-def test_those_that_the_api_shows() -> None:
+def test_conditions_from_a_status() -> None:
     waits, runs = condition(), condition("PodResizeInProgress")
     others = [condition("Ready")]
     assert from_status(None) == ResizeConditions()
@@ -38,7 +38,7 @@ def test_those_that_the_api_shows() -> None:
         (condition(), False, False),
     ],
 )
-def test_what_it_waits_for(pending: Any, deferred: bool, infeasible: bool) -> None:
+def test_deferred_and_infeasible(pending: Any, deferred: bool, infeasible: bool) -> None:
     found = ResizeConditions(pending)
     assert (found.deferred, found.infeasible) == (deferred, infeasible)
 
@@ -70,7 +70,7 @@ def test_pending(before: Any, news: bool, moved: str) -> None:
     )
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_empty_fields_are_left_out() -> None:
     made, news = conditions.pending(None, "", "", 0, now=NOW)
     assert made == condition(lastProbeTime=T_NOW, lastTransitionTime=T_NOW)
     assert news

@@ -1,4 +1,4 @@
-"""Tables: what can never be resized, in what order resizes are tried, how conditions move."""
+"""Tables: which resizes are infeasible, the order of retries, how conditions change."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ RESTARTS_FOR_MEMORY: dict[str, dict[str, object]] = {
         ),
     ],
 )
-def test_what_can_never_be(
+def test_infeasible_resizes(
     rules: ResizeRules, allocated: Pod, desired: Pod, detail: str | None
 ) -> None:
     found = infeasible(desired, allocated, rules)
@@ -170,7 +170,7 @@ def test_only_the_kubelet_of_1_35_compares_a_resize_with_the_node() -> None:
         (needs("cpu=2 memory=1"), needs("cpu=1 memory=2"), True),
     ],
 )
-def test_what_asks_for_more(
+def test_resizes_that_request_more(
     old: api.ResourceRequirements, new: api.ResourceRequirements, more: bool
 ) -> None:
     assert asks_for_more(pod(a=new), pod(a=old)) is more
@@ -314,6 +314,6 @@ def shown(**containers: tuple[api.ResourceRequirements, dict[str, str]]) -> dict
         ),
     ],
 )
-def test_a_pod_takes_the_most_that_it_may_have_now(given: Pod, cpu: int, memory: int) -> None:
+def test_requests_in_force_are_the_highest_current_ones(given: Pod, cpu: int, memory: int) -> None:
     found = requests_in_force(given)
     assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)

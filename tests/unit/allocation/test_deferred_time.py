@@ -1,4 +1,4 @@
-"""How long resizes were deferred, by how that ended (docs/reference/metrics.csv)."""
+"""Duration of deferred resizes, by how the deferral ended (docs/reference/metrics.csv)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_end_counts_once_with_the_time_since_the_first_deferral() -> None:
     assert s.measured("terminated", "low") == (1, 42)
 
 
-def test_what_was_not_deferred_is_not_measured() -> None:
+def test_resizes_never_deferred_are_not_measured() -> None:
     s = Setup()
     pod = make_pod()
     s.reports.infeasible(pod, "too much")

@@ -1,4 +1,4 @@
-"""What is allocated of a pod, and the pod as it is with an allocation."""
+"""Resources allocated to a pod, and the pod with an allocation applied."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def test_resources_are_compared_by_value(
         (pod(a={}, pod_level=needs("cpu=1")), False),
     ],
 )
-def test_a_pod_without_cpu_and_memory_asks_for_nothing(given: Pod, nothing: bool) -> None:
+def test_a_pod_without_cpu_and_memory_is_never_resized(given: Pod, nothing: bool) -> None:
     assert never_resized(of_pod(given)) is nothing
 
 
-def test_a_pod_is_itself_while_it_has_what_it_asks_for() -> None:
+def test_a_pod_that_has_its_requests_is_not_copied() -> None:
     wanted = pod(a=needs("cpu=1"), init={"i": needs("cpu=2")}, pod_level=needs("cpu=3"))
     assert with_resources(wanted, of_pod(wanted)) is wanted
     in_other_words = PodResources(
@@ -69,7 +69,7 @@ def test_a_pod_is_itself_while_it_has_what_it_asks_for() -> None:
     assert with_resources(wanted, in_other_words) is wanted
 
 
-def test_a_pod_has_what_it_was_given_not_what_it_asks_for() -> None:
+def test_a_pod_has_its_allocation_instead_of_its_requests() -> None:
     wanted = pod(
         a=needs("cpu=1", "memory=1Gi"),
         b=needs("cpu=5"),
@@ -87,7 +87,7 @@ def test_a_pod_has_what_it_was_given_not_what_it_asks_for() -> None:
 
 
 @pytest.mark.parametrize("given", [None, needs("cpu=1")])
-def test_pod_level_resources_are_those_given(given: api.ResourceRequirements | None) -> None:
+def test_pod_level_resources_are_those_allocated(given: api.ResourceRequirements | None) -> None:
     made = with_resources(pod(a={}, pod_level=needs("cpu=9")), PodResources({"a": {}}, given))
     assert made.spec.get("resources") == given
     assert ("resources" in made.spec) is (given is not None)
@@ -104,20 +104,20 @@ def test_pod_level_resources_are_those_given(given: api.ResourceRequirements | N
         (needs("ephemeral-storage=1"), needs("ephemeral-storage=2"), []),
     ],
 )
-def test_what_an_update_asks_to_resize(
+def test_resizes_requested_by_an_update(
     old: api.ResourceRequirements, new: api.ResourceRequirements, found: list[Ask]
 ) -> None:
     assert list(asks(pod(a=old, b={}), pod(a=new, b={}))) == found
     assert list(asks(pod(a=old), pod(a=new, added=needs("cpu=1")))) == found
 
 
-def test_a_change_of_the_pod_as_a_whole_is_seen() -> None:
+def test_a_change_of_pod_level_resources_is_detected() -> None:
     old = pod(a={}, pod_level=needs("cpu=1"))
     assert not pod_level_changes(old, pod(a={}, pod_level=needs("cpu=1000m")))
     assert pod_level_changes(old, pod(a={}, pod_level=needs("cpu=2")))
 
 
-def test_what_a_pod_was_given_is_reported_by_its_status() -> None:
+def test_the_allocation_is_read_from_the_status() -> None:
     wanted = pod(
         a=needs("cpu=2 memory=2Gi", "cpu=3"),
         b=needs("cpu=5"),
@@ -144,7 +144,7 @@ def test_what_a_pod_was_given_is_reported_by_its_status() -> None:
     assert with_resources(fresh, reported_resources(fresh)) is fresh
 
 
-def test_events_say_what_is_asked_for() -> None:
+def test_events_contain_the_requested_resources() -> None:
     given = pod(a=needs("memory=1Gi cpu=1", "cpu=2"), b={}, init={"i": needs("cpu=1")})
     assert resize_message("Pod resize started", given, 4) == (
         'Pod resize started: {"initContainers":[{"name":"i","resources":{"requests":{"cpu":"1"}}}],'
@@ -173,7 +173,7 @@ def test_claims_and_init_containers_are_in_the_message_of_a_resize() -> None:
     assert list(told) == ["initContainers", "containers", "generation"]
 
 
-def test_what_the_api_shows_of_a_pod_as_a_whole_is_what_it_has() -> None:
+def test_pod_level_resources_are_read_from_the_status() -> None:
     def whole(status: Any) -> Any:
         spec: Any = {"containers": [{"name": "c"}], "resources": needs("cpu=1", "cpu=2 memory=1Gi")}
         return reported_resources(Pod({"metadata": METADATA, "spec": spec, "status": status})).pod

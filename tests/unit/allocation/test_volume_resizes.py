@@ -59,7 +59,7 @@ async def test_a_size_is_allocated_and_reported() -> None:
 
 
 @on_virtual_time
-async def test_a_size_waits_for_the_rest_of_its_resize() -> None:
+async def test_a_size_is_deferred_with_its_resize() -> None:
     node = Node(rules=ON)
     node.admit(sized("1Mi"))
     node.room = False
@@ -72,7 +72,7 @@ async def test_a_size_waits_for_the_rest_of_its_resize() -> None:
 
 
 @on_virtual_time
-async def test_on_cgroup_v1_the_size_stays_and_the_reason_is_counted() -> None:
+async def test_on_cgroup_v1_a_size_is_infeasible_and_counted() -> None:
     node = Node(rules=ON_V1)
     node.admit(sized("1Mi"))
     node.update(sized("2Mi", generation=2))
@@ -92,7 +92,7 @@ async def test_a_pod_without_cpu_and_memory_can_resize_its_volumes() -> None:
 
 
 @on_virtual_time
-async def test_a_record_from_before_the_gate_is_completed() -> None:
+async def test_a_record_older_than_the_gate_gets_sizes() -> None:
     node = Node(rules=ON)
     node.state.put("u1", PodResources({"a": SMALL}))
     node.admit(sized("1Mi"))

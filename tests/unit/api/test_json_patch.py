@@ -1,4 +1,4 @@
-"""JSON patch and JSON merge patch: what they do, and why they are refused."""
+"""JSON patch and JSON merge patch: results, and reasons of refusals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_operations(operations: Any, expected: dict[str, Any]) -> None:
     assert before == OBJECT
 
 
-def test_copies_are_of_their_own() -> None:
+def test_copies_are_independent() -> None:
     operations = [op("copy", "/m", **{"from": "/list"}), op("add", "/m/-", value="z")]
     assert json_patch(OBJECT, operations)["list"] == ["x", "y"]
 
@@ -126,7 +126,7 @@ def _nested(depth: int) -> Any:
     return found
 
 
-def test_what_is_nested_too_deep() -> None:
+def test_too_deep_nesting_is_refused() -> None:
     with pytest.raises(MalformedPatch, match="nested too deep"):
         json_patch({}, [op("add", "/a", value=_nested(100_000))])
     with pytest.raises(MalformedPatch, match="nested too deep"):

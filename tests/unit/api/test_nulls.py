@@ -16,7 +16,7 @@ SCHEDULED = (
     b'"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True",'
     b'"lastProbeTime":null,"lastTransitionTime":"2026-11-21T06:53:03Z"}]}}'
 )
-"""As a real API server sends it: fields without omitempty are null."""
+"""A pod as an API server sends it: fields without omitempty are null."""
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ SCHEDULED = (
         ({"a": [{"b": {"c": None}}]}, {"a": [{"b": {}}]}),
     ],
 )  # fmt: skip
-def test_null_keys_go(value: Any, wanted: Any) -> None:
+def test_null_keys_are_removed(value: Any, wanted: Any) -> None:
     text = json.dumps(value).encode()
     assert nulls.loads(text) == wanted
     assert nulls.loads(text + b" " * nulls.MOST_TEXT) == wanted
@@ -47,7 +47,7 @@ def test_a_scheduled_pod_of_a_real_api_has_the_right_shape() -> None:
     ]
 
 
-def test_what_is_said_again_is_one_string() -> None:
+def test_repeated_strings_are_shared() -> None:
     one, other = (nulls.loads(SCHEDULED)["status"]["conditions"][0] for _ in range(2))
     assert all(a is b for a, b in zip(one, other, strict=True))
     assert all(a is b for a, b in zip(one.values(), other.values(), strict=True))
@@ -56,7 +56,7 @@ def test_what_is_said_again_is_one_string() -> None:
 @pytest.mark.parametrize(
     "text", [b'{"data":{"password":"c2VjcmV0"}}', b'{"image":"%s"}' % (b"x" * 65)]
 )
-def test_what_is_secret_or_long_is_not_known_for_longer(text: bytes) -> None:
+def test_secret_or_long_strings_are_not_kept(text: bytes) -> None:
     (one,), (other,) = (_leaves(nulls.loads(text)) for _ in range(2))
     assert one == other
     assert one is not other
@@ -74,7 +74,7 @@ def test_long_text_is_not_held_up(more: int, shared: bool) -> None:
     assert (next(iter(nulls.loads(text))) is next(iter(nulls.loads(SCHEDULED)))) is shared
 
 
-def test_what_is_known_is_bounded() -> None:
+def test_shared_strings_are_bounded() -> None:
     before = nulls.loads(SCHEDULED)
     many = {str(number): 0 for number in range(nulls.MOST_SHARED + 1)}
     assert nulls.loads(json.dumps(many).encode()) == many

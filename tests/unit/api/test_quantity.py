@@ -1,4 +1,4 @@
-"""Quantities, also such as no API server has seen."""
+"""Quantities, including values that no API server accepts."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def test_values_round_up_and_stay_within_64_bits(text: str, whole: int, milli: i
         "٣",
     ],
 )
-def test_what_is_no_quantity(text: str) -> None:
+def test_invalid_quantities(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         value(text)

@@ -1,4 +1,4 @@
-"""What strangers say, made fit to show."""
+"""Text from untrusted peers, made safe to display."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_retain_keys() -> None:
     }
 
 
-def test_what_is_retained_is_merged() -> None:
+def test_retained_keys_are_merged() -> None:
     volume = {"name": "v", "emptyDir": {}, "hostPath": {"type": "Directory"}}
     item = {"$retainKeys": ["name", "hostPath"], "name": "v", "hostPath": {"path": "/"}}
     assert merged({"spec": {"volumes": [volume]}}, {"spec": {"volumes": [item]}}) == {
@@ -137,7 +137,7 @@ def test_what_is_retained_is_merged() -> None:
         (["c", "d", "a"], ["d"], ["b", "c", "d", "a"]),
     ],
 )
-def test_what_the_patch_does_not_name_keeps_its_place(
+def test_items_absent_from_the_patch_keep_their_position(
     order: list[str] | None, patched: list[str], expected: list[str]
 ) -> None:
     spec: dict[str, Any] = {"containers": [{"name": name} for name in patched]} if patched else {}
@@ -158,10 +158,10 @@ def test_an_item_with_content_can_replace_the_list() -> None:
         (["a"], {"$deleteFromPrimitiveList/finalizers": ["x"]}, "a"),
         (None, {"$deleteFromPrimitiveList/finalizers": ["x"]}, None),
         (None, {"$setElementOrder/finalizers": ["x"]}, None),
-        # what is no list gives way to one, and one to what is none
+        # a list replaces another type, and another type replaces a list
         ("odd", {"finalizers": ["a"]}, ["a"]),
         (["a"], {"finalizers": "odd"}, "odd"),
-        # a number is no text; maps are alike in any order
+        # a number differs from its text; maps are equal in any order
         (["1"], {"finalizers": [1]}, [1, "1"]),
         ([{"a": 1, "b": 2}], {"$deleteFromPrimitiveList/finalizers": [{"b": 2, "a": 1}]}, []),
         ([{"a": 1}], {"finalizers": [{"b": 2}]}, [{"b": 2}, {"a": 1}]),
@@ -175,7 +175,7 @@ def test_lists_without_a_key(original: Any, patch: dict[str, Any], expected: Any
     assert found == ({} if expected is None else {"finalizers": expected})
 
 
-def test_what_is_no_object_in_a_keyed_list_stays() -> None:
+def test_other_types_in_a_keyed_list_are_kept() -> None:
     given = {"spec": {"containers": ["odd", {"name": "b"}]}}
     patch = {"spec": {"containers": [{"name": "b", "tty": True}]}}
     assert merged(given, patch) == {"spec": {"containers": ["odd", {"name": "b", "tty": True}]}}
@@ -187,7 +187,7 @@ def test_a_schema_that_allows_anything() -> None:
     assert found == {"a": {"b": 1, "c": 2}}
 
 
-def test_what_client_side_apply_sends_for_an_image_change() -> None:
+def test_an_image_change_by_client_side_apply() -> None:
     patch = {
         "metadata": {"annotations": {"last": "x"}},
         "spec": {
@@ -242,6 +242,6 @@ def test_malformed(patch: dict[str, Any], kind: type[MalformedPatch], text: str)
     assert (type(caught.value), str(caught.value)) == (kind, text)
 
 
-def test_without_a_schema_it_is_a_plain_merge() -> None:
+def test_without_a_schema_the_merge_is_plain() -> None:
     found = strategic_merge({}, {"a": {"b": 1}, "l": [1]}, {"a": {"c": 2}, "l": [2]})
     assert found == {"a": {"b": 1, "c": 2}, "l": [2]}

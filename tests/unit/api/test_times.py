@@ -1,4 +1,4 @@
-"""Times and durations, read and written."""
+"""Times and durations, parsed and formatted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_durations(text: str, seconds: float) -> None:
     "text",
     ["", "-", "+", "1", "00", "s", "1x", "1s ", " 1s", "--1s", "1e3s", "9223372036854775808ns"],
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
         parse_duration(text)
 
@@ -92,5 +92,5 @@ def test_what_is_no_duration(text: str) -> None:
         (-360_000, "-100h0m0s"),
     ],
 )
-def test_durations_in_words(seconds: float, text: str) -> None:
+def test_formatted_durations(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
