@@ -1,4 +1,4 @@
-"""What a fleet's run is counted, limited and drawn by: tables, and the seats on virtual time."""
+"""Tables of a fleet run: request counts, limits and curves; API seats on virtual time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS: list[Row] = [
 PHASE = Phase("p", 10, 13)
 
 
-def test_only_what_arrived_in_a_phase_is_counted() -> None:
+def test_only_requests_that_arrived_in_a_phase_are_counted() -> None:
     assert per_second(ROWS, PHASE) == [4, 0, 1]
     assert per_second(ROWS, PHASE, arrived=False) == [0, 5, 0]
     assert codes(ROWS, PHASE) == {200: 3, 429: 1, 0: 5, 404: 1}
@@ -84,7 +84,7 @@ def test_levels(resource: str, level: str) -> None:
 
 
 @on_virtual_time
-async def test_who_finds_no_seat_waits_in_order_and_not_for_ever() -> None:
+async def test_requests_without_a_seat_queue_in_order_up_to_a_limit() -> None:
     level, log = Level(1, 2), []
 
     async def work(name: str, seconds: float) -> None:
@@ -101,5 +101,5 @@ async def test_who_finds_no_seat_waits_in_order_and_not_for_ever() -> None:
             await asyncio.sleep(0)
     assert log == ["a", "d: 429", "b", "c: 429"], "the queue is full; 15 s are over"
     await work("e", 0)
-    assert log[-1] == "e", "all seats were given back"
+    assert log[-1] == "e", "all seats were released"
     assert level.most_waiting == 2

@@ -1,4 +1,4 @@
-"""A pod made again under its name counts as a new one: its predecessor's times are not its own."""
+"""A pod created again under its name is a new pod: earlier times do not count for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "warm"
 
 
 class Api:
-    """Creates at once; what a watch shows of it comes later."""
+    """API that creates pods at once and shows them in a watch later."""
 
     def __init__(self) -> None:
         self.created = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Each rule of a soak bites, and what may happen passes."""
+"""Each rule of a soak finds its violation; permitted histories pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ended(code: int, container: str = "containerd://c1", **more: Any) -> Any:
 
 
 def seen(*statuses: Any, deleting: float | None = None, steady: bool = False) -> History:
-    """A history that was shown statuses, ten healthy seconds after one another."""
+    """A history that received the statuses, ten healthy seconds apart."""
     history = History()
     notes = {CODES: json.dumps({"main": [3]}), STEADY: str(steady).lower()}
     meta: Any = {"name": "web", "uid": "u", "annotations": notes}
@@ -55,7 +55,7 @@ def seen(*statuses: Any, deleting: float | None = None, steady: bool = False) ->
         (seen(*[("Running", entry())] * 4, deleting=4), "Terminating for"),
     ],
 )
-def test_what_cannot_be_true_is_reported(history: History, words: str) -> None:
+def test_impossible_histories_are_reported(history: History, words: str) -> None:
     assert [text for text in history.violations if words in text] == history.violations != []
 
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_true_is_reported(history: History, words: str) -> None:
         seen(("Running", entry(ended(128, reason="StartError")))),
     ],
 )
-def test_what_may_happen_passes(history: History) -> None:
+def test_permitted_histories_pass(history: History) -> None:
     assert history.violations == []
 
 
@@ -93,7 +93,7 @@ def test_a_pod_that_stays_terminating_is_found_without_an_event() -> None:
 def test_the_final_deletion_does_not_shorten_the_grace_period(
     gone_at: float, violations: int
 ) -> None:
-    """The agent deletes with a grace period of 0 what has ended."""
+    """The agent deletes ended pods with a grace period of 0."""
     history = seen(("Running", entry()), deleting=4)
     meta: Any = {"name": "web", "uid": "u", "deletionTimestamp": "2029-12-31T23:59:56Z"}
     meta["deletionGracePeriodSeconds"] = 0

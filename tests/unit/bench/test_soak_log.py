@@ -1,4 +1,4 @@
-"""Which lines of an agent's log a soak holds against it."""
+"""Lines of an agent's log that a soak reports as violations."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.streamed_list import streamed
 
 
 class CsrApi:
-    """Keeps requests; ``decide`` is told of each new one, and ``answer`` changes one.
+    """Keeps requests; ``decide`` is called with each new one, and ``answer`` changes one.
 
     Attributes:
         error: raised by every call while it is set.

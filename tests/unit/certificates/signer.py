@@ -14,7 +14,7 @@ CLIENT_USAGES = ("digital signature", "client auth")
 
 
 class Signer:
-    """An authority of its own."""
+    """A certificate authority with its own key."""
 
     def __init__(self, directory: Path) -> None:
         self.pair = KeyPair.named(directory, "test-ca")
@@ -25,7 +25,7 @@ class Signer:
         return self.sign(x509.new_request(key, names), not_before, not_after)
 
     def sign(self, request: bytes, not_before: float, not_after: float) -> bytes:
-        """A certificate (PEM) for a request: whatever it asks for."""
+        """Returns the requested certificate (PEM), whatever it contains."""
         return signing.sign_request(
             request,
             self.pair,

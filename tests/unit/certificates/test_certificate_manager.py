@@ -38,7 +38,7 @@ class LoopClock:
 
 
 class World:
-    """A manager, its cluster, and what came of it."""
+    """A manager, its cluster, and the failures it reported."""
 
     def __init__(self, directory: Path, *, life: float = HOUR, vital: bool = True) -> None:
         self.api = CsrApi()
@@ -104,7 +104,7 @@ class World:
 
 
 @on_virtual_time
-async def test_renewed_at_seventy_to_ninety_percent_for_ever(tmp_path: Path) -> None:
+async def test_renewed_at_seventy_to_ninety_percent_each_time(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.api.decide = world.sign
     async with world.running():
@@ -121,7 +121,7 @@ async def test_renewed_at_seventy_to_ninety_percent_for_ever(tmp_path: Path) -> 
 
 
 @on_virtual_time
-async def test_an_api_that_is_down_delays_renewal_only(tmp_path: Path) -> None:
+async def test_an_unreachable_api_only_delays_renewal(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.api.decide = world.sign
     async with world.running():
@@ -137,13 +137,13 @@ async def test_an_api_that_is_down_delays_renewal_only(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_late_approval_and_nobody_in_time(tmp_path: Path) -> None:
+async def test_late_approval(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.running():
         await asyncio.sleep(WAIT_S - 60)
         assert world.failures == 0
         await asyncio.sleep(3 * WAIT_S)
-        # each try found the same request again: the administrator sees one
+        # each retry found the same request: the administrator sees one
         assert world.failures >= 3
         assert len(world.api.created) == 1
         world.sign(world.pending())
@@ -185,7 +185,7 @@ async def test_a_request_that_is_deleted_is_made_again(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_other_names_make_another_request(tmp_path: Path) -> None:
+async def test_changed_names_make_a_new_request(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.running():
         await asyncio.sleep(1)
@@ -198,7 +198,7 @@ async def test_other_names_make_another_request(tmp_path: Path) -> None:
         current = world.manager.current
         assert current is not None
         assert current.certificate.names.ip_addresses == ("10.0.0.1",)
-        # fewer names are fine with the certificate there is
+        # fewer names are fine with the current certificate
         world.names = request.client_names("n")
         world.manager.poke()
         await asyncio.sleep(60)
@@ -206,7 +206,7 @@ async def test_other_names_make_another_request(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_nothing_is_asked_for_while_there_are_no_names(tmp_path: Path) -> None:
+async def test_without_names_no_request_is_made(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.names = None
     world.api.decide = world.sign
@@ -220,7 +220,7 @@ async def test_nothing_is_asked_for_while_there_are_no_names(tmp_path: Path) -> 
 
 
 @on_virtual_time
-async def test_a_signer_that_leaves_names_out_is_asked_once(tmp_path: Path) -> None:
+async def test_a_signer_that_omits_names_gets_one_request(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     def without_names(found: JSON) -> None:
@@ -242,7 +242,7 @@ async def test_a_signer_that_leaves_names_out_is_asked_once(tmp_path: Path) -> N
 
 
 @on_virtual_time
-async def test_certificates_that_have_ended_are_not_taken(tmp_path: Path) -> None:
+async def test_expired_certificates_are_not_accepted(tmp_path: Path) -> None:
     world = World(tmp_path, life=-10.0)
     world.api.decide = world.sign
     async with world.running():
@@ -252,7 +252,7 @@ async def test_certificates_that_have_ended_are_not_taken(tmp_path: Path) -> Non
 
 
 @on_virtual_time
-async def test_lost_for_good_when_the_api_refuses(tmp_path: Path) -> None:
+async def test_refusals_by_the_api_lose_the_certificate(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.api.decide = world.sign
     async with world.running() as task:
@@ -266,7 +266,7 @@ async def test_lost_for_good_when_the_api_refuses(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_not_lost_while_nobody_answers_or_when_it_is_not_vital(tmp_path: Path) -> None:
+async def test_no_loss_while_the_api_is_unreachable_or_if_not_vital(tmp_path: Path) -> None:
     for vital, error in [(True, None), (False, Unauthorized("no", code=401))]:
         world = World(tmp_path / str(vital), vital=vital)
         if error is None:
@@ -278,7 +278,7 @@ async def test_not_lost_while_nobody_answers_or_when_it_is_not_vital(tmp_path: P
 
 
 @on_virtual_time
-async def test_killed_while_it_waits_the_same_request_goes_on(tmp_path: Path) -> None:
+async def test_after_a_kill_the_same_request_continues(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.running():
         await asyncio.sleep(1)
@@ -330,6 +330,6 @@ async def test_a_backdated_certificate_is_not_renewed_at_once(tmp_path: Path) ->
     world.api.decide = backdated
     async with world.running():
         await asyncio.sleep(600)
-        # 180 s of each are left, and used at least by half
+        # 180 s of each remain, and at least half of them are used
         assert 4 <= len(world.api.created) <= 7
         assert world.manager.current is not None

@@ -1,4 +1,4 @@
-"""What a request says, when a certificate is renewed, what became of a request: tables."""
+"""Tables: content of a request, when a certificate is renewed, verdict on a request."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_serving_names(
     assert (found.dns_names, found.ip_addresses) == (wanted.dns_names, wanted.ip_addresses)
 
 
-def test_a_request_is_named_by_all_that_it_says() -> None:
+def test_the_name_of_a_request_depends_on_its_content() -> None:
     def name(key: bytes = b"key", names: Names = NODE, signer: str = request.CLIENT_SIGNER) -> str:
         return request.request_name("csr-", key, names, signer)
 
@@ -138,7 +138,7 @@ def test_the_request_object(signer: str, usages: list[str]) -> None:
         (Names("system:node:n", (), (), ("10.0.0.2",)), "address 10.0.0.2"),
     ],
 )
-def test_what_a_certificate_lacks(wanted: Names, lacks: str) -> None:
+def test_names_missing_from_a_certificate(wanted: Names, lacks: str) -> None:
     why = unsatisfied(Certificate(NODE, 0, 1), wanted)
     assert (lacks in why) if lacks else why == ""
 
@@ -179,5 +179,5 @@ def test_verdicts(status: Any, outcome: CsrOutcome) -> None:
         ({}, ""),
     ],
 )
-def test_a_denial_says_why(said: dict[str, Any], why: str) -> None:
+def test_a_denial_contains_the_reason(said: dict[str, Any], why: str) -> None:
     assert verdict({"status": {"conditions": [{"type": "Denied", **said}]}}).why == why

@@ -1,4 +1,4 @@
-"""Kubeconfigs: what makes one valid, what they name, and the one that is written."""
+"""Kubeconfigs: which are valid, which files they name, and the one that the agent writes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_broken_files_are_reported(tmp_path: Path, text: str) -> None:
     assert kubeconfig.why_not_valid(path, NOW)
 
 
-async def test_the_written_one_is_read_by_the_official_loader(
+async def test_the_official_loader_reads_the_written_file(
     tmp_path: Path, pems: dict[str, bytes]
 ) -> None:
     pair = tmp_path / "pki" / "kubelet-client-current.pem"
@@ -136,7 +136,7 @@ async def test_changed_files_are_reported_once_and_again_after_a_failure(
         assert told.empty()
         file.write_text("x")
         await told.get()
-        await told.get()  # it failed: told again
+        await told.get()  # the first call failed and is repeated
         fails = False
         await told.get()
         await asyncio.sleep(0.12)

@@ -1,4 +1,4 @@
-"""Pairs on disk: paths as the kubelet's, whole at any moment, private."""
+"""Pairs on disk: the kubelet's paths, complete at any moment, private."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def test_paths_and_modes(store: CertificateStore, signer: Signer) -> None:
     assert found == pair
 
 
-def test_a_new_pair_is_seen_and_old_ones_go(store: CertificateStore, signer: Signer) -> None:
+def test_a_new_pair_is_used_and_old_ones_are_removed(
+    store: CertificateStore, signer: Signer
+) -> None:
     pairs = [store.update(*made(signer), NOW + n) for n in range(5)]
     assert len({pair.stamp for pair in pairs}) == 5
     assert len([p for p in store.directory.iterdir() if not p.is_symlink()]) == KEPT
@@ -59,9 +61,7 @@ def test_a_new_pair_is_seen_and_old_ones_go(store: CertificateStore, signer: Sig
     assert store.load() == again
 
 
-def test_what_does_not_belong_together_changes_nothing(
-    store: CertificateStore, signer: Signer
-) -> None:
+def test_a_mismatched_pair_changes_nothing(store: CertificateStore, signer: Signer) -> None:
     before = store.update(*made(signer), NOW)
     (certificate, _), (_, other_key) = made(signer), made(signer)
     for pem, key in [(certificate, other_key), (b"", other_key), (certificate, b"")]:
@@ -70,7 +70,7 @@ def test_what_does_not_belong_together_changes_nothing(
     assert store.load() == before
 
 
-def test_a_plain_file_in_the_links_place_is_reported(
+def test_a_plain_file_instead_of_the_link_is_reported(
     store: CertificateStore, signer: Signer
 ) -> None:
     store.directory.mkdir()
@@ -80,7 +80,7 @@ def test_a_plain_file_in_the_links_place_is_reported(
     assert store.current_path.read_text() == "mine"
 
 
-def test_the_order_of_places(tmp_path: Path, signer: Signer) -> None:
+def test_the_order_of_locations(tmp_path: Path, signer: Signer) -> None:
     def put(pair: KeyPair) -> KeyPair:
         certificate, key = made(signer)
         pair.certificate.write_bytes(certificate)
@@ -109,7 +109,7 @@ def three(store: CertificateStore, signer: Signer) -> list[Path]:
 
 
 @pytest.mark.parametrize("broken", [b"", b"-----BEGIN CERTIFICATE-----\nMII", None])
-def test_a_broken_pair_gives_way_to_the_one_before_it(
+def test_a_broken_pair_is_replaced_by_the_previous_one(
     store: CertificateStore, signer: Signer, broken: bytes | None
 ) -> None:
     oldest, older, newest = three(store, signer)
@@ -130,21 +130,19 @@ def test_a_broken_pair_gives_way_to_the_one_before_it(
     assert store.mend(NOW + 9) is None
 
 
-def test_a_pair_that_has_ended_does_not_come_back(store: CertificateStore, signer: Signer) -> None:
+def test_an_expired_pair_is_not_restored(store: CertificateStore, signer: Signer) -> None:
     newest = three(store, signer)[-1]
     newest.write_bytes(b"")
     assert store.mend(NOW + 86400) is None
     assert store.current_path.readlink() == newest
 
 
-def test_what_somebody_took_away_or_put_there_stays_so(
-    store: CertificateStore, signer: Signer
-) -> None:
+def test_manual_changes_of_the_link_are_kept(store: CertificateStore, signer: Signer) -> None:
     assert store.mend(NOW) is None, "no directory yet"
     newest = three(store, signer)[-1]
     store.current_path.unlink()
     assert store.mend(NOW + 9) is None
-    assert not store.current_path.exists(), "somebody wants another certificate"
+    assert not store.current_path.exists(), "an administrator removed the link"
     store.current_path.write_text("mine")
     assert store.mend(NOW + 9) is None
     assert store.current_path.read_text() == "mine"
@@ -158,7 +156,7 @@ class Killed(BaseException):
     """kill -9, as far as a test in one process can."""
 
 
-def test_killed_at_any_step_the_pair_is_whole(
+def test_a_kill_at_any_step_leaves_a_complete_pair(
     store: CertificateStore, signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = store.update(*made(signer), NOW)
