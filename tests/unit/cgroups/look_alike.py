@@ -1,4 +1,4 @@
-"""Directories that look like cgroup file systems: a new directory has its files at once."""
+"""Directories that imitate cgroup file systems: a new directory has its files at once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def v2_machine(root: Path, offered: str = OFFERED) -> Path:
 
 
 class LookAlike(CgroupFilesystem):
-    """Fills new directories with files and empties those that go, as the kernel does."""
+    """Fills new directories with files and empties removed ones, as the kernel does."""
 
     @classmethod
     def at(cls, root: Path) -> LookAlike:
@@ -86,5 +86,5 @@ class LookAlike(CgroupFilesystem):
 
 
 def text(path: Path) -> str:
-    """What is in a file."""
+    """Content of a file, without surrounding whitespace."""
     return path.read_text().strip()

@@ -1,4 +1,4 @@
-"""Pods as tables write them."""
+"""Pods and containers for the tables of these tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def container(
     limit_memory: str = "",
     **more: Any,
 ) -> dict[str, Any]:
-    """A container that requests and is limited to amounts; empty: none."""
+    """A container with the given requests and limits; empty: none."""
     requests = {k: v for k, v in (("cpu", cpu), ("memory", memory)) if v}
     limits = {k: v for k, v in (("cpu", limit_cpu), ("memory", limit_memory)) if v}
     return {"name": "c", "resources": {"requests": requests, "limits": limits}, **more}
@@ -27,7 +27,7 @@ def fixed(cpu: str, memory: str, **more: Any) -> dict[str, Any]:
 
 
 def pod(*containers: dict[str, Any], uid: str = "u-1", **spec: Any) -> Pod:
-    """A pod of these containers."""
+    """A pod with the given containers."""
     metadata: dict[str, Any] = {"name": "p", "namespace": "default", "uid": uid}
     for name in ("labels", "annotations", "creationTimestamp", "deletionTimestamp"):
         if name in spec:

@@ -1,4 +1,4 @@
-"""The agent sees from sandboxes which cgroup driver the runtime has."""
+"""The agent detects from sandboxes which cgroup driver the runtime uses."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Node:
         self.changes += 1
 
     def directory(self, path: str) -> None:
-        """As a runtime makes it: in every hierarchy, or only in some."""
+        """Creates a cgroup as a runtime does, in every hierarchy."""
         for mount in self.files._every:
             Path(mount + path).mkdir(parents=True, exist_ok=True)
 
     def container(self, path: str, process: int | None = 4711) -> None:
-        """A cgroup of a container; without a process it has ended."""
+        """Creates the cgroup of a container; without a process, the container has ended."""
         self.directory(path)
         for mount in self.files._every:
             Path(f"{mount}{path}/cgroup.procs").write_text(f"{process}\n" if process else "")
@@ -137,7 +137,7 @@ def test_an_error_is_no_evidence_once_a_sandbox_was_in_its_place(root: Path) -> 
     assert node.check.problem() == ""
 
 
-def test_it_is_over_with_a_sandbox_in_its_place(root: Path) -> None:
+def test_a_correctly_placed_sandbox_ends_a_mismatch(root: Path) -> None:
     node = Node(root, CgroupDriver.SYSTEMD)
     node.directory(f"/system.slice/{LEAF}:cri-containerd:{ID}")
     node.made()
@@ -149,7 +149,7 @@ def test_it_is_over_with_a_sandbox_in_its_place(root: Path) -> None:
     assert (node.check.problem(), len(node.events), node.changes) == ("", 1, 2)
 
 
-def test_it_is_over_with_another_life_of_the_runtime(root: Path) -> None:
+def test_a_restart_of_the_runtime_ends_a_mismatch(root: Path) -> None:
     node = Node(root, CgroupDriver.SYSTEMD)
     node.directory(f"/system.slice/{LEAF}:cri-containerd:{ID}")
     node.made()
@@ -212,7 +212,7 @@ def test_a_container_cannot_imitate_one_left_outside(root: Path) -> None:
     assert (node.check.problem(), node.events, node.changes) == ("", [], 0)
 
 
-def test_searches_follow_connections_and_go_on_while_a_container_is_outside(
+def test_searches_follow_connections_and_repeat_while_a_container_is_outside(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(root, CgroupDriver.SYSTEMD)
@@ -250,8 +250,8 @@ def test_a_confirmed_runtime_that_changes_with_its_restart_is_noticed(root: Path
 
 
 @pytest.mark.parametrize("driver", CgroupDriver)
-def test_what_is_not_there_shows_nothing(root: Path, driver: CgroupDriver) -> None:
-    """A sandbox that has ended, one of a runtime without cgroups, and of virtual machines."""
+def test_absent_sandboxes_are_no_evidence(root: Path, driver: CgroupDriver) -> None:
+    """Sandboxes that ended, of a runtime without cgroups, and of virtual machines."""
     node = Node(root, driver)
     node.directory(SLICE)
     node.directory(f"/kata_overhead/{ID}")

@@ -1,4 +1,4 @@
-"""What shows which cgroup driver a runtime uses, and what does not."""
+"""Evidence of the cgroup driver that a runtime uses."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ CRIO_PLAIN = (
         (CGROUPFS, PATH, RUNC.replace('"', '\\"').format(f"{PATH}/{ID}"), SYSTEMD),
         (CGROUPFS, PATH, CRIO.format(PATH), SYSTEMD),
         (SYSTEMD, SLICE, CRIO_PLAIN.format(SLICE), CGROUPFS),
-        # of a pod without a parent, of another pod, and what a spec could have made up
+        # of a pod without a parent, of another pod, and one that a spec could have forged
         (CGROUPFS, PATH, RUNC.format(f"/k8s.io/{ID}"), None),
         (CGROUPFS, PATH, RUNC.format(f"/kubepods/burstable/podc/{ID}"), None),
         (CGROUPFS, PATH, f"no profile {RUNC.format('/kubepods/x')}", None),
@@ -179,7 +179,7 @@ def test_pods_left_outside_are_named() -> None:
         ),
     ],
 )
-def test_the_sentence(
+def test_the_message_of_a_mismatch(
     agent: CgroupDriver, used: CgroupDriver, runtime: str, reported: bool, text: str
 ) -> None:
     assert mismatch(agent, used, runtime, reported=reported) == text

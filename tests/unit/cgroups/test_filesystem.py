@@ -1,4 +1,4 @@
-"""Making, limiting and removing cgroups on directories that look like v1 and v2."""
+"""Creating, limiting and removing cgroups on directories that imitate v1 and v2."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def v2(tmp_path: Path) -> LookAlike:
     return LookAlike.at(v2_machine(tmp_path / "fs"))
 
 
-def test_the_version_is_found_out(tmp_path: Path) -> None:
+def test_the_version_is_detected(tmp_path: Path) -> None:
     first = detect(v1_machine(tmp_path / "1"))
     assert first.version == 1
     assert {"cpu", "cpuacct", "memory", "pids", "hugetlb"} <= set(first.hierarchies)
@@ -36,7 +36,7 @@ def test_the_version_is_found_out(tmp_path: Path) -> None:
     assert "cpuset" in second.hierarchies
 
 
-def test_a_machine_without_cgroups_is_reported_what_to_do(tmp_path: Path) -> None:
+def test_an_error_about_missing_cgroups_names_the_remedy(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "none", v2_machine(tmp_path / "2", "cpuset pids")):
         with pytest.raises(CgroupsUnavailable, match="cgroupsPerQOS"):
             detect(root)
@@ -67,7 +67,7 @@ def test_v2_hands_controllers_down_to_every_group_above(v2: LookAlike) -> None:
     assert text(pod / "cgroup.subtree_control") == ""
 
 
-def test_half_a_cgroup_is_none(v1: LookAlike) -> None:
+def test_a_cgroup_missing_in_one_hierarchy_does_not_exist(v1: LookAlike) -> None:
     v1.create(POD, LIMITS)
     v1._rmdir(str(v1.root / "memory" / POD[1:]))
     assert not v1.exists(POD)
@@ -75,7 +75,7 @@ def test_half_a_cgroup_is_none(v1: LookAlike) -> None:
     assert v1.exists(POD)
 
 
-def test_what_the_machine_can_not_limit_is_left_out(tmp_path: Path) -> None:
+def test_unsupported_limits_are_left_out(tmp_path: Path) -> None:
     bare = LookAlike.at(v2_machine(tmp_path / "fs", "cpu memory"))
     pages = CgroupResources(memory=4096, pids=9, hugepages={"2MB": 0})
     bare.create("/a/b", pages)
@@ -85,13 +85,13 @@ def test_what_the_machine_can_not_limit_is_left_out(tmp_path: Path) -> None:
     bare.write("/a/b", pages)
 
 
-def test_writing_to_a_cgroup_that_is_gone_says_so(v1: LookAlike) -> None:
+def test_writing_to_an_absent_cgroup_is_an_error(v1: LookAlike) -> None:
     with pytest.raises(CgroupError, match="/none is not there"):
         v1.write("/none", LIMITS)
 
 
 @pytest.mark.parametrize("path", ["", "/", "a", "/a/../b", "/..", "/a//b", "/a/./b", "/a\0b"])
-def test_no_path_leads_out(v1: LookAlike, path: str) -> None:
+def test_paths_cannot_leave_the_hierarchy(v1: LookAlike, path: str) -> None:
     for refuse in (v1.exists, v1.remove, v1.remove_tree, v1.children):
         with pytest.raises(CgroupError, match="path of a cgroup"):
             refuse(path)
@@ -99,7 +99,7 @@ def test_no_path_leads_out(v1: LookAlike, path: str) -> None:
         v1.create(path, LIMITS)
 
 
-def test_everything_is_removed_also_what_a_runtime_made(v1: LookAlike) -> None:
+def test_cgroups_of_the_runtime_are_removed_too(v1: LookAlike) -> None:
     v1.create(POD, LIMITS)
     for mount in ("freezer", "systemd", "memory"):
         (v1.root / mount / POD[1:] / "abc" / "deeper").mkdir(parents=True)

@@ -76,7 +76,7 @@ def test_memory_in_use_is_read() -> None:
     assert memory_usage(2, reader({"memory.current": "-1"})) is None
 
 
-def test_what_the_kernel_rounds_is_what_was_asked_for() -> None:
+def test_limits_rounded_by_the_kernel_equal_the_requested_ones() -> None:
     wanted = CgroupResources(shares=512, memory=100_000_000)
     found = CgroupResources(shares=500, quota_us=-1, memory=99_999_744)
     as_wanted = CgroupResources(shares=512, quota_us=-1, memory=100_000_000)
@@ -87,13 +87,13 @@ def test_what_the_kernel_rounds_is_what_was_asked_for() -> None:
 
 
 def test_shares_of_v1_are_not_rounded() -> None:
-    """2 and 20 are one weight of v2, and ten times as much cpu on v1."""
+    """2 and 20 are the same weight on v2, but 20 is ten times as much CPU on v1."""
     wanted, found = CgroupResources(shares=20), CgroupResources(shares=2)
     assert as_asked(1, found, wanted) == found
     assert as_asked(2, found, wanted) == wanted
 
 
-def test_limits_over_others() -> None:
+def test_merged_limits() -> None:
     known = CgroupResources(shares=2, memory=5, hugepages={"2MB": 0})
     assert with_more(None, known) == known
     assert with_more(known, CgroupResources(memory=7)) == CgroupResources(
@@ -106,7 +106,7 @@ async def made(node: Node, first: Pod) -> KernelPodLimits:
     return KernelPodLimits(node.tree, node.cgroups)
 
 
-async def test_what_was_made_is_found(node: Node) -> None:
+async def test_written_limits_are_read_back(node: Node) -> None:
     guaranteed = pod(fixed("250m", "100M"), uid="a")
     limits = await made(node, guaranteed)
     wanted = limits.requested(guaranteed)
@@ -114,7 +114,7 @@ async def test_what_was_made_is_found(node: Node) -> None:
     assert limits.current(guaranteed) == wanted
 
 
-async def test_only_what_is_given_is_written(node: Node) -> None:
+async def test_only_given_limits_are_written(node: Node) -> None:
     small = pod(fixed("250m", "64Mi"), uid="a")
     limits = await made(node, small)
     await limits.write(small, PodLimits(memory=128 * MI))

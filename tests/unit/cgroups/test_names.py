@@ -1,4 +1,4 @@
-"""Where pods' cgroups are, for both drivers, and what is not let into a path."""
+"""Paths of pod cgroups for both drivers, and names that are refused in a path."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("driver", "root", "quality", "path"), TABLE)
-def test_a_pod_has_its_place_by_driver_and_class(
+def test_the_path_of_a_pod_by_driver_and_class(
     driver: str, root: str, quality: QoSClass, path: str
 ) -> None:
     names = PodCgroupNames(CgroupDriver(driver), parse_root(root))
@@ -62,7 +62,7 @@ def test_a_hostile_uid_is_refused(uid: str) -> None:
 
 
 @pytest.mark.parametrize("root", ["/..", "/a/../b", "/a b", "/x.slice"])
-def test_a_root_that_is_no_plain_path_is_refused(root: str) -> None:
+def test_an_invalid_root_is_refused(root: str) -> None:
     with pytest.raises(InvalidCgroupName):
         parse_root(root)
 
@@ -85,5 +85,5 @@ def test_a_reserved_cgroup_stays_in_the_hierarchy(path: str) -> None:
         ("systemd", "crio-abc.scope"),
     ],
 )
-def test_what_is_no_pods_cgroup_is_not_taken_for_one(driver: str, directory: str) -> None:
+def test_other_directories_are_not_pod_cgroups(driver: str, directory: str) -> None:
     assert PodCgroupNames(CgroupDriver(driver)).pod_uid(directory) is None

@@ -1,4 +1,4 @@
-"""The tree in step with the pods, on virtual time."""
+"""The cgroup tree follows the pods, on virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GROUP = "/kubepods/burstable"
 
 
 class Node:
-    """The manager with all it stands on."""
+    """The manager with its tree, pods, volumes and metrics."""
 
     def __init__(self, root: Path, *, memory_qos: MemoryQoS | None = None, **options: Any) -> None:
         files = LookAlike.at(root)
@@ -84,7 +84,7 @@ def weight(node: Node, v1: str, v2: str) -> str:
     return v1 if node.files.version == 1 else v2
 
 
-async def test_a_pod_gets_its_cgroup_and_loses_it(node: Node) -> None:
+async def test_the_cgroup_of_a_pod_is_created_and_removed(node: Node) -> None:
     made = await node.add(pod(container("500m"), uid="a"))
     path = f"{GROUP}/poda"
     assert node.cgroups.parent(made) == path
@@ -113,7 +113,7 @@ async def test_the_burstable_group_follows_its_pods(node: Node) -> None:
     assert shares(node) == weight(node, "512", "20")
 
 
-async def test_a_start_takes_no_cpu_from_pods_that_run(node: Node) -> None:
+async def test_a_start_keeps_the_cpu_shares_of_running_pods(node: Node) -> None:
     await node.add(pod(container("1"), uid="a"))
     await node.add(pod(container("1"), uid="b"))
     was = shares(node)
@@ -126,7 +126,7 @@ async def test_a_start_takes_no_cpu_from_pods_that_run(node: Node) -> None:
     assert shares(again) == was
 
 
-async def test_what_a_uid_may_not_be(node: Node) -> None:
+async def test_hostile_uids_are_refused(node: Node) -> None:
     hostile = pod(uid="../../x")
     with pytest.raises(CgroupError, match="uid"):
         node.cgroups.exists(hostile)
@@ -138,7 +138,7 @@ async def test_what_a_uid_may_not_be(node: Node) -> None:
         await node.cgroups.ensure(pod(container("many"), status={"qosClass": "Burstable"}))
 
 
-async def test_orphans_go_but_not_before_it_is_known_who_is_wanted(node: Node) -> None:
+async def test_orphans_are_removed_once_all_pods_are_known(node: Node) -> None:
     kept = await node.add(pod(container("1"), uid="kept"))
     node.files.create("/kubepods/podgone", CgroupResources())
     node.files.create("/kubepods/burstable/podmounted", CgroupResources(shares=1024))
@@ -158,7 +158,7 @@ async def test_orphans_go_but_not_before_it_is_known_who_is_wanted(node: Node) -
     assert not node.files.exists("/kubepods/burstable/podmounted")
 
 
-def test_the_node_is_limited_and_it_is_said(tmp_path: Path) -> None:
+def test_limits_of_the_node_are_set_and_reported(tmp_path: Path) -> None:
     root = v1_machine(tmp_path / "fs")
     reserved = (
         ReservedCgroup("System Reserved", "/system", CgroupResources(shares=100)),
@@ -235,7 +235,7 @@ def test_limits_that_were_lost_or_could_not_be_set_are_set_again(tmp_path: Path)
         node.tree.prepare()
         task = asyncio.create_task(node.cgroups.run())
         await asyncio.sleep(90)
-        node.files.create("/daemons", CgroupResources())  # its service has come
+        node.files.create("/daemons", CgroupResources())  # its service has started
         await asyncio.sleep(60)
         assert text(files["daemons"]) == str(1 << 20)
         for file in files.values():
@@ -254,7 +254,7 @@ def test_limits_that_were_lost_or_could_not_be_set_are_set_again(tmp_path: Path)
 
 
 class Kept:
-    """A v2 node with MemoryQoS."""
+    """A cgroup v2 node with MemoryQoS."""
 
     def __init__(self, root: Path, qos: MemoryQoS | None) -> None:
         self.node = Node(v2_machine(root) if not root.exists() else root, memory_qos=qos)
@@ -268,7 +268,7 @@ class Kept:
         return self.node.file("", path, "memory.min"), self.node.file("", path, "memory.low")
 
 
-async def test_what_pods_request_is_kept(tmp_path: Path) -> None:
+async def test_requested_memory_is_protected(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
     burstable = await kept.node.add(pod(container("1", "1Ki"), uid="b"))
     await kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
@@ -291,7 +291,7 @@ async def test_what_pods_request_is_kept(tmp_path: Path) -> None:
     assert kept.groups() == ("2048", "0")
 
 
-async def test_a_start_keeps_what_is_kept_until_all_pods_are_counted(tmp_path: Path) -> None:
+async def test_a_start_keeps_protection_until_all_pods_are_counted(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
     await kept.node.add(pod(container("1", "1Ki"), uid="b"))
     await kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
@@ -305,7 +305,7 @@ async def test_a_start_keeps_what_is_kept_until_all_pods_are_counted(tmp_path: P
 
 
 @pytest.mark.parametrize(("qos", "groups"), [(MemoryQoS(), ("0", "0")), (None, ("0", "0"))])
-async def test_without_the_policy_it_is_taken_back(
+async def test_without_the_policy_protection_is_removed(
     tmp_path: Path, qos: MemoryQoS | None, groups: tuple[str, str]
 ) -> None:
     kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True))
@@ -318,7 +318,7 @@ async def test_without_the_policy_it_is_taken_back(
     assert again.node.file("", "/kubepods", "memory.low") == "0"
 
 
-async def test_nothing_is_cleared_where_nothing_was_kept(tmp_path: Path) -> None:
+async def test_nothing_is_cleared_where_nothing_was_protected(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "fs", None)
     await kept.node.add(pod(fixed("1", "2Ki"), uid="g"))
     kept.node.cgroups._refresh()
@@ -361,7 +361,7 @@ async def test_memory_that_better_pods_request_is_reserved(node: Node) -> None:
     (used / "kubepods" / "besteffort" / name).write_text(str(700 << 20))
     again.cgroups._refresh()
     assert limits(again) == (str(768 << 20), str(700 << 20))
-    # a start does not know all pods yet: it gives nothing away
+    # right after a start not all pods are known: limits are not raised yet
     started = Node(node.files.root, memory=ReservedMemory(50, 1 << 30))
     started.pods = list(again.pods)
     await started.cgroups.ensure(burstable)
@@ -380,7 +380,7 @@ async def test_memory_that_better_pods_request_is_reserved(node: Node) -> None:
         (33, 100, 100, (967, 934)),
     ],
 )
-def test_what_groups_may_use(
+def test_memory_limits_of_groups(
     percent: int, guaranteed: int, burstable: int, wanted: tuple[int, int]
 ) -> None:
     found = ReservedMemory(percent, 1000).limits(guaranteed, burstable)

@@ -1,4 +1,4 @@
-"""Processes are put into cgroups, on both versions."""
+"""Moving processes into cgroups, on both versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubeletpy.cgroups.processes import ProcessGroups
 from tests.unit.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
 
 
-def test_v1_every_hierarchy_that_counts(tmp_path: Path) -> None:
+def test_v1_moves_a_process_in_every_hierarchy_with_controllers(tmp_path: Path) -> None:
     v1_machine(tmp_path)
     groups = ProcessGroups(LookAlike.at(tmp_path))
     groups.create("/daemons/agent")
@@ -23,7 +23,7 @@ def test_v1_every_hierarchy_that_counts(tmp_path: Path) -> None:
         assert not (tmp_path / mount / "daemons").exists()
 
 
-def test_v1_in_no_cgroup_is_in_none_of_any_hierarchy(tmp_path: Path) -> None:
+def test_v1_processes_outside_any_cgroup(tmp_path: Path) -> None:
     v1_machine(tmp_path)
     for mount, pids in (
         ("cpu,cpuacct", "1\n7\n8\nx\n"),
@@ -34,7 +34,7 @@ def test_v1_in_no_cgroup_is_in_none_of_any_hierarchy(tmp_path: Path) -> None:
     assert ProcessGroups(LookAlike.at(tmp_path)).in_none() == {1, 7}
 
 
-def test_v2(tmp_path: Path) -> None:
+def test_v2_processes_are_moved(tmp_path: Path) -> None:
     v2_machine(tmp_path / "m")
     (tmp_path / "m" / "cgroup.procs").write_text("1\n7\n")
     groups = ProcessGroups(LookAlike.at(tmp_path / "m"))
@@ -44,7 +44,7 @@ def test_v2(tmp_path: Path) -> None:
     assert text(tmp_path / "m" / "agent.slice/cgroup.procs") == "7"
 
 
-def test_one_that_is_there_is_left_alone(tmp_path: Path) -> None:
+def test_a_process_that_is_already_there_is_not_moved(tmp_path: Path) -> None:
     v2_machine(tmp_path / "m")
     groups = ProcessGroups(LookAlike.at(tmp_path / "m"))
     groups.create("/a")
@@ -54,7 +54,7 @@ def test_one_that_is_there_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a", "/..", "/a/../b", "//a", "/a\0"])
-def test_no_path_leads_out(tmp_path: Path, path: str) -> None:
+def test_paths_cannot_leave_the_hierarchy(tmp_path: Path, path: str) -> None:
     v2_machine(tmp_path / "m")
     groups = ProcessGroups(LookAlike.at(tmp_path / "m"))
     with pytest.raises(CgroupError):
@@ -64,7 +64,7 @@ def test_no_path_leads_out(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize(("number", "raises"), [(errno.ESRCH, False), (errno.EBUSY, True)])
-def test_what_the_kernel_refuses(
+def test_errors_of_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raises: bool
 ) -> None:
     v2_machine(tmp_path / "m")

@@ -1,4 +1,4 @@
-"""From the configuration and the machine to the tree."""
+"""The cgroup tree that follows from the configuration and the machine."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ def test_memory_qos(gate: bool, v2: bool, policy: str, wanted: MemoryQoS | None)
     assert setup.memory_qos(given, cgroup_v2=v2, allocatable=7) == wanted
 
 
-def test_no_tree_where_none_is_wanted(look_alike: Path) -> None:
+def test_no_tree_without_cgroups_per_qos(look_alike: Path) -> None:
     assert make(look_alike, cgroupsPerQOS=False, enforceNodeAllocatable=["none"]) is None
 
 
-def test_systemd_must_run_where_it_is_asked_for(look_alike: Path) -> None:
+def test_the_systemd_driver_needs_a_running_systemd(look_alike: Path) -> None:
     with pytest.raises(CgroupError, match="systemd does not run here"):
         make(look_alike, "systemd")
     (look_alike / "systemd-runs").mkdir()
@@ -118,12 +118,14 @@ def test_systemd_must_run_where_it_is_asked_for(look_alike: Path) -> None:
     assert tree.files.exists("/kubepods.slice/kubepods-burstable.slice")
 
 
-def test_a_root_that_leads_elsewhere(look_alike: Path) -> None:
+def test_invalid_roots(look_alike: Path) -> None:
     with pytest.raises(CgroupError, match="cgroupRoot"):
         make(look_alike, cgroupRoot="/../x")
 
 
-def test_the_runtime_says_which_driver(look_alike: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_comes_from_the_runtime(
+    look_alike: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     monkeypatch.setattr(setup, "make_tree", lambda s, k, driver, **more: asked.append(driver))
 

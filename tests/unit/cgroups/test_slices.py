@@ -1,4 +1,4 @@
-"""Limits are properties of systemd units: which calls are made, and what a failing one costs."""
+"""Limits as properties of systemd units: the calls made, and the effect of a failed one."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_systemd_rounds_a_quota_up_to_a_percentage(quota: int, period: int, roun
 
 
 class FakeBus:
-    """Records calls to systemd; refuses those of which an error is set."""
+    """Records calls to systemd; raises the error that is set for a call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -131,7 +131,7 @@ def _plain(given: Any) -> Any:
 
 
 class LookAlikeOnSystemd(SystemdFilesystem, LookAlike):
-    """The files of a look-alike, whose limits systemd has too."""
+    """Cgroup files whose limits are also set as systemd properties."""
 
     def __init__(self, files: LookAlike, slices: SliceUnits) -> None:
         super().__init__(files, slices)
@@ -139,7 +139,7 @@ class LookAlikeOnSystemd(SystemdFilesystem, LookAlike):
 
 
 class Machine:
-    """A node of cgroup v2 whose slices systemd keeps."""
+    """A cgroup v2 node whose slices belong to systemd."""
 
     def __init__(self, root: Path) -> None:
         self.bus = FakeBus()
@@ -197,7 +197,7 @@ async def test_limits_of_another_unit_are_set_but_it_is_not_created(machine: Mac
     assert machine.calls() == [("SetUnitProperties", "system.slice", True, {"MemoryMax": MI})]
 
 
-async def test_a_running_pod_is_adopted_with_what_it_has(machine: Machine) -> None:
+async def test_a_running_pod_keeps_its_limits_when_adopted(machine: Machine) -> None:
     lost = await machine.node.add(pod(fixed("250m", "64Mi"), uid="a"))
     resizing = await machine.node.add(pod(fixed("250m", "64Mi"), uid="b"))
     for each, held in ((lost, "max"), (resizing, str(32 * MI))):
@@ -227,7 +227,7 @@ async def test_a_running_pod_is_adopted_with_what_it_has(machine: Machine) -> No
     ]
 
 
-async def test_a_bus_that_is_gone_is_named_and_connected_to_again(machine: Machine) -> None:
+async def test_a_lost_bus_is_reported_and_reconnected(machine: Machine) -> None:
     machine.bus.errors["StartTransientUnit"] = OSError("Connection refused")
     with pytest.raises(CgroupError, match=r"systemd did not take the limits of kubepods\.slice"):
         await machine.files.settle()
@@ -243,7 +243,7 @@ async def test_a_bus_that_is_gone_is_named_and_connected_to_again(machine: Machi
     assert machine.bus.connected == connected + 1
 
 
-async def test_a_slice_that_is_gone_already_is_stopped(machine: Machine) -> None:
+async def test_an_absent_slice_counts_as_stopped(machine: Machine) -> None:
     made = await machine.node.add(pod(container("500m"), uid="a"))
     machine.bus.errors["StopUnit"] = DBusError("none", f"{SYSTEMD}.NoSuchUnit")
     await machine.node.cgroups.destroy(made)

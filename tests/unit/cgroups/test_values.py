@@ -1,4 +1,4 @@
-"""What is written into cgroups: conversions, pods, groups, the node."""
+"""Values written into cgroups: conversions, pods, groups, the node."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_pods_cgroup(what: str, of: Any, wanted: CgroupResources) -> None:
         (pod(), (0, 0)),
     ],
 )
-def test_what_a_pod_adds_to_what_the_groups_keep(of: Any, kept: tuple[int, int]) -> None:
+def test_memory_that_a_pod_adds_to_its_groups(of: Any, kept: tuple[int, int]) -> None:
     assert memory_kept(of) == kept
 
 
@@ -190,7 +190,7 @@ def test_the_node(enforce: bool, cpus: int, wanted: CgroupResources) -> None:
     assert given == wanted
 
 
-def test_more_reserved_than_there_is() -> None:
+def test_more_reserved_than_capacity() -> None:
     given = kubepods_group(CAPACITY, [{"cpu": "9", "memory": "9Gi"}], max_pids=0, enforce=True)
     assert given == R(shares=2, memory=0)
 

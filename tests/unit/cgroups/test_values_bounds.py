@@ -43,7 +43,7 @@ def test_more_shares_are_never_less_weight(shares: int, more: int) -> None:
 
 
 @pytest.mark.parametrize(("limit", "pids"), [(-1, None), (0, None), (1, 1), (7, 7)])
-def test_a_limit_of_pids_that_is_not_positive_is_none(limit: int, pids: int | None) -> None:
+def test_a_pids_limit_below_one_sets_no_limit(limit: int, pids: int | None) -> None:
     assert pod_resources(pod(), PodCgroupSettings(pids_limit=limit)).pids == pids
     assert pod_resources(pod(fixed("1", "1Mi")), PodCgroupSettings(pids_limit=limit)).pids == pids
 
@@ -75,7 +75,7 @@ def test_memory_of_the_node(memory: str, left: int) -> None:
     assert group.hugepages == {"2MB": 4 << 20, "1GB": 0}
 
 
-def test_what_is_not_reserved_is_not_limited() -> None:
+def test_unreserved_resources_are_not_limited() -> None:
     group = reserved_group(
         {"hugepages-2Mi": "2Mi"}, compressible=False, hugepage_sizes=("2MB", "1GB")
     )

@@ -1,5 +1,7 @@
-"""Commands set up the logs, the allocator and the collector of garbage of the whole process: that
-of the tests stays as it is."""
+"""Commands configure logging, the allocator and garbage collection for the whole process.
+
+These fixtures restore the settings of the test process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kubeletpy adopt`` and ``give-back``: what they refuse, and what they read."""
+"""``kubeletpy adopt`` and ``give-back``: refusals, and the input that they read."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_unit_that_does_not_run(
     assert refusal(capsys) == "unit kubelet.service does not run: start it first"
 
 
-def test_systemd_that_is_not_there(
+def test_systemctl_is_not_installed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -120,7 +120,7 @@ def test_statuses_that_the_api_does_not_accept(monkeypatch: pytest.MonkeyPatch) 
     assert adopt.refused_statuses(Path("/x"), Clock(), pods) == ("pod ns/old: 422",)
 
 
-def test_giving_back_what_the_kubelet_has(
+def test_give_back_on_a_node_of_the_kubelet(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.KUBELET))

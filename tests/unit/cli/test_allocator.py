@@ -1,4 +1,4 @@
-"""Freed memory does not stay in an arena for each thread."""
+"""Freed memory does not remain in one arena per thread."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ print(int(re.search("RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) 
 """
 
 
-def test_large_blocks_are_given_back() -> None:
+def test_large_blocks_are_returned_to_the_kernel() -> None:
     found = {}
     for which in ("the library's", "ours"):
         command = [sys.executable, "-c", _BLOCKS, which]
@@ -98,5 +98,5 @@ asyncio.run(main())
 """
 
 
-def test_free_pages_are_given_back() -> None:
+def test_free_pages_are_returned_to_the_kernel() -> None:
     subprocess.run([sys.executable, "-c", _PAGES], check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Tests of commands whose output nobody reads."""
+"""Commands whose output nobody reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kubeletpy.cli.closed_output import EXIT_CODE, quiet_if_closed
     ],
     ids=" ".join,
 )
-def test_ends_quietly_when_its_reader_is_gone(command: Sequence[str]) -> None:
+def test_ends_quietly_when_the_reader_has_exited(command: Sequence[str]) -> None:
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     reader, writer = os.pipe()
     os.close(reader)

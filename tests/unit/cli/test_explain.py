@@ -1,4 +1,4 @@
-"""The list of ``kubeletpy explain``: pods that no node has are part of it under `up`."""
+"""The list of ``kubeletpy explain`` includes pods without a node under `up`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WEB = {"namespace": "x", "name": "web", "healthy": False, "verdict": "node: none
 
 @pytest.fixture(autouse=True)
 def agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent with one pod, beside an API that has another."""
+    """An agent with one pod, and an API that has another."""
 
     class Api:
         async def unplaced(self) -> list[Any]:
@@ -47,7 +47,7 @@ def test_pods_without_a_node_are_listed() -> None:
     assert shown("-n", "ns").text == "ns/placed  running and ready\n"
 
 
-def test_elsewhere_there_is_no_such_api(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_up_there_is_no_such_api(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_api, "kubeconfig", lambda socket: None)
     assert shown().text == "ns/placed  running and ready\n"
 

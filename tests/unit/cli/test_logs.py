@@ -22,7 +22,7 @@ DEFAULT = default_settings().logging
 
 
 def logged(settings: Logging = DEFAULT) -> list[str]:
-    """What four records make of themselves."""
+    """Lines logged for four records."""
     stream = io.StringIO()
     handler = logs.set_up(settings, stream)
     ours = logging.getLogger("kubeletpy.syncloop.loop")
@@ -113,7 +113,7 @@ def test_a_stuck_reader_does_not_stop_us() -> None:
     assert stream.getvalue().startswith("I")
 
 
-def test_verbosity_can_change_and_a_stuck_reader_is_no_secret() -> None:
+def test_verbosity_can_change_and_a_stuck_reader_is_reported() -> None:
     stream = StuckStream()
     handler = logs.set_up(DEFAULT, stream)
     ours = logging.getLogger("kubeletpy")
@@ -138,7 +138,7 @@ def test_verbosity_can_change_and_a_stuck_reader_is_no_secret() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_what_the_machine_lacks_needs_no_traceback(form: str) -> None:
+def test_resource_shortages_have_no_traceback(form: str) -> None:
     stream = io.StringIO()
     handler = logs.set_up(replace(DEFAULT, format=form), stream)
     try:
@@ -159,7 +159,7 @@ def test_what_the_machine_lacks_needs_no_traceback(form: str) -> None:
         assert (entry["why"], "exception" in entry) == (why, False)
 
 
-def test_exceptions_are_whole() -> None:
+def test_exceptions_are_logged_completely() -> None:
     stream = io.StringIO()
     handler = logs.set_up(DEFAULT, stream)
     try:
@@ -171,7 +171,7 @@ def test_exceptions_are_whole() -> None:
 
 
 def logged_to_a_pipe(monkeypatch: pytest.MonkeyPatch, journal: str) -> list[str]:
-    """Three records on stderr, which is a pipe; ``journal``: its place in JOURNAL_STREAM."""
+    """Lines of records on stderr, a pipe that JOURNAL_STREAM names by ``journal``."""
     reading, writing = os.pipe()
     with os.fdopen(reading) as reader:
         with os.fdopen(writing, "w") as writer:

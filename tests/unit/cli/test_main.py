@@ -1,4 +1,4 @@
-"""The command line as a user meets it."""
+"""The command line as a user sees it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"\n  {command} " in out for command in main.COMMANDS)
 
 
-def test_without_a_command_it_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_all_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([]) == 2
     err = capsys.readouterr().err
     assert all(f"\n  {command} " in err for command in main.COMMANDS)
@@ -76,7 +76,7 @@ def test_called_by_the_kubelets_name(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--version"])
     assert main.main() == 0
-    # kubeadm takes it apart like this
+    # kubeadm parses it like this
     form = r"\s*Kubernetes v(\d+\.\d+\.\d+)([-0-9a-zA-Z_\.+]*)\s*"
     said = re.fullmatch(form, capsys.readouterr().out)
     assert said is not None

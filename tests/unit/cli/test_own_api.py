@@ -1,4 +1,4 @@
-"""What is read from the API of `up`, over real TLS: never what is in a secret."""
+"""Objects read from the API of `up` over real TLS, never the content of secrets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOCKET = Path("node", "explain.sock")
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
-    """The administrator's, of an API whose files are where those of `up` are."""
+    """Administrator's client of an API whose files are where `up` puts them."""
     api = LocalApi(tmp_path / "api", "n1", port=0)
     endpoint = await api.start()
     made = await KubeClient.from_kubeconfig(str(endpoint.admin_kubeconfig))
@@ -103,8 +103,8 @@ async def test_an_api_that_does_not_answer(client: KubeClient, tmp_path: Path) -
         await asyncio.to_thread(own_api.once, path, lambda api: api.unplaced())
 
 
-async def test_pods_that_no_node_has(client: KubeClient, tmp_path: Path) -> None:
-    """With what the scheduler says, in its condition and its event."""
+async def test_pods_without_a_node(client: KubeClient, tmp_path: Path) -> None:
+    """The scheduler's message is read from the condition and from the event."""
     path = own_api.kubeconfig(tmp_path / SOCKET)
     assert path is not None
     await create(
@@ -148,5 +148,5 @@ async def reading(path: Path, read: Callable[[own_api.OwnApi], Awaitable[Any]]) 
     return await asyncio.to_thread(own_api.once, path, read)
 
 
-def test_elsewhere_there_is_no_such_api(tmp_path: Path) -> None:
+def test_without_up_there_is_no_such_api(tmp_path: Path) -> None:
     assert own_api.kubeconfig(tmp_path / SOCKET) is None

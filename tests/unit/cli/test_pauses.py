@@ -1,4 +1,4 @@
-"""Collections of garbage look at little."""
+"""Garbage collections examine few objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.garbage import set_aside
 
 
 class Knot:
-    """Refers to itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -39,7 +39,7 @@ def clock() -> Iterator[Time]:
     set_aside()
 
 
-def test_garbage_since_the_last_collection_goes(clock: Time) -> None:
+def test_garbage_since_the_last_collection_is_freed(clock: Time) -> None:
     gc.collect()
     gone = weakref.ref(Knot())
     gc.collect()
@@ -70,7 +70,7 @@ def test_frozen_cycles_are_found_once_an_hour(
 
 def test_few_objects_are_not_frozen_and_go_with_the_next_collection(clock: Time) -> None:
     frozen = gc.get_freeze_count()
-    for _ in range(10):  # connections come, are alive during a collection, and end
+    for _ in range(10):  # connections open, survive a collection, and close
         few = [Knot() for _ in range(FREEZE_AT // 8)]
         gone = weakref.ref(few[0])
         gc.collect()

@@ -1,4 +1,4 @@
-"""``kubeletpy plan``: what is asked for, sent, shown, and what is no pod."""
+"""``kubeletpy plan``: requests to the agent, output, and refused files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
 
 
 class Agent:
-    """Remembers what it is asked, and answers with an outcome."""
+    """Records its requests, and answers with an outcome."""
 
     def __init__(self, at: str) -> None:
         self.at = at
@@ -63,9 +63,7 @@ async def run(*arguments: str) -> int:
     return await asyncio.to_thread(plan.main, arguments)
 
 
-async def test_a_file_with_pods_and_what_makes_pods(
-    agent: Agent, tmp_path: Path, capsys: Any
-) -> None:
+async def test_a_file_with_pods_and_workloads(agent: Agent, tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "all.yaml"
     documents = [
         {"kind": "Pod", "metadata": {"name": "p"}, "spec": {}},
@@ -141,7 +139,7 @@ async def test_a_patch_from_a_file(
         (ForeseenOutcome.UNKNOWN, 1),
     ],
 )
-async def test_the_exit_code_says_whether_it_would_be_done(
+async def test_the_exit_code_reports_the_outcome(
     agent: Agent, outcome: ForeseenOutcome, code: int
 ) -> None:
     agent.outcome = outcome
@@ -159,7 +157,7 @@ async def test_the_exit_code_says_whether_it_would_be_done(
         ("kind: CronJob\nspec: {jobTemplate: 3}\n", "CronJob None has no pod template"),
     ],
 )
-async def test_what_is_no_pod(
+async def test_refused_files(
     agent: Agent, tmp_path: Path, capsys: Any, text: str, why: str
 ) -> None:
     file = tmp_path / "x.yaml"
@@ -168,7 +166,7 @@ async def test_what_is_no_pod(
     assert why in capsys.readouterr().err
 
 
-async def test_what_the_agent_cannot_answer(agent: Agent, tmp_path: Path, capsys: Any) -> None:
+async def test_errors_of_the_agent_and_of_files(agent: Agent, tmp_path: Path, capsys: Any) -> None:
     assert await run(agent.at, "nobody", "-p", "{}") == 1
     assert capsys.readouterr().err == "kubeletpy plan: no pod ns/nobody on this node\n"
     assert await run(agent.at, "-f", str(tmp_path / "none.yaml")) == 1
@@ -230,7 +228,7 @@ def stateful(**more: Any) -> dict[str, Any]:
 
 
 def test_the_claims_of_a_stateful_set_are_volumes() -> None:
-    """In place of the template's volumes of these names, as its controller does it."""
+    """The claims replace volumes of the same name, as in the StatefulSet controller."""
     ((pod, claims),) = plan.pods_of(stateful(), "d")
     assert claims == {"data-db-0"}
     assert pod["spec"]["volumes"] == [
@@ -244,7 +242,7 @@ def test_the_claims_of_a_stateful_set_are_volumes() -> None:
 
 
 @pytest.mark.parametrize("templates", [None, 3, [3], [{"metadata": 3}]])
-def test_templates_that_are_none(templates: Any) -> None:
+def test_invalid_templates_are_ignored(templates: Any) -> None:
     ((pod, claims),) = plan.pods_of(stateful(volumeClaimTemplates=templates), "d")
     assert (len(pod["spec"]["volumes"]), claims) == (2, frozenset())
 
@@ -255,7 +253,7 @@ NEEDS = (
 )
 
 
-async def test_what_the_api_of_up_lacks_is_waited_for(
+async def test_objects_absent_from_the_api_of_up_are_waited_for(
     agent: Agent, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.needs = NEEDS
@@ -285,7 +283,7 @@ async def test_what_the_api_of_up_lacks_is_waited_for(
     )
 
 
-async def test_elsewhere_what_was_not_checked_is_named(
+async def test_without_up_unchecked_objects_are_named(
     agent: Agent, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.needs = NEEDS
@@ -310,7 +308,7 @@ async def test_elsewhere_what_was_not_checked_is_named(
     )
 
 
-async def test_the_order_of_evictions_is_shown_when_asked_for(agent: Agent, capsys: Any) -> None:
+async def test_the_order_of_evictions_is_shown_on_request(agent: Agent, capsys: Any) -> None:
     agent.evictions = (EvictionOrder((Signal.MEMORY,), False, (), (), 0, 3),)
     assert await run(agent.at, "web", "-p", "{}") == 0
     assert "Eviction order" not in capsys.readouterr().out

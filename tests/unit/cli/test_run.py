@@ -1,4 +1,4 @@
-"""``kubeletpy run`` with an agent of the test's own: errors, signals, exit codes."""
+"""``kubeletpy run`` with a test double for the agent: errors, signals, exit codes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_root_directory_is_absolute_wherever_the_agent_was_started(
 
 
 @pytest.mark.parametrize("endpoint", ["foo", "tcp://1.2.3.4:5", "unix://x"])
-def test_an_endpoint_that_is_no_socket(
+def test_an_endpoint_that_is_not_a_socket(
     files: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -153,7 +153,7 @@ def test_the_machine_must_fit(
     assert "failCgroupV1 is true: this machine uses cgroup v1" in capsys.readouterr().err
 
 
-def test_what_does_not_fit_the_machine_hides_no_other_problem(
+def test_problems_of_the_machine_hide_no_other_problem(
     files: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -244,7 +244,7 @@ def test_a_configuration_may_be_valid_for_the_servers_version_only(  # noqa: PLR
     assert ("does not exist in Kubernetes 1.37" in capsys.readouterr().err) is (version is None)
 
 
-def test_what_a_user_can_put_right_has_no_traceback(
+def test_errors_that_a_user_can_fix_have_no_traceback(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def agent(_loaded: config.LoadedConfig) -> None:
@@ -256,7 +256,9 @@ def test_what_a_user_can_put_right_has_no_traceback(
     assert "Traceback" not in shown
 
 
-def test_a_crash_is_logged_whole(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_crash_is_logged_with_its_traceback(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     async def agent(_loaded: config.LoadedConfig) -> None:
         raise RuntimeError("boom")
 

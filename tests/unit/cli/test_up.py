@@ -1,4 +1,4 @@
-"""`kubeletpy up` started wrongly says what to do, without a traceback."""
+"""`kubeletpy up` started with errors reports the remedy, without a traceback."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_bad_configuration(
         ),
     ],
 )
-def test_what_a_file_asks_for_and_does_not_get_is_named(
+def test_settings_without_effect_are_named(
     tmp_path: Path, more: str | None, names: list[str]
 ) -> None:
     arguments = ["--state-dir", str(tmp_path)]
@@ -59,7 +59,7 @@ def test_the_node_states_that_it_has_no_cluster_dns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["99999", "-1", "https"])
-def test_a_port_that_is_none(capsys: pytest.CaptureFixture[str], text: str) -> None:
+def test_an_invalid_port(capsys: pytest.CaptureFixture[str], text: str) -> None:
     with pytest.raises(SystemExit):
         main([f"--port={text}"])
     assert f"{text} is not a number from 0 to 65535" in capsys.readouterr().err
@@ -72,7 +72,7 @@ def test_a_port_that_is_none(capsys: pytest.CaptureFixture[str], text: str) -> N
         (["--node-name", "my_host"], '--node-name is "my_host": must be a node\'s name'),
     ],
 )
-def test_flags_that_cannot_be(
+def test_invalid_flags(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     assert main(["--state-dir", str(tmp_path / "s"), *arguments]) == 1
@@ -82,7 +82,7 @@ def test_flags_that_cannot_be(
 def test_without_the_embedded_api(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "kubeletpy_up", None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, "kubeletpy_up", None)  # as if it were not installed
     assert main(["--state-dir", str(tmp_path / "s")]) == 1
     said = capsys.readouterr().err
     assert said == f"kubeletpy: {NOT_INSTALLED}\n"
@@ -98,7 +98,7 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "Traceback" not in said
 
 
-def test_a_database_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_a_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "api").mkdir()
     (tmp_path / "api" / "api.db").write_text("junk, and enough of it to be no empty database")
     assert main(["--state-dir", str(tmp_path), "--port", "0"]) == 1
@@ -108,7 +108,9 @@ def test_a_database_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "Traceback" not in said
 
 
-def test_a_directory_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_state_directory_that_cannot_be_created(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     assert main(["--state-dir", str(tmp_path / "file" / "x"), "--port", "0"]) == 1
     said = capsys.readouterr().err

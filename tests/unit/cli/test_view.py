@@ -1,4 +1,4 @@
-"""The command line of ``kubeletpy view``: where to look, and what it says when it can't serve."""
+"""Command line of ``kubeletpy view``: the printed URL, and errors when it can't serve."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def test_a_port_that_is_taken(
     assert f"kubeletpy view: can't listen on port {port}: " in capsys.readouterr().err
 
 
-async def test_it_prints_where_to_look_and_asks_the_socket(
+async def test_it_prints_the_url_and_queries_the_socket(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A pod that the agent does not know, and an agent that has gone, are told on the page."""
+    """The page reports an absent pod and an agent that exited."""
     asked = []
 
     def ask(*parts: str) -> Any:

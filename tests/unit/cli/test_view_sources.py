@@ -1,4 +1,4 @@
-"""What the API of `up` adds to the agent's answers, and that its silence takes nothing away."""
+"""Information that the API of `up` adds to the agent's answers, and answers without that API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def agent(*parts: str) -> Any:
 
 
 class Api:
-    """Has the pod ns/web, on no node."""
+    """API with the pod ns/web, which has no node."""
 
     def __init__(self) -> None:
         self.unread = ""
@@ -65,7 +65,7 @@ async def test_without_such_an_api_the_agent_answers_alone() -> None:
         assert await asked(sources, *parts) == agent(*parts)
 
 
-async def test_what_the_api_adds() -> None:
+async def test_the_api_adds_pods_and_events() -> None:
     sources = Sources(agent, Api(), asyncio.get_running_loop())  # type: ignore[arg-type]
     assert await asked(sources, "pods") == ["placed", "web"]
     assert await asked(sources, "pods", "ns", "web") == {"uid": "none"}

@@ -1,4 +1,4 @@
-"""``kubectl why``: what it asks kubectl for, and what it says when a node explains nothing."""
+"""``kubectl why``: its calls of kubectl, and its output when a node explains nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIVEN = ("--kubeconfig=K", "--context=C", "--namespace=ns")
 
 
 class FakeKubectl:
-    """A program that answers by its last argument but options, and notes how it was called."""
+    """Program that answers by the kind of request and records its arguments."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKubectl:
     return FakeKubectl(tmp_path)
 
 
-def test_what_kubectl_is_asked_for(kubectl: FakeKubectl, capsys: Any) -> None:
+def test_calls_of_kubectl(kubectl: FakeKubectl, capsys: Any) -> None:
     kubectl.answers(raw='{"verdict": "fine"}')
     given = ("-n", "ns", "--kubeconfig", "K", "--context=C", "-o", "json")
     assert why.main([*given, "web"]) == 0
@@ -99,9 +99,7 @@ def test_names_of_pods(kubectl: FakeKubectl) -> None:
         ('{"a": 1}', "node n1 answers with something else than an explanation"),
     ],
 )
-def test_where_the_node_explains_nothing(
-    kubectl: FakeKubectl, capsys: Any, raw: str, said: str
-) -> None:
+def test_nodes_that_explain_nothing(kubectl: FakeKubectl, capsys: Any, raw: str, said: str) -> None:
     kubectl.answers(raw=raw)
     assert why.main(["ns/web"]) == 0
     assert capsys.readouterr().out == (
@@ -115,9 +113,7 @@ def test_where_the_node_explains_nothing(
     assert json.loads(capsys.readouterr().out) == {"error": said}
 
 
-def test_a_pod_without_a_node_and_events_that_nobody_may_see(
-    kubectl: FakeKubectl, capsys: Any
-) -> None:
+def test_a_pod_without_a_node_and_forbidden_events(kubectl: FakeKubectl, capsys: Any) -> None:
     kubectl.answers(pod={**POD, "spec": {}}, events="Error from server (Forbidden)")
     assert why.main(["web"]) == 0
     assert capsys.readouterr().out == (
