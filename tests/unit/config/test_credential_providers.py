@@ -1,4 +1,4 @@
-"""CredentialProviderConfig: what is read, and how what is wrong is named."""
+"""CredentialProviderConfig: parsing, and the messages about mistakes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def wrong(*documents: bytes, token_gate: bool = True) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_everything_that_there_is() -> None:
+def test_every_field_is_read() -> None:
     full = provider(
         args=["--quick"],
         env=[{"name": "REGION", "value": "eu"}],

@@ -1,4 +1,4 @@
-"""What several fields may hold together: everything that is said, and the neighbours that are fine.
+"""Rules across fields: each message, and neighboring values that are allowed.
 
 The rules are those of docs/reference/config.csv (columns allowed and notes).
 """
@@ -170,7 +170,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
             f"comes first",
         ],
     ),
-    # what is behind a gate
+    # fields behind a gate
     ({"serverTLSBootstrap": True}, []),
     ({"featureGates": {"RotateKubeletServerCertificate": False}}, []),
     (
@@ -272,7 +272,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
         {"userNamespaces": {"idsPerPod": 131073}},
         ["userNamespaces.idsPerPod is 131073: must be a multiple of 65536"],
     ),
-    # a rule waits until the fields it reads are right by themselves
+    # a rule is checked only when the fields it reads are valid by themselves
     (
         {"imageGCHighThresholdPercent": 101, "imageGCLowThresholdPercent": 90},
         ["imageGCHighThresholdPercent is 101: must be from 0 to 100"],
@@ -281,7 +281,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("document", "said"), CASES)
-def test_what_is_said(document: dict[str, Any], said: list[str]) -> None:
+def test_messages_of_the_rules(document: dict[str, Any], said: list[str]) -> None:
     try:
         config.default_settings(**document)
     except config.ConfigError as error:

@@ -1,4 +1,4 @@
-"""What the fields of a configuration may hold: types, bounds and what is not allowed."""
+"""Values that configuration fields accept: types, bounds, and what is refused."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ ROWS: list[tuple[d.Decoder, object, object]] = [
 
 
 @pytest.mark.parametrize(("decode", "value", "expected"), ROWS)
-def test_what_a_field_holds(decode: d.Decoder, value: object, expected: object) -> None:
+def test_values_that_a_field_accepts(decode: d.Decoder, value: object, expected: object) -> None:
     report = ProblemReport()
     found = decode(value, "x", report)
     assert bool(report.problems) is (expected is BAD)
@@ -123,7 +123,7 @@ def test_what_a_field_holds(decode: d.Decoder, value: object, expected: object) 
         assert found == expected
 
 
-def test_a_problem_names_its_place_once() -> None:
+def test_a_problem_names_its_field_once() -> None:
     report = ProblemReport()
     d.grace("x", "g", report)
     d.list_of(d.string)(["a", 1], "l", report)
@@ -156,7 +156,7 @@ def test_a_rule_holds_up_to_its_bounds(rule: Any, fine: Any, bad: Any) -> None:
     assert all(rule(value) for value in bad)
 
 
-# What the column "allowed" says: the last values that are fine, the first that are not.
+# The column "allowed": the last values that are valid, the first that are not.
 BOUNDS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     ">0": ((1,), (0,)),
     ">1": ((2,), (1,)),

@@ -1,4 +1,4 @@
-"""What a settings document must have whatever its fields are."""
+"""Requirements of any settings document, independent of its fields."""
 
 from __future__ import annotations
 
@@ -56,9 +56,8 @@ def test_other_errors_of_the_scanner_are_not_reported_as_depth(loader: object) -
         check_depth('a: "' + "[" * 3_000, loader)
 
 
-def test_a_zero_is_not_set_unless_it_says_something() -> None:
-    """It says something where a pointer is null otherwise, and where zero is the default: its type
-    is looked at then."""
+def test_a_zero_is_set_only_where_it_has_a_meaning() -> None:
+    """It is set where absence means null, and where zero is the default: its type is checked."""
     zeros = {
         "port": 0,
         "syncFrequency": "0s",
@@ -77,7 +76,7 @@ def test_a_zero_is_not_set_unless_it_says_something() -> None:
     assert without_zeros({**zeros, **kept, "registryBurst": 1}) == {**kept, "registryBurst": 1}
 
 
-def test_what_is_bad_is_reported_and_left_out() -> None:
+def test_invalid_values_are_reported_and_left_out() -> None:
     report = ProblemReport()
     given = {"port": 5, "maxPods": "x", "maxOpenFiles": -1, "podPidsLimit": 7}
     assert decode(given, report) == {"port": 5, "podPidsLimit": 7}

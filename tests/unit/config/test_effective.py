@@ -1,5 +1,4 @@
-"""The effective configuration, whole: of a file, of flags, of nothing; and what is said of "
-"others."""
+"""The complete effective configuration from a file, from flags, from neither; its messages."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ DEFAULTS = config.document(config.default_settings())
 
 
 def changed(text: str | None, *flags: str, base_dir: str = "") -> dict[str, Any]:
-    """What differs from the document of the defaults."""
+    """Differences from the document of the defaults."""
     given = config.parse_flags(flags)
     loaded = config.load(None if text is None else HEAD + text, (), given, base_dir=base_dir)
     return _difference(config.document(loaded.settings), DEFAULTS)
@@ -86,13 +85,13 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
          {"featureGates": {"EventedPLEG": True, "MemoryQoS": False}}),
     ],
 )  # fmt: skip
-def test_what_a_file_and_flags_make_of_the_defaults(
+def test_a_file_and_flags_change_the_defaults(
     text: str, flags: list[str], difference: dict[str, Any]
 ) -> None:
     assert changed(text, *flags, base_dir="/etc/k") == difference
 
 
-def test_without_a_directory_a_path_stays_as_it_is() -> None:
+def test_without_a_directory_a_path_stays_relative() -> None:
     assert changed("staticPodPath: pods\n") == {"staticPodPath": "pods"}
 
 
@@ -146,8 +145,10 @@ def test_warnings_in_order() -> None:
 
 @pytest.mark.parametrize("explicit", [{}, {"AllAlpha": True}, {"AllBeta": False, "EnvFiles": True}])
 def test_every_gate(explicit: dict[str, bool]) -> None:
-    """A gate is what the user says; else what is said of its stage, if it may change; else its
-    default. One that nothing asks is what it is."""
+    """The gate's own setting wins over its stage's, which wins over its default.
+
+    A locked gate ignores the setting of its stage.
+    """
     found = resolve(explicit)
     assert found.explicit == explicit
     for name, gate in known_gates().items():
@@ -187,7 +188,7 @@ def test_every_gate(explicit: dict[str, bool]) -> None:
           "allocatableMemory.available"]),
     ],
 )  # fmt: skip
-def test_everything_that_is_said_of_a_document(text: str, said: list[str]) -> None:
+def test_messages_about_a_document(text: str, said: list[str]) -> None:
     try:
         config.load(HEAD + text)
     except ConfigError as error:
@@ -237,7 +238,7 @@ def test_everything_that_is_said_of_a_document(text: str, said: list[str]) -> No
           "label", "--node-labels a is b c: is not a label value"]),
     ],
 )  # fmt: skip
-def test_everything_that_is_said_of_flags(arguments: list[str], said: list[str]) -> None:
+def test_messages_about_flags(arguments: list[str], said: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         config.parse_flags(arguments)
     assert [str(problem) for problem in caught.value.problems] == said

@@ -1,4 +1,4 @@
-"""Every field, flag and gate works, is refused, or is named with its consequence: no fourth way."""
+"""Every field, flag and gate works, is refused, or is named with its consequence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOADING = {
     "logging.options.json.splitStream": "cli/log_formats.py",
     "runOnce": "refused when true",
 }
-"""Fields that no other package reads, and where they take effect anyway."""
+"""Fields that no other package reads, with the code that applies them."""
 PLAIN_FLAGS = {"config": "config/files.py", "config-dir": "config/files.py"}
 """Flags read where the configuration is loaded."""
 SWITCHES = {
@@ -47,12 +47,12 @@ SWITCHES = {
     "KubeletCrashLoopBackOffMax": "config/cross_rules.py refuses crashLoopBackOff",
     "KubeletServiceAccountTokenForCredentialProviders": "images/providers/from_flags.py",
 }
-"""Gates that the loading itself asks."""
+"""Gates read while the configuration is loaded."""
 
 
 @cache
 def names_read() -> tuple[frozenset[str], frozenset[str]]:
-    """Attributes and texts in the code of all packages but this one."""
+    """Attributes and string constants in the code of all other packages."""
     attributes, texts = set(), set()
     for file in PACKAGE.rglob("*.py"):
         parts = file.relative_to(PACKAGE).parts
@@ -112,7 +112,7 @@ IN_PLACE_OF_THE_DEFAULT = {"kernelMemcgNotification": True}
 
 
 @pytest.mark.parametrize("path", effects.FIELDS)
-def test_what_applies_is_the_kubelets_default_but_for_one(path: str) -> None:
+def test_the_applied_value_is_the_kubelets_default_with_one_exception(path: str) -> None:
     value = IN_PLACE_OF_THE_DEFAULT.get(path, FIELDS[path].default)
     assert effects.FIELDS[path].value == value
 
@@ -127,7 +127,7 @@ def test_what_applies_is_the_kubelets_default_but_for_one(path: str) -> None:
         ("dns://10.0.0.10/collector:4317", 5, "the machine's own name servers are used"),
     ],
 )
-def test_what_an_endpoint_for_spans_does_not_do(endpoint: str, rate: int, text: str | None) -> None:
+def test_tracing_endpoints_without_effect(endpoint: str, rate: int, text: str | None) -> None:
     asked = {"endpoint": endpoint, "samplingRatePerMillion": rate}
     loaded = config.load_document(document_with("tracing", asked))
     assert [each.consequence for each in loaded.notices] == ([text] if text else [])
@@ -144,13 +144,13 @@ def test_what_an_endpoint_for_spans_does_not_do(endpoint: str, rate: int, text: 
         ("application/vnd.kubernetes.protobuf;x=1", "application/json", ["contentType"]),
     ],
 )
-def test_what_requests_are_in(asked: str | None, used: str, named: list[str]) -> None:
+def test_the_content_type_of_requests(asked: str | None, used: str, named: list[str]) -> None:
     loaded = config.load_document(document_with("contentType", asked))
     assert [each.name for each in loaded.notices] == named
     assert config.in_effect(loaded.settings).content_type == used
 
 
-def test_an_empty_flag_asks_for_json_as_in_the_kubelet() -> None:
+def test_an_empty_flag_selects_json_as_in_the_kubelet() -> None:
     loaded = config.load(None, (), config.parse_flags(["--kube-api-content-type="]))
     assert config.in_effect(loaded.settings).content_type == "application/json"
 
@@ -168,7 +168,7 @@ def test_reserved_memory_is_named_where_no_memory_manager_reads_it() -> None:
     assert "memoryManagerPolicy None" in notice.consequence
 
 
-def test_what_nobody_asked_for_is_not_named() -> None:
+def test_defaults_are_not_named() -> None:
     assert config.default_settings().feature_gates.asked == {}
     assert config.load(None).notices == ()
 
@@ -220,7 +220,7 @@ def test_another_cloud_than_external_is_named() -> None:
 
 
 @pytest.mark.parametrize("row", rows("features.csv"), ids=lambda row: row["gate"])
-def test_a_gate_works_or_is_named_or_is_none_of_ours(row: dict[str, str]) -> None:
+def test_a_gate_works_or_is_named_or_does_not_apply(row: dict[str, str]) -> None:
     name = row["gate"]
     columns = [known_gates(version).get(name) for version in SUPPORTED]
     changeable = [gate for gate in columns if gate is not None and not gate.locked]
@@ -230,12 +230,12 @@ def test_a_gate_works_or_is_named_or_is_none_of_ours(row: dict[str, str]) -> Non
         changeable == [] and name not in names_read()[1],
         row["main_parts"] in ("other components", "metrics"),
     )
-    assert any(ways), f"{name} is neither asked nor named"
-    assert not (name in HERE and not changeable), f"{name} is locked: nothing can be asked for"
+    assert any(ways), f"{name} is neither read nor named"
+    assert not (name in HERE and not changeable), f"{name} is locked: no other value can be set"
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_a_gate_that_is_fixed_is_named_when_the_other_was_asked_for(name: str) -> None:
+def test_a_fixed_gate_is_named_when_set_to_the_other_value(name: str) -> None:
     value, consequence = HERE[name]
     version = next(
         each

@@ -1,4 +1,4 @@
-"""Feature gates are looked up by the Kubernetes version: names, stages, defaults, locks."""
+"""Feature gates of each Kubernetes version: names, stages, defaults, locks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_suggestions_are_gates_of_the_version() -> None:
         ("MemoryQoS", (False, False, True)),
         ("SELinuxMount", (False, False, True)),
         ("NodeDeclaredFeatures", (False, True, True)),
-        ("RelaxedDNSSearchValidation", (True, True, True)),  # removed when it was locked on
+        ("RelaxedDNSSearchValidation", (True, True, True)),  # removed when the gate was locked on
         ("MemoryManager", (True, True, True)),
         ("CustomCPUCFSQuotaPeriod", (False, True, True)),
         ("WorkloadAwarePreemption", (False, False, False)),  # removed when it was off

@@ -12,7 +12,7 @@ from kubeletpy import config
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-# What kubeadm writes: zeros that mean "not set".
+# A file by kubeadm: zeros that mean "not set".
 KUBEADM = (
     HEAD
     + """
@@ -115,7 +115,7 @@ def test_no_file_means_no_thresholds_with_a_warning_and_opens_no_port() -> None:
     loaded = config.load(None)
     settings = loaded.settings
     assert not settings.authentication.anonymous.enabled
-    assert not settings.authentication.webhook.enabled, "there is no API to ask"
+    assert not settings.authentication.webhook.enabled, "there is no API to query"
     assert (settings.read_only_port, dict(settings.eviction_hard)) == (0, {})
     assert any("no configuration file" in warning for warning in loaded.warnings)
 
@@ -257,7 +257,7 @@ def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
         ("a: [\n", "is not YAML or JSON"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, message: str) -> None:
+def test_mistakes_are_named(text: str, message: str) -> None:
     found = problems(text)
     assert len(found) == 1
     assert message in found[0]
@@ -282,7 +282,7 @@ def test_what_is_wrong_is_named(text: str, message: str) -> None:
          "authentication.anonymous.enabled?"),
     ],
 )  # fmt: skip
-def test_what_a_strict_reader_refuses_is_left_out_with_a_warning(text: str, said: str) -> None:
+def test_mistakes_of_strict_decoding_are_left_out_with_a_warning(text: str, said: str) -> None:
     loaded = load(text)
     (warning,) = loaded.warnings
     assert said in warning

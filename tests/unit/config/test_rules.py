@@ -1,4 +1,4 @@
-"""What single settings may hold, at the edges of each rule; empty: it is fine."""
+"""Values of single settings, at the edges of each rule; an empty message: it is valid."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_length_of_a_name(length: int, fits: bool) -> None:
 @pytest.mark.parametrize(
     ("value", "fine"), [(True, True), (False, True), (1, False), ("true", False)]
 )
-def test_a_boolean_is_no_number(value: object, fine: bool) -> None:
+def test_a_number_is_not_a_boolean(value: object, fine: bool) -> None:
     report = ProblemReport()
     assert boolean(value, "x", report) is (value if fine else None)
     assert bool(report.problems) is not fine
@@ -209,7 +209,7 @@ BOUNDS: dict[str, tuple[float | None, float | None, float]] = {
     "evictionPressureTransitionPeriod": (0, None, S),
     "memoryThrottlingFactor": (1e-9, 1, 1e-9),
 }
-"""Of each field that a rule bounds: the least, the most, and a step."""
+"""Least value, greatest value and a step, for each field with a rule."""
 
 
 @pytest.mark.parametrize(("path", "bounds"), BOUNDS.items())
@@ -242,7 +242,7 @@ def test_every_number_that_a_rule_bounds_is_in_the_table() -> None:
         ("registerWithTaints", [{"key": "k", "effect": "e"}], (Taint("k", "", "e"),)),
     ],
 )
-def test_what_is_left_out_of_an_entry(path: str, given: Any, found: Any) -> None:
+def test_fields_left_out_of_an_entry(path: str, given: Any, found: Any) -> None:
     report = ProblemReport()
     assert FIELDS[path].decode(given, path, report) == found
     assert not report.problems

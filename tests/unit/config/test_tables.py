@@ -1,4 +1,4 @@
-"""Our field, flag and gate tables agree with the fact tables row by row."""
+"""The tables of fields, flags and gates agree with the fact tables row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Kubernetes version an agent runs as, from the flag, the server's answer and the record."""
+"""Kubernetes version of an agent, from the flag, the server's answer and the record."""
 
 from __future__ import annotations
 
