@@ -1,4 +1,4 @@
-"""What the nodes under test have in common."""
+"""Setup shared by the nodes under test."""
 
 from __future__ import annotations
 

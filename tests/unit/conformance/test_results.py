@@ -1,4 +1,4 @@
-"""What a report of the end-to-end tests says."""
+"""Reports of the end-to-end tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_unselected_test_has_no_outcome() -> None:
     }
 
 
-def test_a_test_belongs_to_the_first_family_that_takes_it() -> None:
+def test_a_test_belongs_to_the_first_family_that_matches() -> None:
     assert [family(each) for each in (STORAGE, RESIZE, POD_RESIZE, NODE, "[sig-apps] Job")] == [
         "`[sig-storage]` `[NodeConformance]`",
         "in-place resize of containers",

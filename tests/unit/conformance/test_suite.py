@@ -1,4 +1,4 @@
-"""Which end-to-end tests a choice takes."""
+"""End-to-end tests that a focus and a skip select."""
 
 from __future__ import annotations
 

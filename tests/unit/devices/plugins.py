@@ -1,4 +1,4 @@
-"""Device plugins that are simulated: no sockets, no gRPC; what they do is what a test says."""
+"""Simulated device plugins: no sockets, no gRPC; each test sets what they do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SimPlugin:
         pre_start: bool = False,
         nodes: Mapping[str, int] | None = None,
     ) -> None:
-        """``nodes``: the NUMA nodes of devices that are near to one."""
+        """``nodes``: NUMA nodes of the devices that have one."""
         self.devices = dict.fromkeys(ids, "Healthy")
         self.prefers = prefers
         self.pre_start = pre_start
@@ -33,16 +33,16 @@ class SimPlugin:
         self.started: list[tuple[str, ...]] = []
         self.asked: list[pb.ContainerPreferredAllocationRequest] = []
         self.faults: dict[str, Callable[[], Any]] = {}
-        """By method: what happens instead; an awaitable is awaited, an exception is raised."""
+        """Replacements by method: an awaitable is awaited, an exception is raised."""
         self._changed = asyncio.Event()
 
     def now(self, **devices: str) -> None:
-        """Its devices are these now."""
+        """Replaces its devices."""
         self.devices = devices
         self._wake()
 
     def die(self) -> None:
-        """It ends, and with it the stream."""
+        """Ends the plugin and its stream."""
         self.alive = False
         self._wake()
 
@@ -123,10 +123,10 @@ class SimPlugin:
 
 
 def failed(method: str, code: Code, text: str = "broken") -> PluginCallFailed:
-    """A call that fails."""
+    """A failed call."""
     return PluginCallFailed(code, f"{method} of device plugin", text)
 
 
 async def hang() -> None:
-    """Never answer."""
+    """Never answers."""
     await asyncio.Event().wait()

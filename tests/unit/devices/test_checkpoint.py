@@ -1,4 +1,4 @@
-"""The file of devices, against the vectors of docs/reference/behaviour-resources.md, rx."""
+"""The checkpoint file, against the vectors of docs/reference/behaviour-resources.md, rx."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_entry_of_the_kubelet_without_devices_is_read() -> None:
     assert resources == ()
 
 
-def test_what_is_written_is_what_the_kubelet_would_sum() -> None:
+def test_written_files_have_the_kubelets_checksum() -> None:
     written = json.loads(render({HOLDER: BOOKING}, REGISTERED))
     assert written == {
         "Data": {"PodDeviceEntries": [ENTRY], "RegisteredDevices": REGISTERED},

@@ -1,4 +1,4 @@
-"""Devices that are chosen, group by group, and what a claim serves."""
+"""Device choice group by group, and resources that a claim serves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAPPING = {"containerName": "c", "resourceName": GPU, "requestName": "r"}
         ([{**MAPPING, "containerName": "d"}, MAPPING], True),
     ],
 )
-def test_what_a_claim_serves(mappings: Any, served: bool) -> None:
+def test_resources_that_a_claim_serves(mappings: Any, served: bool) -> None:
     status = {"extendedResourceClaimStatus": {"requestMappings": mappings}}
     assert by_claim(pod(container("c"), status=status), "c", GPU) is served
     assert not by_claim(pod(container("c")), "c", GPU)
@@ -86,6 +86,6 @@ def test_which_are_picked(given: DeviceChoice, preferred: str, picked: str) -> N
         (choice(1, aligned=""), ("defg", "")),
     ],
 )
-def test_what_a_plugin_chooses_from(given: DeviceChoice, asks: tuple[str, str] | None) -> None:
+def test_devices_offered_to_a_plugin(given: DeviceChoice, asks: tuple[str, str] | None) -> None:
     expected = None if asks is None else (frozenset(asks[0]), frozenset(asks[1]))
     assert given.preferred_request == expected

@@ -1,4 +1,4 @@
-"""Plugins that die, come back, lie and hang, and agents that are killed: who has which device."""
+"""Device allocation while plugins die, return, lie and hang, and agents are killed."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def pod(uid: str, wanted: int = 1, *, resource: str = GPU) -> Pod:
 
 @dataclass
 class Node:
-    """What outlives an agent: the directory, the plugins, what runs."""
+    """State that outlives an agent: the directory, the plugins, running pods."""
 
     directory: Path
     plugins: dict[str, SimPlugin] = field(default_factory=dict)
-    """By socket."""
+    """Plugins by socket."""
     running: set[str] = field(default_factory=set)
     told: list[str] = field(default_factory=list)
     node_told: int = 0
@@ -64,7 +64,7 @@ class Node:
 
     @asynccontextmanager
     async def agent(self, *, listen: bool = False) -> AsyncIterator[DeviceManager]:
-        """An agent; at the end it is killed: nothing is closed or written."""
+        """An agent that is killed at the end: nothing is closed or written."""
         made = DeviceManager(
             self.directory,
             DeviceMetrics(Families()),
@@ -87,7 +87,7 @@ class Node:
             await asyncio.gather(run, return_exceptions=True)
 
     async def plugin(self, agent: DeviceManager, socket: str, plugin: SimPlugin) -> SimPlugin:
-        """Have a plugin registered, and its first list taken in."""
+        """Registers a plugin and waits for its first list."""
         self.plugins[socket] = plugin
         await agent.plugins.register(GPU, socket)
         await asyncio.sleep(0.2)
@@ -147,7 +147,7 @@ async def test_preferred_devices(node: Node) -> None:
 
 
 @on_virtual_time
-async def test_a_plugin_that_dies_takes_nothing_from_who_has_it(node: Node) -> None:
+async def test_pods_keep_the_devices_of_a_dead_plugin(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
         await admit(agent, pod("one"))
@@ -166,7 +166,7 @@ async def test_a_plugin_that_dies_takes_nothing_from_who_has_it(node: Node) -> N
 
 
 @on_virtual_time
-async def test_forgotten_after_five_minutes_and_shown_as_none(node: Node) -> None:
+async def test_a_dead_plugin_is_forgotten_after_five_minutes(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0"))
         plugin.die()
@@ -193,7 +193,7 @@ async def test_the_end_of_an_old_stream_does_not_end_the_new_plugin(node: Node) 
 
 
 @on_virtual_time
-async def test_where_kubelet_sock_can_not_be(
+async def test_kubelet_sock_cannot_be_created(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[str] = []
@@ -210,7 +210,7 @@ async def test_where_kubelet_sock_can_not_be(
         assert agent.plugins.problem() == f"{why}[Errno 30] Read-only file system"
         await node.plugin(agent, "a", SimPlugin("d0"))
         await asyncio.sleep(65)
-        assert agent.plugins.problem(), "a plugin of plugins_registry is one all the same"
+        assert agent.plugins.problem(), "a plugin of plugins_registry counts anyway"
         assert agent.counts({}).allocatable == {GPU: 1}
         await asyncio.sleep(30)
         assert agent.plugins.problem() == ""
@@ -220,7 +220,7 @@ async def test_where_kubelet_sock_can_not_be(
 
 
 @on_virtual_time
-async def test_who_can_not_register(node: Node) -> None:
+async def test_refused_registrations(node: Node) -> None:
     async with node.agent() as agent:
         node.plugins["dead"] = SimPlugin("d0")
         node.plugins["dead"].alive = False
@@ -251,7 +251,7 @@ async def test_a_plugin_that_never_lists_devices_is_shown_without_any(node: Node
 
 
 @on_virtual_time
-async def test_a_plugin_that_hangs_stops_nobody_else(node: Node) -> None:
+async def test_a_hanging_plugin_blocks_no_other(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
         node.plugins["other"] = SimPlugin("x")
@@ -261,7 +261,7 @@ async def test_a_plugin_that_hangs_stops_nobody_else(node: Node) -> None:
         waits = asyncio.create_task(admit(agent, pod("one")))
         await asyncio.sleep(1)
         await admit(agent, pod("two", resource="other.example/x"))
-        assert agent.state.held_ids(GPU) == {"d0"}, "reserved while it is asked for"
+        assert agent.state.held_ids(GPU) == {"d0"}, "reserved during the call"
         del plugin.faults["Allocate"]
         await admit(agent, pod("three"))
         assert ids(agent, "three") == {"d1"}
@@ -281,7 +281,7 @@ async def test_a_plugin_that_hangs_stops_nobody_else(node: Node) -> None:
     ],
 )
 @on_virtual_time
-async def test_what_a_plugin_refuses_is_not_booked(
+async def test_devices_that_a_plugin_refuses_are_not_booked(
     node: Node, answer: Callable[[], Any], why: str
 ) -> None:
     async with node.agent() as agent:
@@ -294,7 +294,7 @@ async def test_what_a_plugin_refuses_is_not_booked(
 
 
 @on_virtual_time
-async def test_a_disk_that_takes_nothing(node: Node) -> None:
+async def test_a_checkpoint_that_cannot_be_written(node: Node) -> None:
     async with node.agent() as agent:
         await node.plugin(agent, "a", SimPlugin("d0"))
         await asyncio.sleep(1)
@@ -306,7 +306,7 @@ async def test_a_disk_that_takes_nothing(node: Node) -> None:
 
 
 @on_virtual_time
-async def test_before_each_start(node: Node) -> None:
+async def test_a_plugin_is_called_before_each_start(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", pre_start=True))
         await admit(agent, pod("one"))
@@ -325,7 +325,7 @@ async def test_before_each_start(node: Node) -> None:
 
 
 @on_virtual_time
-async def test_a_container_whose_devices_are_not_known_gets_some(node: Node) -> None:
+async def test_a_container_without_recorded_devices_gets_some(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", pre_start=True))
         node.running.add("one")
@@ -343,7 +343,7 @@ def with_init(uid: str, init: int, app: int) -> Pod:
 
 
 @on_virtual_time
-async def test_what_an_init_container_is_about_to_get_is_used_again(node: Node) -> None:
+async def test_devices_reserved_for_an_init_container_are_reused(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1", "d2", prefers=("d2", "d1")))
         asks = with_init("one", 2, 1)
@@ -361,7 +361,7 @@ async def test_what_an_init_container_is_about_to_get_is_used_again(node: Node) 
 
 
 @on_virtual_time
-async def test_a_pod_that_goes_while_its_plugin_is_asked(node: Node) -> None:
+async def test_a_pod_removed_during_the_call_of_its_plugin(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0"))
         asks = pod("one")
@@ -378,7 +378,7 @@ async def test_a_pod_that_goes_while_its_plugin_is_asked(node: Node) -> None:
 
 
 @on_virtual_time
-async def test_a_plugin_that_dies_while_it_is_asked(node: Node) -> None:
+async def test_a_plugin_that_dies_during_its_call(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
         asks = pod("one")
@@ -431,7 +431,7 @@ async def test_a_plugin_that_floods(node: Node) -> None:
 
 
 @on_virtual_time
-async def test_another_agent_begins_where_the_one_before_was_killed(node: Node) -> None:
+async def test_an_agent_continues_after_a_killed_one(node: Node) -> None:
     async with node.agent() as agent:
         await node.plugin(agent, "a", SimPlugin("d0", "d1"))
         await admit(agent, pod("one"))
@@ -452,9 +452,7 @@ async def test_another_agent_begins_where_the_one_before_was_killed(node: Node) 
 
 
 @on_virtual_time
-async def test_a_file_of_which_nothing_can_be_made(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_corrupt_checkpoint(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     empty: dict[str, Any] = {"PodDeviceEntries": None, "RegisteredDevices": {}}
     (node.directory / FILE).write_text(json.dumps({"Data": empty, "Checksum": 1}))
     async with node.agent() as agent:
@@ -464,12 +462,12 @@ async def test_a_file_of_which_nothing_can_be_made(
 
 @pytest.mark.parametrize("seed", range(25))
 @on_virtual_time
-async def test_no_device_is_given_twice_whatever_happens(node: Node, seed: int) -> None:
-    """Pods come and go, plugins die, lie and hang, and the agent is killed at any instant."""
+async def test_no_device_is_allocated_twice(node: Node, seed: int) -> None:
+    """Pods start and end, plugins die, lie and hang, and the agent is killed at any instant."""
     rng = random.Random(seed)
     everything = [f"d{n}" for n in range(5)]
     running: dict[str, frozenset[str]] = {}
-    """What containers that run really have."""
+    """Devices that running containers really have."""
     names = iter(f"pod{n}" for n in range(10_000))
 
     async def one_pod(agent: DeviceManager, uid: str) -> None:
@@ -528,7 +526,7 @@ async def test_a_pod_waits_for_the_plugin_that_an_earlier_agent_had(node: Node) 
         before = ids(agent, "one")
     async with node.agent() as agent:
         with pytest.raises(AllocationRefused, match="no healthy devices present"):
-            await admit(agent, pod("one"))  # what became of it without waiting
+            await admit(agent, pod("one"))  # the outcome without waiting
         assert agent.returned(pod("other", resource="vendor.example/nic")) is None
         node.running.add("runs")
         assert agent.returned(pod("runs")) is None
@@ -550,7 +548,7 @@ async def test_a_pod_waits_for_the_plugin_that_an_earlier_agent_had(node: Node) 
 
 
 @on_virtual_time
-async def test_a_plugin_that_does_not_come_back_is_waited_for_within_a_bound(node: Node) -> None:
+async def test_waiting_for_a_plugin_is_bounded(node: Node) -> None:
     loop = asyncio.get_running_loop()
     async with node.agent() as agent:
         await node.plugin(agent, "a", SimPlugin("d0"))

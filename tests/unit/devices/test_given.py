@@ -1,4 +1,4 @@
-"""What a container gets of what plugins answered, and which resources they may register."""
+"""Container settings from plugin answers, and the resource names that plugins may register."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_the_first_of_equal_keys_wins() -> None:
         (Booking({}, b"\xff"), "can't be read"),
     ],
 )
-def test_what_cannot_be_given(answer: Booking, why: str) -> None:
+def test_refused_answers(answer: Booking, why: str) -> None:
     with pytest.raises(ContainerConfigError, match=why):
         from_plugins({"a.example/x": answer})
 
 
 DOMAIN = ".".join(["d" * 63] * 3 + ["d" * 52])
-"""As long as it may be behind ``requests.``: together 253 characters."""
+"""The longest domain allowed behind ``requests.``: together 253 characters."""
 
 
 @pytest.mark.parametrize(

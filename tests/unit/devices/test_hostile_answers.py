@@ -1,4 +1,4 @@
-"""Answers of device plugins that no container can be given."""
+"""Answers of device plugins that are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIELDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("field", FIELDS)
 @on_virtual_time
-async def test_too_much_for_one_container_is_refused(field: str, tmp_path: Path) -> None:
+async def test_too_many_entries_for_one_container_are_refused(field: str, tmp_path: Path) -> None:
     node = Node(tmp_path)
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0"))
@@ -40,7 +40,7 @@ async def test_too_much_for_one_container_is_refused(field: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("name", "text"), [("", "x"), ("a=b", "x"), ("a\0", "x"), ("a", "x\0")])
-def test_a_variable_that_cannot_be_one(name: str, text: str) -> None:
+def test_an_invalid_variable(name: str, text: str) -> None:
     given = pb.ContainerAllocateResponse(envs={name: text}).SerializeToString()
     with pytest.raises(ContainerConfigError, match=r"plugin of v/gpu: .* is no variable's name"):
         from_plugins({"v/gpu": Booking({}, given)})

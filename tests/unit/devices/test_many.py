@@ -1,4 +1,4 @@
-"""Plugins that list very many devices, and very many plugins: what the event loop has to do."""
+"""Plugins with very many devices, and very many plugins: the load on the event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT_S = 0.05
 
 
 class Long(SimPlugin):
-    """Lists very many devices; the lists are made beforehand."""
+    """Lists very many devices; the lists are created beforehand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,11 +72,11 @@ async def test_plugins_of_very_many_resources_that_register_together(tmp_path: P
         refused = {str(each) for each in answers if each is not None}
         assert len(refused) == 1
         assert f"of {MAX_RESOURCES} resources already" in refused.pop()
-        await registering(agent, node, 0)  # one that the node has may come again
+        await registering(agent, node, 0)  # a resource that the node already has may register again
 
 
 @on_virtual_time
-async def test_plugins_of_very_many_resources_one_after_another(
+async def test_very_many_plugins_one_after_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each ends before the next begins: the node shows its resource for five minutes more."""

@@ -1,4 +1,4 @@
-"""What a node says of its devices."""
+"""Devices as the node's status and metrics report them."""
 
 from __future__ import annotations
 

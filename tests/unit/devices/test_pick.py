@@ -62,13 +62,13 @@ def test_1_served_by_a_claim() -> None:
     assert isinstance(decide(served, wish, state()), Nothing)
 
 
-def test_2_another_count_than_before() -> None:
+def test_2_changed_request() -> None:
     answer = asked(state(*devices("a", "b"), held={("uid", "c"): ["a"]}), 2)
     assert answer == No(f'pod "uid" container "c" changed request for resource "{GPU}" from 1 to 2')
 
 
 @pytest.mark.parametrize("held", [{}, {("uid", "c"): ["gone"]}])
-def test_3_a_pod_that_runs_keeps_what_it_has(held: Any) -> None:
+def test_3_a_running_pod_keeps_its_devices(held: Any) -> None:
     assert isinstance(asked(state(held=held), runs=True), Nothing)
 
 
@@ -87,7 +87,7 @@ def test_5_none_healthy() -> None:
     assert asked(stopped, 0) == no, "also when nothing is needed"
 
 
-def test_6_own_ones_not_healthy_any_more() -> None:
+def test_6_own_devices_became_unhealthy() -> None:
     made = state(PluginDevice("a", "Unhealthy"), PluginDevice("b"), held={("uid", "c"): ["a"]})
     assert asked(made) == No(
         "previously allocated devices are no longer healthy; "
@@ -95,7 +95,7 @@ def test_6_own_ones_not_healthy_any_more() -> None:
     )
 
 
-def test_7_it_has_them() -> None:
+def test_7_a_container_that_has_its_devices() -> None:
     assert asked(state(*devices("a"), held={("uid", "c"): ["a"]})) == Nothing("it has them")
     assert asked(state(*devices("a")), 0) == Nothing("it requests none")
 
@@ -115,18 +115,18 @@ SIDECAR = container("s", restartPolicy="Always")
         (pod(APP, container("last"), init=[INIT]), {"i": ["a"], "last": ["a"]}, {"a"}),
     ],
 )
-def test_8_what_init_containers_leave(spec: Pod, held: Any, found: set[str]) -> None:
+def test_8_devices_left_by_init_containers(spec: Pod, held: Any, found: set[str]) -> None:
     made = state(held={("uid", name): ids for name, ids in held.items()})
     assert reusable(spec, "c", GPU, made) == found
 
 
-def test_8_an_init_container_reuses_what_earlier_ones_had() -> None:
+def test_8_an_init_container_reuses_devices_of_earlier_ones() -> None:
     spec, made = pod(APP, init=[INIT, container("j")]), state(held={("uid", "i"): ["a"]})
     assert reusable(spec, "i", GPU, made) == set(), "but not its own"
     assert reusable(spec, "j", GPU, made) == {"a"}
 
 
-def test_8_taken_first_and_only_healthy_ones() -> None:
+def test_8_reused_devices_come_first_if_healthy() -> None:
     made = state(
         *devices("a", "b", "z"), PluginDevice("y", "Unhealthy"), held={("uid", "i"): ["y", "z"]}
     )
@@ -192,7 +192,7 @@ def test_11_12_order(number: int, preferred: tuple[str, ...], picked: tuple[str,
         (3, ({"a0", "b1", "c1", "d"}, {"b1", "c1"})),
     ],
 )
-def test_what_a_plugin_is_asked(number: int, asks: Any) -> None:
+def test_requests_for_preferred_devices(number: int, asks: Any) -> None:
     assert asked(state(*NUMA), number, mask=0b10).preferred_request == asks
     assert DeviceChoice(1, frozenset("a"), aligned=frozenset("b")).preferred_request is None, (
         "it has all already"
@@ -210,7 +210,7 @@ def test_requests_are_limits_of_plugins_resources_rounded_up() -> None:
 # -- state ---------------------------------------------------------------------------------------
 
 
-def test_whose_health_is_news() -> None:
+def test_pods_with_changed_health() -> None:
     made = state(*devices("a", "b"), held={("one", "c"): ["a"], ("two", "c"): ["b"]})
     assert made.listed(GPU, devices("a", "b")) == frozenset()
     assert made.listed(GPU, [PluginDevice("a", "Unhealthy"), PluginDevice("b")]) == {"one"}

@@ -1,4 +1,4 @@
-"""What is known about devices and who has them, call by call."""
+"""The record of devices and their holders, call by call."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def in_use() -> DeviceState:
     return state
 
 
-def test_what_is_taken_is_of_one_resource() -> None:
+def test_held_devices_are_of_one_resource() -> None:
     state = in_use()
     assert state.held_ids(GPU) == {"g1", "g2", "g3", "g4", "g5"}
     assert state.held_ids(NIC) == {"n1", "n2"}
     assert state.held_ids("example.com/none") == frozenset()
 
 
-def test_what_a_container_has_or_is_about_to_get() -> None:
+def test_devices_booked_or_reserved_for_a_container() -> None:
     state = in_use()
     assert state.ids_of(A) == {"g1", "g2"}
     assert state.ids_of(DeviceHolder("pod-3", "a", GPU)) == {"g5"}
     assert state.ids_of(DeviceHolder("pod-3", "b", GPU)) == frozenset()
 
 
-def test_what_containers_and_pods_have() -> None:
+def test_devices_of_containers_and_pods() -> None:
     state = in_use()
     assert list(state.of_container("pod-1", "a").items()) == [
         (GPU, booked("g1", "g2")),
@@ -69,7 +69,7 @@ def test_resources_of_plugins(name: str, concerned: bool) -> None:
     assert listed.concerns(name) is (name == GPU)
 
 
-def test_other_pods_lose_what_they_have() -> None:
+def test_other_pods_lose_their_devices() -> None:
     state = in_use()
     state.release_others({"pod-2", "pod-3"})
     assert set(state.bookings) == {OTHER}
@@ -79,7 +79,7 @@ def test_other_pods_lose_what_they_have() -> None:
     assert not state.reserved
 
 
-def test_news_of_devices_concern_those_who_have_them() -> None:
+def test_device_updates_name_the_pods_that_hold_them() -> None:
     state = in_use()
     every = [PluginDevice(f"g{number}") for number in range(1, 6)]
     assert state.listed(GPU, every) == {"pod-1", "pod-2"}, "all are new"
@@ -93,7 +93,7 @@ def test_news_of_devices_concern_those_who_have_them() -> None:
 
 
 def test_two_resources_may_have_devices_of_one_id() -> None:
-    """docs/reference/behaviour.md, u: ka41. News of one concern no pod that has the other."""
+    """docs/reference/behaviour.md, u: ka41. Updates of one resource affect no pod of the other."""
     state = DeviceState()
     state.restored([GPU, NIC], {A: booked("0"), DeviceHolder("pod-2", "a", NIC): booked("0")}, 0.0)
     assert state.listed(GPU, [PluginDevice("0", "Healthy")]) == {"pod-1"}

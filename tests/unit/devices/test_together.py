@@ -1,4 +1,4 @@
-"""Devices and CPUs of one pod: near to each other, or the pod is refused."""
+"""Devices and CPUs of one pod are on one NUMA node, or the pod is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.virtual_time import on_virtual_time
 
 GPU = "vendor.example/gpu"
 SHAPE = machine(sockets=2, nodes=1, cores=4)
-"""CPUs 0-3 are of node 0, 4-7 of node 1."""
+"""CPUs 0-3 are of NUMA node 0, 4-7 of NUMA node 1."""
 
 
 def wants(cpus: int, gpus: int, name: str = "c") -> Any:
@@ -42,7 +42,7 @@ def wants(cpus: int, gpus: int, name: str = "c") -> Any:
 
 @dataclass
 class Agent:
-    """Who gives, and what was said."""
+    """Managers of one agent, and their decisions."""
 
     devices: DeviceManager
     cpus: CpuManager
@@ -127,7 +127,7 @@ async def test_cpus_are_where_the_devices_are(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_what_lies_apart_is_refused_with_both_sides(tmp_path: Path) -> None:
+async def test_resources_on_different_nodes_are_refused_with_both_sides(tmp_path: Path) -> None:
     async with agent(tmp_path, four()) as of:
         await of.admit(pod_of(wants(1, 2)))
         assert of.has("uid-1") == (["a0", "b0"], [1])
@@ -146,7 +146,7 @@ async def test_what_lies_apart_is_refused_with_both_sides(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("policy", [Policy.NONE, Policy.BEST_EFFORT])
 @on_virtual_time
-async def test_others_let_them_be_apart(tmp_path: Path, policy: Policy) -> None:
+async def test_other_policies_allow_different_nodes(tmp_path: Path, policy: Policy) -> None:
     async with agent(tmp_path, four(), policy) as of:
         await of.admit(pod_of(wants(4, 3)))
         devices, cpus = of.has("uid-1")
@@ -154,7 +154,7 @@ async def test_others_let_them_be_apart(tmp_path: Path, policy: Policy) -> None:
 
 
 @on_virtual_time
-async def test_a_whole_pod_is_in_one_place_while_others_come(tmp_path: Path) -> None:
+async def test_a_pod_scope_holds_during_concurrent_admissions(tmp_path: Path) -> None:
     plugin = four()
     plugin.faults["Allocate"] = lambda: asyncio.sleep(5)
     async with agent(tmp_path, plugin, scope="pod") as of:
@@ -169,7 +169,7 @@ async def test_a_whole_pod_is_in_one_place_while_others_come(tmp_path: Path) -> 
 
 
 @on_virtual_time
-async def test_cpus_are_given_back_when_a_plugin_says_no(tmp_path: Path) -> None:
+async def test_cpus_are_released_when_a_plugin_fails(tmp_path: Path) -> None:
     plugin = four()
     async with agent(tmp_path, plugin) as of:
         plugin.faults["Allocate"] = lambda: failed("Allocate", Code.UNKNOWN, "burnt")
