@@ -33,8 +33,8 @@ class DriverInProcess:
     """Answers the calls of agents; ``wait`` is awaited before each.
 
     Attributes:
-        reports: what it says of its devices next: a message, or None for the end of the stream.
-        tells_health: whether it can.
+        reports: its next health reports: a message, or None for the end of the stream.
+        tells_health: whether it can report health.
     """
 
     def __init__(self, name: str, **options: Any) -> None:
@@ -46,7 +46,7 @@ class DriverInProcess:
         self.watched = 0
 
     def info(self, endpoint: str = "/e", *versions: str) -> PluginInfo:
-        """As it registers."""
+        """The registration of the driver."""
         found = versions or (self.services.version,)
         return PluginInfo(DRA, self.services.name, endpoint, found, f"{endpoint}-reg", (1, 1))
 
@@ -115,7 +115,7 @@ class Api:
         uid: str = "",
         skips: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """A claim that is reserved for these pods; ``skips``: calls that drivers do not get."""
+        """Stores a claim reserved for the pods; ``skips``: calls that drivers do not get."""
         skipped = skips or {}
         results = [
             {"driver": driver, "request": "r0", "skipNodeOperations": list(skipped.get(driver, ()))}
@@ -131,7 +131,7 @@ class Api:
 
 
 class Node:
-    """What outlives an agent, and one agent at a time."""
+    """The API, drivers and state file, which outlive an agent, and one agent at a time."""
 
     def __init__(self, root: Path, *drivers: DriverInProcess) -> None:
         self.path = root / "dra_manager_state"
@@ -142,7 +142,7 @@ class Node:
         self.start()
 
     def start(self) -> None:
-        """A fresh agent; drivers are not registered with it yet."""
+        """Starts a new agent; no drivers are registered with it yet."""
         self.metrics = Metrics()
         dra = self.metrics.dra
 
@@ -161,12 +161,12 @@ class Node:
         )
 
     async def register(self) -> None:
-        """All drivers."""
+        """Registers all drivers."""
         for driver in self.by_name.values():
             await self.drivers.register(driver.info())
 
     async def problem(self, pod: Pod) -> str:
-        """What prepare raises; empty: nothing."""
+        """Returns the error that prepare raises; empty: none."""
         try:
             await self.manager.prepare(pod)
         except ClaimProblem as error:
@@ -174,7 +174,7 @@ class Node:
         return ""
 
     def calls(self) -> list[Any]:
-        """Of all drivers."""
+        """Calls to all drivers."""
         return [call for driver in self.by_name.values() for call in driver.services.history]
 
 

@@ -1,4 +1,4 @@
-"""What drivers answer, claim by claim, and what of it is refused."""
+"""Answers of drivers, claim by claim, and what is refused in them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def device(*names: str, messages: Any = v1, **more: Any) -> Any:
         ([], None),
     ],
 )
-def test_the_first_service_that_is_known_is_used(versions: list[str], first: str | None) -> None:
+def test_the_first_supported_service_is_used(versions: list[str], first: str | None) -> None:
     assert service(versions) == first
 
 

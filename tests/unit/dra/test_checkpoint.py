@@ -1,4 +1,4 @@
-"""The state file: the kubelet's sums, and what is read is what was written."""
+"""The state file: the kubelet's checksums; reading returns what was written."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_files_of_each_version_are_read_and_written_as_they_were(skips: str, exp
     assert parse_checkpoint(json.dumps({"Data": newer, "Checksum": checksum(newer)})) == claims
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_claims_are_read_back() -> None:
     assert parse_checkpoint(written(reversed(CLAIMS))) == CLAIMS
 
 
 def test_letters_are_written_as_they_are() -> None:
-    """The sum is of the text's bytes, in which Go leaves letters of all alphabets alone."""
+    """The checksum is of the bytes, in which Go does not escape letters of any alphabet."""
     text = written([replace(CLAIMS[0], name="ä")])
     assert '\\"ClaimName\\":\\"ä\\"' in text
     assert [claim.name for claim in parse_checkpoint(text)] == ["ä"]
@@ -82,7 +82,7 @@ def test_names_and_order_of_the_fields() -> None:
 
 
 def test_skipped_calls_are_kept_as_the_kubelet_writes_them() -> None:
-    """Agents until 1.36 do not know the field, and read the rest."""
+    """Agents before 1.37 ignore the field and read the rest."""
     claim = replace(CLAIMS[0], restored=True, skips={"a.example.com": ("*",)})
     text = written([claim])
     assert (
@@ -114,7 +114,7 @@ def _wrapped(data: str) -> str:
         "[" * 100_000,
     ],
 )
-def test_what_is_no_state_file(text: str, tmp_path: Path) -> None:
+def test_invalid_state_files_are_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(BadClaimState):
         parse_checkpoint(text)
     path = tmp_path / "dra_manager_state"

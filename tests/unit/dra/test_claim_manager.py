@@ -1,4 +1,4 @@
-"""Claims prepared and given back, over drivers that work, fail, hang, lie and are not there."""
+"""Claims prepared and unprepared, by drivers that work, fail, hang, lie or are absent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def a_node(root: Path, *names: str) -> Node:
 
 
 @on_virtual_time
-async def test_a_pod_gets_its_devices_and_gives_them_back(tmp_path: Path) -> None:
+async def test_devices_of_a_pod_are_prepared_and_unprepared(tmp_path: Path) -> None:
     node = await a_node(tmp_path, A, B)
     node.api.allocate("one", ["uid-p"], A)
     node.api.allocate("two", ["uid-p"], A, B)
@@ -64,7 +64,7 @@ async def test_a_pod_gets_its_devices_and_gives_them_back(tmp_path: Path) -> Non
 
 
 @on_virtual_time
-async def test_a_container_gets_what_its_request_is_for(tmp_path: Path) -> None:
+async def test_a_container_gets_the_devices_of_its_request(tmp_path: Path) -> None:
     devices = [Given("big", ["r0"]), Given("small", ["r1"]), Given("all")]
     node = Node(tmp_path, DriverInProcess(A, allocation=lambda claim: devices))
     await node.register()
@@ -78,7 +78,7 @@ async def test_a_container_gets_what_its_request_is_for(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_shared_claim_is_prepared_once_and_given_back_by_the_last(tmp_path: Path) -> None:
+async def test_a_shared_claim_is_prepared_once_and_unprepared_by_the_last(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p", "uid-q"], A)
     p, q = user("p", "c"), user("q", "c")
@@ -94,7 +94,7 @@ async def test_a_shared_claim_is_prepared_once_and_given_back_by_the_last(tmp_pa
 
 
 @on_virtual_time
-async def test_a_prepare_that_half_failed_gives_each_device_once(tmp_path: Path) -> None:
+async def test_a_partly_failed_prepare_yields_each_device_once(tmp_path: Path) -> None:
     """behaviour.md, u: ka65. The driver that succeeded is called again, and answers the same."""
     node = await a_node(tmp_path, A, B)
     node.api.allocate("c", ["uid-p"], A, B)
@@ -198,7 +198,9 @@ async def test_only_unprepare_is_skipped(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_without_the_gate_such_a_claim_is_refused_and_one_in_use_ends(tmp_path: Path) -> None:
+async def test_without_the_gate_such_a_claim_is_refused_and_one_in_use_released(
+    tmp_path: Path,
+) -> None:
     """The decision is in the checkpoint: an agent without the gate can end the pod."""
     node = Node(tmp_path)
     node.api.allocate("c", ["uid-p", "uid-q"], A, skips={A: ["*"]})
@@ -213,7 +215,7 @@ async def test_without_the_gate_such_a_claim_is_refused_and_one_in_use_ends(tmp_
 
 
 @on_virtual_time
-async def test_without_its_driver_nothing_is_noted_and_the_driver_wakes_the_pod(
+async def test_without_its_driver_nothing_is_recorded_and_the_driver_wakes_the_pod(
     tmp_path: Path,
 ) -> None:
     node = Node(tmp_path, DriverInProcess(A))
@@ -238,9 +240,7 @@ async def test_without_its_driver_nothing_is_noted_and_the_driver_wakes_the_pod(
     ],
 )
 @on_virtual_time
-async def test_a_driver_that_fails_is_asked_to_give_back(
-    tmp_path: Path, fault: str, why: str
-) -> None:
+async def test_a_failed_prepare_is_unprepared(tmp_path: Path, fault: str, why: str) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"], A)
     driver, pod = node.by_name[A], user("p", "c")
@@ -303,7 +303,7 @@ async def test_after_a_restart_containers_have_their_devices_and_a_sandbox_prepa
 
 
 @on_virtual_time
-async def test_an_older_claim_of_the_name_is_given_back_first(tmp_path: Path) -> None:
+async def test_an_older_claim_of_the_name_is_unprepared_first(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"], A)
     await node.manager.prepare(user("p", "c"))
@@ -315,7 +315,7 @@ async def test_an_older_claim_of_the_name_is_given_back_first(tmp_path: Path) ->
 
 
 @on_virtual_time
-async def test_a_claim_is_kept_until_all_its_drivers_gave_it_back(tmp_path: Path) -> None:
+async def test_a_claim_is_kept_until_all_its_drivers_unprepared_it(tmp_path: Path) -> None:
     node = await a_node(tmp_path, A, B)
     node.api.allocate("c", ["uid-p"], A, B)
     pod = user("p", "c")
@@ -332,7 +332,7 @@ async def test_a_claim_is_kept_until_all_its_drivers_gave_it_back(tmp_path: Path
 
 
 @on_virtual_time
-async def test_claims_of_pods_that_are_gone_are_given_back(tmp_path: Path) -> None:
+async def test_claims_of_removed_pods_are_unprepared(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"], A)
     node.api.allocate("d", ["uid-q"], A)
@@ -341,10 +341,10 @@ async def test_claims_of_pods_that_are_gone_are_given_back(tmp_path: Path) -> No
     node.start()
     running = asyncio.create_task(node.manager.run())
     await asyncio.sleep(3 * LOOK_S)
-    assert set(on_disk(node)) == {"c", "d"}  # nobody knows yet which pods there are
+    assert set(on_disk(node)) == {"c", "d"}  # the pods are not known yet
     node.manager.pods_known({"uid-q"})
     await asyncio.sleep(1)
-    assert set(on_disk(node)) == {"c", "d"}  # the driver is not there
+    assert set(on_disk(node)) == {"c", "d"}  # the driver is absent
     await node.register()
     await asyncio.sleep(1)
     assert set(on_disk(node)) == {"d"}
@@ -374,13 +374,15 @@ async def test_which_claims_a_container_has(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_came_since_the_last_look_keeps_its_claims(tmp_path: Path) -> None:
+async def test_a_pod_newer_than_the_last_pod_list_keeps_its_claims(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     running = asyncio.create_task(node.manager.run())
     node.manager.pods_known({"uid-old"})
     node.api.allocate("c", ["uid-p"], A)
     await node.manager.prepare(user("p", "c"))
-    await node.drivers.register(node.by_name[A].info("/e2"))  # it comes again, as after an update
+    await node.drivers.register(
+        node.by_name[A].info("/e2")
+    )  # it registers again, as after an update
     await asyncio.sleep(3 * LOOK_S)
     assert on_disk(node) == {"c": {"uid-p"}}
     node.manager.pods_known(set())
@@ -390,7 +392,7 @@ async def test_a_pod_that_came_since_the_last_look_keeps_its_claims(tmp_path: Pa
 
 
 @on_virtual_time
-async def test_what_a_pod_waits_for_and_what_it_has(tmp_path: Path) -> None:
+async def test_progress_and_devices_of_a_pod(tmp_path: Path) -> None:
     node = await a_node(tmp_path, A, B)
     node.api.allocate("c", ["uid-p"], A, B)
     pod = user("p", "c")
@@ -428,13 +430,13 @@ async def test_a_claim_without_devices_of_drivers(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_claim_that_is_not_there(tmp_path: Path) -> None:
+async def test_a_claim_that_is_absent(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     assert "cannot be read" in await node.problem(user("p", "c"))
 
 
 @on_virtual_time
-async def test_figures(tmp_path: Path) -> None:
+async def test_metrics(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"], A)
     await node.manager.prepare(user("p", "c"))

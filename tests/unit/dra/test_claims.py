@@ -1,4 +1,4 @@
-"""Which claims a pod uses, and which of them may be prepared for it."""
+"""Claims that a pod uses, and which of them may be prepared for it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_containers_with_devices() -> None:
     assert container_uses(pod(extendedResourceClaimStatus=EXTENDED), bare)
 
 
-def test_what_a_container_asks_for() -> None:
+def test_requests_of_a_container() -> None:
     asking: Any = {"name": "main", "resources": {"claims": [{"name": "g", "request": "r"}, {}]}}
     mappings = [{"containerName": name, "requestName": f"for-{name}"} for name in ("main", "side")]
     given = pod(TEMPLATE, extendedResourceClaimStatus={**EXTENDED, "requestMappings": mappings})

@@ -1,4 +1,4 @@
-"""Which endpoint of which driver is used, which are refused, and whose slices are deleted."""
+"""Endpoints of drivers: which is used, which are refused, and whose slices are deleted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def info(name: str = A, endpoint: str = "/e", *versions: str) -> PluginInfo:
     [((V1,), V1), ((BETA,), BETA), ((BETA, V1), BETA), (("v9.DRAPlugin", V1, BETA), V1)],
 )
 @on_virtual_time
-async def test_the_first_service_that_is_known(
+async def test_the_first_supported_service(
     tmp_path: Path, versions: tuple[str, ...], used: str
 ) -> None:
     node = Node(tmp_path, DriverInProcess(A, version=used))
@@ -107,7 +107,7 @@ class Slices:
 
 
 @on_virtual_time
-async def test_slices_of_drivers_that_are_gone(tmp_path: Path) -> None:
+async def test_slices_of_absent_drivers_are_deleted(tmp_path: Path) -> None:
     node, api = Node(tmp_path, DriverInProcess(A)), Slices()
     cleaner = SliceCleaner(cast(Any, api), "n1", node.drivers)
     api.down = 2
@@ -118,7 +118,7 @@ async def test_slices_of_drivers_that_are_gone(tmp_path: Path) -> None:
     await asyncio.sleep(50)
     await node.drivers.deregister(info())
     await asyncio.sleep(20)
-    await node.drivers.register(info())  # back in time
+    await node.drivers.register(info())  # before its slices are deleted
     await asyncio.sleep(100)
     assert len(api.deleted) == 3
     await node.drivers.deregister(info())

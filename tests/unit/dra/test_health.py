@@ -1,4 +1,4 @@
-"""What drivers say of their devices: how long it counts, whom it concerns, what statuses show."""
+"""Health reports of drivers: how long they count, which pods they affect, what statuses show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATES = {HEALTHY: pb.HEALTHY, UNHEALTHY: pb.UNHEALTHY, UNKNOWN: pb.UNKNOWN}
 
 
 def said(message: str = "", timeout: int = 0, **devices: str) -> Any:
-    """A message: these devices are so."""
+    """A message that reports the health of the devices."""
     answer = pb.NodeWatchResourcesResponse()
     for name, state in devices.items():
         each = answer.devices.add(message=message, health_check_timeout_seconds=timeout)
@@ -34,12 +34,15 @@ def key(name: str) -> tuple[str, str]:
     return "pool", name
 
 
-def test_what_changes() -> None:
+def test_devices_with_changed_health() -> None:
     known, changed = health.with_report({}, said(d0=HEALTHY, d1=UNHEALTHY), 100)
     assert changed == {key("d0"), key("d1")}
     known, changed = health.with_report(known, said(d0=HEALTHY), 110)
     assert changed == set()
-    assert (known[key("d0")].at, known[key("d1")].at) == (110, 100)  # the other is not spoken of
+    assert (known[key("d0")].at, known[key("d1")].at) == (
+        110,
+        100,
+    )  # the other is not in the report
     for news in (said("hot", d0=HEALTHY), said(timeout=5, d0=HEALTHY), said(d0=UNKNOWN)):
         assert health.with_report(known, news, 111)[1] == {key("d0")}
     # it was unknown meanwhile
@@ -58,7 +61,7 @@ def test_what_changes() -> None:
         (1, 101.5, UNKNOWN),
     ],
 )
-def test_how_long_it_counts(timeout: int, at: float, expected: str) -> None:
+def test_a_report_counts_until_its_timeout(timeout: int, at: float, expected: str) -> None:
     known, _ = health.with_report({}, said("words", timeout, d0=HEALTHY), 100)
     assert known[key("d0")].now(at) == (expected, "words" if expected == HEALTHY else "")
 
@@ -94,8 +97,8 @@ def test_a_message_is_cut_at_a_kibibyte(text: str, kept: str) -> None:
 B = "b.example.com"
 
 
-def test_what_has_ended() -> None:
-    """A report counts up to its last moment; one that said nothing ends in silence."""
+def test_expired_reports() -> None:
+    """A report counts until its timeout; an unknown state expires without a change."""
     known: Known = {
         A: {
             key("d0"): DeviceHealth(HEALTHY, "", 100, 10),
@@ -117,7 +120,7 @@ def test_what_has_ended() -> None:
         assert health.without_ended(known, now) == (kept, ended)
 
 
-def test_who_has_a_device() -> None:
+def test_pods_that_use_a_device() -> None:
     claims = _claims(ClaimDevice("pool", "d0"), ClaimDevice("pool", "d1"))
     assert health.users(claims, {(A, key("d1"))}) == {"uid-p"}
     assert health.users(claims, {(A, key("d2")), (B, key("d0")), (A, ("other", "d0"))}) == set()
@@ -140,7 +143,7 @@ def _claims(*devices: ClaimDevice) -> dict[tuple[str, str], ClaimInfo]:
     return {claim.key: claim}
 
 
-def test_what_statuses_show() -> None:
+def test_health_in_statuses() -> None:
     devices = (
         ClaimDevice("pool", "d0", ("r0",), (f"{A}/gpu=0", f"{A}/common=x")),
         ClaimDevice("pool", "d1", ("r1",)),

@@ -1,4 +1,4 @@
-"""Health reports over time: silence, drivers that come back, restarts, disks that take nothing."""
+"""Health reports over time: silence, returning drivers, restarts, disks that fail."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_device_becomes_unknown_when_its_driver_is_silent(tmp_path: Path
 
 
 @on_virtual_time
-async def test_a_driver_that_comes_back_in_time_is_not_noticed(tmp_path: Path) -> None:
+async def test_a_driver_that_returns_in_time_changes_nothing(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     await node.start()
     node.driver.reports.put_nowait(said(d0=HEALTHY))
@@ -78,7 +78,7 @@ async def test_a_driver_that_comes_back_in_time_is_not_noticed(tmp_path: Path) -
 
 
 @on_virtual_time
-async def test_a_driver_that_tells_nothing_is_asked_once(tmp_path: Path) -> None:
+async def test_a_driver_without_health_is_called_once(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     node.driver.tells_health = False
     await node.start()
@@ -99,7 +99,7 @@ async def test_a_driver_that_talks_without_end_is_read_slowly(tmp_path: Path) ->
 
 
 @on_virtual_time
-async def test_what_was_said_outlives_the_agent(tmp_path: Path) -> None:
+async def test_reports_outlive_the_agent(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     await node.start()
     node.driver.reports.put_nowait(said("hot", d0=UNHEALTHY))
@@ -113,7 +113,7 @@ async def test_what_was_said_outlives_the_agent(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_disk_that_takes_nothing_is_no_obstacle(tmp_path: Path) -> None:
+async def test_a_failing_disk_is_ignored(tmp_path: Path) -> None:
     node = Watched(tmp_path / "nowhere")
     await node.start()
     node.driver.reports.put_nowait(said(d0=UNHEALTHY))

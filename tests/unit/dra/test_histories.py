@@ -1,7 +1,7 @@
-"""Random lives of pods, drivers and agents: what must hold after each step, and what is left.
+"""Random histories of pods, drivers and agents, with invariants after each step and at the end.
 
-Never a container without its prepared devices; a claim is given back exactly when no pod that may
-run uses it; in the end nothing is left, neither with the drivers nor in the file.
+No container runs without its prepared devices. A claim is unprepared exactly when no pod that may
+run uses it. In the end, neither the drivers nor the state file hold any claim.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Story:
             self.node.api.allocate(name, uids, *drivers)
         self.ends = {uid: self.rng.uniform(50, 700) for uid in self.pods}
         self.sandboxes: set[str] = set()
-        """Pods whose containers may run: a death of the agent does not end them."""
+        """Pods whose containers may run: the death of the agent does not end them."""
         self.over: set[str] = set()
         self.deaths = 0
         for driver in self.node.by_name.values():
@@ -69,11 +69,11 @@ class Story:
         return wait
 
     def left(self) -> list[str]:
-        """The pods that are not over."""
+        """The pods that have not finished."""
         return sorted(set(self.pods) - self.over)
 
     def watch_unprepare(self) -> None:
-        """No driver is ever asked to give back what a container may use."""
+        """No driver is called to unprepare devices that a container may use."""
         for driver in self.node.by_name.values():
             calls = driver.services
             for call, claims in calls.history[getattr(self, f"_seen_{calls.name}", 0) :]:
@@ -93,7 +93,7 @@ class Story:
                 assert f"{claim}-uid" in prepared, f"{uid} runs without {claim}"
 
     async def worker(self, uid: str) -> None:
-        """A pod's life, as far as it has come; retries as its step does."""
+        """Runs a pod from its current state; retries like the step of the worker."""
         pod, manager, wait = self.pods[uid], self.node.manager, 1.0
         while uid not in self.sandboxes and self.now < self.ends[uid]:
             try:
@@ -118,7 +118,7 @@ class Story:
         self.over.add(uid)
 
     async def life(self) -> None:
-        """One life of the agent: drivers register when they like."""
+        """One run of the agent; drivers register at random times."""
         async with asyncio.TaskGroup() as tasks:
             sweeper = tasks.create_task(self.node.manager.run())
             workers = [tasks.create_task(self.worker(uid)) for uid in self.left()]
@@ -131,7 +131,7 @@ class Story:
             sweeper.cancel()
 
     async def run(self) -> None:
-        """Until all pods are over."""
+        """Runs until all pods have finished."""
         while len(self.over) < len(self.pods):
             life = asyncio.create_task(self.life())
             within = self.rng.uniform(0, UNTIL_DEATH) if self.now < FAULTS_END else None

@@ -1,4 +1,4 @@
-"""What follows from the claims of a node: for drivers, for pods that end, for containers."""
+"""Results computed from the claims of a node: driver calls, ends of pods, container devices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_one_more_pod_uses_a_claim() -> None:
         referenced(replace(READY, uid="old"), claim, "uid-q")
 
 
-def test_claims_are_asked_for_by_driver() -> None:
+def test_claims_are_grouped_by_driver() -> None:
     other = replace(CLAIM, uid="o-uid", name="o", drivers={B: ()})
     assert to_call([CLAIM, other], CALLS[0]) == {A: [CLAIM], B: [CLAIM, other]}
     assert to_call([], CALLS[0]) == {}
@@ -64,7 +64,7 @@ def test_the_end_of_a_pod() -> None:
         ([("c", "")], (f"{A}/gpu=0", f"{A}/common=x", f"{A}/gpu=1", f"{B}/nic=2")),
         ([("c", "r0")], (f"{A}/gpu=0", f"{A}/common=x", f"{B}/nic=2")),
         ([("c", "r1"), ("c", "r1")], (f"{A}/gpu=1", f"{A}/common=x", f"{B}/nic=2")),
-        # made of a template that needs no claim
+        # created from a template that needs no claim
         ([("none", "")], ()),
     ],
 )
@@ -84,7 +84,7 @@ def test_devices_of_a_container(asked: list[tuple[str, str]], devices: tuple[str
         known(replace(READY, namespace="other")),
     ],
 )
-def test_what_is_not_prepared_for_a_pod(claims: Claims) -> None:
+def test_claims_not_prepared_for_a_pod(claims: Claims) -> None:
     pod = user("p", "c")
     with pytest.raises(ClaimProblem, match="default/c is not prepared for this pod"):
         cdi_devices(claims, pod, uses(pod), [("c", "")])

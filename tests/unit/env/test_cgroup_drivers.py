@@ -1,4 +1,4 @@
-"""How `./up.sh` finds out which cgroup driver a runtime has."""
+"""How `./up.sh` detects the cgroup driver of a runtime."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_first_trial(reported: str | None, trial: Trial) -> None:
         ("cgroupfs", False, None, "no network", None),
     ],
 )
-def test_what_follows_a_refusal(
+def test_the_trial_after_a_refusal(
     tried: str, imported: bool, reported: str | None, error: str, following: Trial | None
 ) -> None:
     assert next_trial(Trial(tried), imported, reported, error) == following
@@ -131,7 +131,7 @@ def test_another_runtime_handler_runs_runc_like_the_first(generation: int) -> No
     assert tables[0]["runtimes"]["runc"] == tables[0]["runtimes"]["test-handler"]
 
 
-def test_a_record_of_before_means_cgroupfs(tmp_path: Path) -> None:
+def test_a_record_without_a_driver_means_cgroupfs(tmp_path: Path) -> None:
     (tmp_path / "made.json").write_text('{"endpoint": "unix:///x", "private": true}')
     assert Record.read(tmp_path).cgroup_driver == "cgroupfs"
     Record(endpoint="unix:///x", cgroup_driver="systemd").write(tmp_path)

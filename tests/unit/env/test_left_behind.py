@@ -1,4 +1,4 @@
-"""What `./up.sh down` removes outside of the state directory, and what it leaves."""
+"""Files that `./up.sh down` removes outside of the state directory, and those that it leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TASKS = "state/io.containerd.runtime.v2.task/k8s.io"
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
-    """Directories as those of a node; the test's machine keeps its cgroups and chains."""
+    """Directories like those of a node; cgroups and chains of the machine are not touched."""
     found = (tmp_path / "run/c/s", tmp_path / "run/c", tmp_path / "cni/results", tmp_path / "cni")
     monkeypatch.setattr(up, "_FOLDERS", found)
     monkeypatch.setattr(sweep, "host_port_chains", lambda: True)
@@ -23,7 +23,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]
     return found
 
 
-def test_directories_that_were_not_there_are_removed_innermost_first(
+def test_new_directories_are_removed_innermost_first(
     tmp_path: Path, folders: tuple[Path, ...]
 ) -> None:
     up.remember_machine(tmp_path, Record())
@@ -33,9 +33,7 @@ def test_directories_that_were_not_there_are_removed_innermost_first(
     assert [each for each in folders if each.exists()] == []
 
 
-def test_directories_that_were_there_or_are_in_use_stay(
-    tmp_path: Path, folders: tuple[Path, ...]
-) -> None:
+def test_earlier_or_used_directories_are_kept(tmp_path: Path, folders: tuple[Path, ...]) -> None:
     folders[2].mkdir(parents=True)
     up.remember_machine(tmp_path, Record())
     folders[0].mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The locks of the packages that a checkout is installed with follow pyproject.toml."""
+"""The lock files of a checkout's packages agree with pyproject.toml."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_constraints_have_no_hashes() -> None:
 
 
 def direct(extras: tuple[str, ...]) -> list[Requirement]:
-    """What pyproject.toml requires, with these extras and those that they name."""
+    """Requirements in pyproject.toml with the extras, including extras that they name."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     found = [Requirement(text) for text in project["dependencies"]]
     for extra in extras:
@@ -60,13 +60,13 @@ def test_a_lock_covers_what_is_required(lock: Lock) -> None:
     assert [block for block in blocks if "--hash=sha256:" not in block] == []
 
 
-def test_users_run_what_the_tests_ran_with() -> None:
+def test_users_get_the_versions_that_were_tested() -> None:
     dev = pins(path("dev").read_text())
     run = pins(path("run").read_text())
     assert run == {name: dev[name] for name in run}
 
 
-def test_lower_bounds_are_those_that_were_tried() -> None:
+def test_lower_bounds_are_tested_versions() -> None:
     lowest = pins(path("lowest").read_text())
     for requirement in (*direct(("test",)), *map(Requirement, build_requirements())):
         (bound,) = (each.version for each in requirement.specifier if each.operator == ">=")

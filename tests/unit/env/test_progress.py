@@ -1,4 +1,4 @@
-"""`venv.sh` shows what a long installation does, in plain lines, and its end if it fails."""
+"""`venv.sh` shows the progress of an installation in plain lines, and the end of a failed one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_step_is_a_line_of_its_own_when_output_is_no_terminal(tmp_path: Pat
     assert "noise" in (tmp_path / "log").read_text()
 
 
-def test_a_failure_ends_it_with_the_end_of_the_log(tmp_path: Path) -> None:
+def test_a_failure_shows_the_end_of_the_log(tmp_path: Path) -> None:
     done = run_showing(tmp_path / "log", 3)
     assert done.returncode != 0
     assert "ready" not in done.stdout

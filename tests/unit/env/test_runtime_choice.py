@@ -1,4 +1,4 @@
-"""What `./up.sh` does with a runtime that runs already: trial sandboxes, on a stand-in."""
+"""`./up.sh` with a runtime that is already running: trial sandboxes, on a test double."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.env.record import Record
 
 
 class Refused(grpc.RpcError):
-    """A call that fails with a text."""
+    """A call that failed with a text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -79,7 +79,7 @@ class Machines:
 def choose(
     machines: Machines, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Record, list[str]]:
-    """The record and what is said."""
+    """Returns the record and the output."""
     socket = home / "containerd.sock"
     socket.touch()
     record, said = Record(), cast(list[str], [])
@@ -115,7 +115,9 @@ def test_a_machines_containerd_is_used_with_its_driver(
     assert machines.tried[-1] == ("system.slice" if systemd else "")
 
 
-def test_why_not_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_against_a_runtime_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machines = Machines(systemd=True, reports=True, image=True, broken=f"{NO_SYSTEMD}\n  again")
     record, said = choose(machines, tmp_path, monkeypatch)
     assert record.private
@@ -126,7 +128,7 @@ def test_why_not_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("runs", [True, False])
-def test_our_own_follows_the_machine_once(
+def test_the_driver_of_our_own_runtime_is_chosen_once(
     runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Instance:
@@ -147,7 +149,7 @@ def test_our_own_follows_the_machine_once(
     record = Record()
     runtime_choice.use_private(tmp_path, record)
     assert record.cgroup_driver == ("systemd" if runs else "cgroupfs")
-    # with pods of before it stays as it is
+    # with pods of an earlier run the driver does not change
     again = Record(endpoint="unix:///ours", private=True)
     runtime_choice.use_private(tmp_path, again)
     assert again.cgroup_driver == "cgroupfs"

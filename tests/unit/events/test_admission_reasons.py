@@ -1,4 +1,4 @@
-"""Why pods are rejected: one enumeration, which the tables and the metric agree with."""
+"""Reasons for rejecting pods: one enumeration that agrees with the tables and the metric."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = {
 ]
 LABELS = set(METRIC["label_values"].removeprefix("reason=").split())
 REFUSALS = {"Rejection": 0, "predicate": 0, "AllocationRefused": 1}
-"""What makes a refusal, and which of its arguments is the reason."""
+"""Callables that create a refusal, with the position of the reason in their arguments."""
 
 
 @pytest.mark.parametrize("reason", list(AdmissionReason))

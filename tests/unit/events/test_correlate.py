@@ -1,4 +1,4 @@
-"""What is written for what is seen: counting, combining, cutting off."""
+"""Events written for observed ones: counting, combining, rate limits."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_an_event_that_was_cut_off_from_the_start_is_created_later() -> None:
 
 
 @pytest.mark.parametrize("step", [0.0, -1.0])
-def test_a_clock_that_stands_or_goes_back_earns_and_costs_nothing(step: float) -> None:
+def test_a_clock_that_stops_or_goes_back_changes_no_limit(step: float) -> None:
     correlator = Correlator("kubelet", "m")
     written = [see(correlator, "x", index * step) for index in range(400)]
     assert sum(not isinstance(each, Drop) for each in written) == 25

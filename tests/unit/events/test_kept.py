@@ -1,4 +1,4 @@
-"""The latest events of each pod: kept, counted, bounded, and handed on."""
+"""The latest events of each pod: kept, counted, bounded, and forwarded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubeletpy.events.recorder import NORMAL, WARNING, node_reference
 
 
 class Handed:
-    """What the next recorder gets."""
+    """Events that the next recorder gets."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -21,7 +21,7 @@ class Handed:
 
 
 class Ticks:
-    """A clock that goes on by a second each time it is asked."""
+    """A clock that advances by a second with each reading."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -43,7 +43,7 @@ def kept() -> tuple[KeptEvents, Handed]:
     return KeptEvents(to, Ticks()), to
 
 
-def test_what_is_kept_is_handed_on_as_it_came() -> None:
+def test_kept_events_are_forwarded_unchanged() -> None:
     events, to = kept()
     events.event(pod(), WARNING, Reason.FAILED, "m", annotations={"a": "b"})
     events.event(node_reference("n"), NORMAL, Reason.STARTING, "Starting kubelet.")
@@ -58,7 +58,7 @@ def test_what_is_kept_is_handed_on_as_it_came() -> None:
     assert events.events("n") == events.events("other") == []
 
 
-def test_the_same_again_counts_and_comes_last() -> None:
+def test_a_repeated_event_is_counted_and_moves_to_the_end() -> None:
     events, _ = kept()
     for message in ("a", "b", "a"):
         events.event(pod(path="spec.containers{main}"), NORMAL, Reason.PULLED, message)
@@ -71,8 +71,8 @@ def test_the_same_again_counts_and_comes_last() -> None:
     ]
 
 
-def test_it_is_bounded() -> None:
-    """In events of a pod, their length, and pods: those without news for the longest time go."""
+def test_kept_events_are_bounded() -> None:
+    """Events, their length and pods are bounded; least recently updated pods are removed first."""
     events, _ = kept()
     for number in range(MAX_EVENTS + 1):
         events.event(pod(), NORMAL, Reason.PULLED, f"{number} " + "x" * 5000)

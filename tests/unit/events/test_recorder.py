@@ -1,4 +1,4 @@
-"""What an event refers to."""
+"""Object references in events."""
 
 from __future__ import annotations
 
