@@ -1,4 +1,4 @@
-"""A machine on virtual time whose memory, disk and process numbers pods eat, and a keeper on it."""
+"""A machine on virtual time whose resources pods consume, and an eviction keeper on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEMORY, DISK, INODES, TASKS = 16 * GI, 100 * GI, 1_000_000, 30_000
 
 @dataclass
 class Eater:
-    """A pod, and what it takes more each second, from when it starts until it is gone."""
+    """A pod that consumes more each second, from its start until it has ended."""
 
     pod: Pod
     memory: int = 0
@@ -36,15 +36,15 @@ class Eater:
     disk_a_second: float = 0.0
     tasks_a_second: float = 0.0
     ends_after: float = 1.0
-    """Seconds that it takes to end."""
+    """Seconds from the kill until it has stopped."""
     counted_every: float = 0.0
-    """Its disk is its writable layer, of which the runtime counts the bytes so often."""
+    """Its disk use is its writable layer, which the runtime measures at this interval."""
     started: float = 0.0
     killed_at: float | None = None
     stopped_at: float | None = None
 
     def use(self, now: float) -> Use:
-        """Of it all."""
+        """Its use of memory, processes and disk."""
         if self.stopped_at is not None and now >= self.stopped_at:
             return Use()
         age = now - self.started
@@ -59,12 +59,12 @@ class Eater:
         )
 
     def on_disk(self, now: float) -> int:
-        """Bytes, counted or not."""
+        """Bytes on the disk, measured or not."""
         return int(self.disk + max(0.0, now - self.started) * self.disk_a_second)
 
 
 def eater(name: str, *, priority: int = 0, request: int = 0, **of: Any) -> Eater:
-    """A pod with that appetite."""
+    """A pod with the given consumption."""
     container = {"name": "main", "image": "i"}
     if request:
         container["resources"] = {"requests": {"memory": str(request)}}  # type: ignore[assignment]
@@ -73,7 +73,7 @@ def eater(name: str, *, priority: int = 0, request: int = 0, **of: Any) -> Eater
 
 @dataclass
 class Eviction:
-    """What the keeper did to a pod, and how things stood."""
+    """A kill by the keeper, with the observations and the ranking at that time."""
 
     at: float
     name: str
@@ -84,14 +84,14 @@ class Eviction:
 
 @dataclass
 class Machine:
-    """NodeSignals and PodUses in one."""
+    """Test double for NodeSignals and PodUses."""
 
     rules: Rules
     eaters: list[Eater]
     garbage: int = 0
-    """Bytes of disk that a reclaim gives back."""
+    """Bytes of disk that a reclaim frees."""
     layers_go_at: float = 0.0
-    """Until then the runtime keeps what pods have left."""
+    """Time until which the runtime keeps what pods have left."""
     evictions: list[Eviction] = field(default_factory=list)
     events: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
     reclaims: list[tuple[float, Reclaim]] = field(default_factory=list)
@@ -103,9 +103,9 @@ class Machine:
     where: Layout | None = Layout.ONE
     clears: list[tuple[float, bool]] = field(default_factory=list)
     reported: bool = True
-    """The API knows how pods ended."""
+    """The API has the final statuses of pods."""
     freed_later: bool = False
-    """What is said of a reclaim."""
+    """Result of a reclaim: space is freed later."""
     limits: LimitWatch | None = None
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class Machine:
         self.keeper = self.new_keeper()
 
     def new_keeper(self) -> EvictionKeeper:
-        """As after a restart of the agent."""
+        """Creates a keeper, as after a restart of the agent."""
         self.keeper = EvictionKeeper(
             self.rules,
             self,
@@ -140,7 +140,7 @@ class Machine:
         return [e for e in self.eaters if e.stopped_at is None or now < e.stopped_at]
 
     def truth(self) -> dict[Signal, SignalObservation]:
-        """What is left."""
+        """Amounts that are really available."""
         now = self.now()
         uses = [each.use(now) for each in self.running()]
         memory = MEMORY - sum(use.memory for use in uses)
@@ -235,7 +235,7 @@ class Machine:
         self.events.append((reason, message, annotations or {}))
 
     async def runs(self, seconds: float) -> None:
-        """Have the keeper run for so long."""
+        """Runs the keeper for the given time."""
         task = asyncio.create_task(self.keeper.run())
         await asyncio.sleep(seconds)
         task.cancel()

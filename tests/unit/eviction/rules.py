@@ -1,4 +1,4 @@
-"""Thresholds of settings, and looks that find what a test says."""
+"""Thresholds from settings, and rounds with the observations that a test sets."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ MI = 1 << 20
 
 
 def rules(**document: Any) -> Rules:
-    """Of a configuration."""
+    """Rules from a configuration."""
     return from_settings(default_settings(**document))
 
 
-class Looks:
-    """One look after another, as a keeper makes them."""
+class Rounds:
+    """Consecutive rounds of observation, as a keeper makes them."""
 
     def __init__(self, of: Rules) -> None:
         self.rules = of
         self.state = EvictionState()
         self.now = 1000.0
 
-    def look(self, after: float = 10.0, **available: int) -> EvictionDecision:
-        """What comes of a look that finds so much of 10 Gi of memory (or of each signal)."""
+    def observe(self, after: float = 10.0, **available: int) -> EvictionDecision:
+        """Decides on an observation with these amounts available, of 10 Gi for each signal."""
         self.now += after
         seen = {
             Signal[name]: SignalObservation(amount, 10 * GI, self.now)
@@ -37,7 +37,7 @@ class Looks:
         self.state = decision.state
         return decision
 
-    def sure(self, after: float = 10.0, **available: int) -> EvictionDecision:
-        """Two looks that find the same."""
-        self.look(after, **available)
-        return self.look(0.05, **available)
+    def confirm(self, after: float = 10.0, **available: int) -> EvictionDecision:
+        """Makes two rounds with the same observation."""
+        self.observe(after, **available)
+        return self.observe(0.05, **available)

@@ -1,4 +1,4 @@
-"""Look after look: what is crossed, told and acted on (behaviour-resources.md, rc)."""
+"""Round after round: thresholds crossed, conditions, actions (behaviour-resources.md, rc)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubeletpy.eviction.signals import (
     believable,
     layout_of,
 )
-from tests.unit.eviction.rules import GI, MI, Looks, rules
+from tests.unit.eviction.rules import GI, MI, Rounds, rules
 
 HARD = rules(
     evictionHard={"memory.available": "1Gi", "nodefs.available": "10%"},
@@ -32,11 +32,11 @@ SOFT = rules(
 )
 
 
-def test_one_look_is_not_believed_two_are() -> None:
-    looks = Looks(HARD)
-    first = looks.look(MEMORY=GI - 1)
+def test_a_crossing_counts_after_two_observations() -> None:
+    rounds = Rounds(HARD)
+    first = rounds.observe(MEMORY=GI - 1)
     assert (first.act, first.unsure, first.state.conditions) == (None, True, ())
-    second = looks.look(0.05, MEMORY=GI - 1)
+    second = rounds.observe(0.05, MEMORY=GI - 1)
     assert second.act is not None
     assert second.act.threshold.signal is Signal.MEMORY
     assert second.act.quantity == GI
@@ -44,70 +44,70 @@ def test_one_look_is_not_believed_two_are() -> None:
     assert not second.unsure
 
 
-def test_a_number_that_jumps_evicts_nobody() -> None:
-    looks = Looks(HARD)
+def test_a_jumping_number_causes_no_eviction() -> None:
+    rounds = Rounds(HARD)
     for available in (0, 9 * GI) * 10:
-        decision = looks.look(0.05, MEMORY=available)
+        decision = rounds.observe(0.05, MEMORY=available)
         assert decision.act is None
         assert decision.state.conditions == ()
 
 
 def test_exactly_the_threshold_is_enough() -> None:
-    looks = Looks(HARD)
-    assert looks.sure(MEMORY=GI, NODEFS=2 * GI).act is None
+    rounds = Rounds(HARD)
+    assert rounds.confirm(MEMORY=GI, NODEFS=2 * GI).act is None
 
 
 def test_memory_comes_before_disk() -> None:
-    looks = Looks(HARD)
-    decision = looks.sure(MEMORY=0, NODEFS=0)
+    rounds = Rounds(HARD)
+    decision = rounds.confirm(MEMORY=0, NODEFS=0)
     assert [c.threshold.signal for c in decision.all] == [Signal.MEMORY, Signal.NODEFS]
     assert decision.act is decision.all[0]
     assert decision.state.conditions == (Condition.MEMORY, Condition.DISK)
 
 
-def test_what_was_acted_on_counts_until_the_minimum_is_reclaimed() -> None:
-    looks = Looks(HARD)
-    looks.sure(MEMORY=GI - 1)
-    assert looks.look(MEMORY=GI + 512 * MI - 1).act is not None
-    assert looks.look(MEMORY=GI + 512 * MI).act is None
-    assert looks.look(MEMORY=GI + 512 * MI - 1).act is None, "from above it is not crossed"
+def test_a_crossing_lasts_until_the_minimum_is_reclaimed() -> None:
+    rounds = Rounds(HARD)
+    rounds.confirm(MEMORY=GI - 1)
+    assert rounds.observe(MEMORY=GI + 512 * MI - 1).act is not None
+    assert rounds.observe(MEMORY=GI + 512 * MI).act is None
+    assert rounds.observe(MEMORY=GI + 512 * MI - 1).act is None, "from above it is not crossed"
 
 
-def test_a_soft_threshold_tells_at_once_and_acts_when_its_grace_is_over() -> None:
-    looks = Looks(SOFT)
-    decision = looks.sure(MEMORY=GI + 1)
+def test_a_soft_threshold_sets_the_condition_at_once_and_acts_after_its_grace() -> None:
+    rounds = Rounds(SOFT)
+    decision = rounds.confirm(MEMORY=GI + 1)
     assert decision.act is None
     assert decision.state.conditions == (Condition.MEMORY,)
-    assert looks.look(29.9, MEMORY=GI + 1).act is None
-    acting = looks.look(0.2, MEMORY=GI + 1).act
+    assert rounds.observe(29.9, MEMORY=GI + 1).act is None
+    acting = rounds.observe(0.2, MEMORY=GI + 1).act
     assert acting is not None
     assert not acting.threshold.hard
 
 
-def test_a_clean_look_forgets_the_grace() -> None:
-    looks = Looks(SOFT)
-    looks.sure(MEMORY=GI + 1)
-    looks.look(29, MEMORY=2 * GI)
-    assert looks.sure(2, MEMORY=GI + 1).act is None
+def test_a_clean_observation_resets_the_grace() -> None:
+    rounds = Rounds(SOFT)
+    rounds.confirm(MEMORY=GI + 1)
+    rounds.observe(29, MEMORY=2 * GI)
+    assert rounds.confirm(2, MEMORY=GI + 1).act is None
 
 
-def test_a_soft_one_does_not_hold_the_hard_one_up() -> None:
-    looks = Looks(SOFT)
-    looks.sure(MEMORY=GI + 1)
-    acting = looks.sure(1, MEMORY=GI - 1).act
+def test_a_soft_threshold_does_not_delay_the_hard_one() -> None:
+    rounds = Rounds(SOFT)
+    rounds.confirm(MEMORY=GI + 1)
+    acting = rounds.confirm(1, MEMORY=GI - 1).act
     assert acting is not None
     assert acting.threshold.hard
 
 
 def test_a_condition_is_held_for_the_transition_period() -> None:
-    looks = Looks(HARD)
-    looks.sure(MEMORY=0)
-    since = looks.state.since[Condition.MEMORY]
-    assert looks.look(299, MEMORY=9 * GI).state.conditions == (Condition.MEMORY,)
-    assert looks.state.since[Condition.MEMORY] == since
-    assert hold_ends(looks.state, HARD, looks.now) == 1.0
-    assert looks.look(1, MEMORY=9 * GI).state.conditions == ()
-    assert hold_ends(looks.state, HARD, looks.now) is None
+    rounds = Rounds(HARD)
+    rounds.confirm(MEMORY=0)
+    since = rounds.state.since[Condition.MEMORY]
+    assert rounds.observe(299, MEMORY=9 * GI).state.conditions == (Condition.MEMORY,)
+    assert rounds.state.since[Condition.MEMORY] == since
+    assert hold_ends(rounds.state, HARD, rounds.now) == 1.0
+    assert rounds.observe(1, MEMORY=9 * GI).state.conditions == ()
+    assert hold_ends(rounds.state, HARD, rounds.now) is None
 
 
 @pytest.mark.parametrize(
@@ -125,21 +125,21 @@ def test_when_a_condition_ends(pressed: dict[Condition, float], left: float | No
     assert hold_ends(EvictionState(pressed=pressed), HARD, 1000.0) == left
 
 
-def test_what_is_not_seen_is_not_crossed() -> None:
-    looks = Looks(HARD)
-    looks.sure(MEMORY=0)
-    assert looks.look().act is None
-    assert looks.look(MEMORY=0).act is None, "it begins anew"
+def test_a_signal_without_an_observation_is_not_crossed() -> None:
+    rounds = Rounds(HARD)
+    rounds.confirm(MEMORY=0)
+    assert rounds.observe().act is None
+    assert rounds.observe(MEMORY=0).act is None, "it begins anew"
 
 
 def test_the_same_number_again_is_not_acted_on() -> None:
-    looks = Looks(HARD)
-    looks.sure(MEMORY=0)
-    seen = {Signal.MEMORY: SignalObservation(0, 10 * GI, looks.now)}
-    assert decide(seen, HARD, looks.state, looks.now + 1, at_once=0).act is None
+    rounds = Rounds(HARD)
+    rounds.confirm(MEMORY=0)
+    seen = {Signal.MEMORY: SignalObservation(0, 10 * GI, rounds.now)}
+    assert decide(seen, HARD, rounds.state, rounds.now + 1, at_once=0).act is None
 
 
-def test_well_is_when_nothing_is_crossed_with_what_is_to_be_reclaimed() -> None:
+def test_a_node_is_well_when_the_minimum_is_reclaimed_too() -> None:
     def seen(memory: int, disk: int) -> dict[Signal, SignalObservation]:
         return {
             Signal.MEMORY: SignalObservation(memory, 10 * GI, 0.0),
@@ -154,7 +154,7 @@ def test_well_is_when_nothing_is_crossed_with_what_is_to_be_reclaimed() -> None:
     assert is_well({Signal.NODEFS: well[Signal.NODEFS]}, HARD, Signal.NODEFS)
 
 
-def test_numbers_that_can_not_be_are_not_believed() -> None:
+def test_impossible_numbers_are_ignored() -> None:
     found = {
         Signal.MEMORY: SignalObservation(-1, 10, 100.0),
         Signal.NODEFS: SignalObservation(0, 0, 100.0),
@@ -192,40 +192,40 @@ def test_the_layout_is_by_device_numbers() -> None:
     )
 )
 def test_any_history(looks_made: list[tuple[float, dict[str, int]]]) -> None:
-    looks = Looks(SOFT)
+    rounds = Rounds(SOFT)
     told: dict[Condition, float] = {}
     for after, available in looks_made:
-        before = looks.state
-        decision = looks.look(after, **available)
+        before = rounds.state
+        decision = rounds.observe(after, **available)
         for crossing in decision.all:
             threshold = crossing.threshold
             assert crossing.seen.available < crossing.quantity, "never above a threshold"
             assert threshold in before.suspected or threshold in before.first_seen
-            assert looks.now - crossing.since >= threshold.grace
+            assert rounds.now - crossing.since >= threshold.grace
         for condition in set(told) - set(decision.state.conditions):
-            assert looks.now - told.pop(condition) >= SOFT.transition, "no flapping"
+            assert rounds.now - told.pop(condition) >= SOFT.transition, "no flapping"
         for condition in decision.state.conditions:
-            told.setdefault(condition, looks.now)
-            if decision.state.pressed[condition] == looks.now:
-                told[condition] = looks.now
+            told.setdefault(condition, rounds.now)
+            if decision.state.pressed[condition] == rounds.now:
+                told[condition] = rounds.now
 
 
-def test_nothing_is_known_at_the_start() -> None:
+def test_there_are_no_conditions_at_the_start() -> None:
     assert EvictionState().conditions == ()
 
 
-def test_what_an_earlier_agent_told_is_held_for_a_transition_period() -> None:
-    looks = Looks(rules(evictionHard={"memory.available": "1Gi"}))
-    looks.state = restored(looks.state, [Condition.DISK], looks.now)
-    assert looks.look(10).state.conditions == (Condition.DISK,)
-    assert looks.look(289).state.conditions == (Condition.DISK,)
-    assert looks.look(1).state.conditions == ()
+def test_conditions_of_an_earlier_agent_last_for_a_transition_period() -> None:
+    rounds = Rounds(rules(evictionHard={"memory.available": "1Gi"}))
+    rounds.state = restored(rounds.state, [Condition.DISK], rounds.now)
+    assert rounds.observe(10).state.conditions == (Condition.DISK,)
+    assert rounds.observe(289).state.conditions == (Condition.DISK,)
+    assert rounds.observe(1).state.conditions == ()
 
 
-def test_what_is_known_already_is_not_restored() -> None:
-    looks = Looks(rules(evictionHard={"memory.available": "1Gi"}))
-    known = looks.sure(MEMORY=GI - 1).state
-    assert restored(known, [Condition.MEMORY], looks.now + 50) == known
+def test_present_conditions_are_not_restored() -> None:
+    rounds = Rounds(rules(evictionHard={"memory.available": "1Gi"}))
+    known = rounds.confirm(MEMORY=GI - 1).state
+    assert restored(known, [Condition.MEMORY], rounds.now + 50) == known
 
 
 def offender(uid: str) -> Offender:
@@ -234,7 +234,7 @@ def offender(uid: str) -> Offender:
     )
 
 
-def test_pods_over_a_limit_of_their_own_go_first_and_only_the_disk_waits() -> None:
+def test_pods_over_their_limit_are_evicted_first_and_only_the_disk_waits() -> None:
     seen = {
         Signal.MEMORY: SignalObservation(0, 16 * GI, 1),
         Signal.NODEFS: SignalObservation(0, 100 * GI, 1),

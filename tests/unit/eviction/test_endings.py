@@ -1,4 +1,4 @@
-"""Who has to wait for a pod that is being ended, and until when, on virtual time."""
+"""Which evictions wait for a pod that is being ended, and until when, on virtual time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MEMORY, DISK, PIDS = Condition.MEMORY, Condition.DISK, Condition.PID
 
 
 class Pods:
-    """Kills that return ``stops_s`` later; what is left of a pod is gone ``gone_s`` later."""
+    """Kills that return after ``stops_s``; the files of a pod are removed after ``gone_s``."""
 
     def __init__(self, stops_s: float, gone_s: float, *, gives_up: bool = False) -> None:
-        """``gives_up``: a kill ends with TimeoutError instead, and the pod is not over."""
+        """``gives_up``: a kill raises TimeoutError instead, and the pod has not finished."""
         self._stops_s = stops_s
         self._gives_up = gives_up
         self._gone_at = gone_s
@@ -56,7 +56,7 @@ class Pods:
     [(MEMORY, 1, 1, 1), (DISK, 1, 5, 1), (PIDS, 1, 1, 1), (None, 1, 5, 1)],
 )
 @on_virtual_time
-async def test_all_wait_for_what_an_end_frees(
+async def test_all_conditions_wait_for_what_an_ending_pod_frees(
     condition: Condition | None, memory: float, disk: float, pids: float
 ) -> None:
     pods = Pods(stops_s=1, gone_s=5)
@@ -77,7 +77,7 @@ async def test_memory_does_not_wait_long_for_another_condition(
 
 
 @on_virtual_time
-async def test_a_hard_threshold_waits_for_nobody_who_has_the_grace_of_a_soft_one() -> None:
+async def test_a_hard_threshold_does_not_wait_for_a_soft_grace() -> None:
     pods = Pods(stops_s=8, gone_s=8)
     pods.endings.begin(Ending(make_pod("a"), MEMORY, KillOptions(), hard=False))
     assert await pods.busy_until(MEMORY) == await pods.busy_until(DISK) == 0
@@ -88,7 +88,7 @@ async def test_a_hard_threshold_waits_for_nobody_who_has_the_grace_of_a_soft_one
     ("condition", "memory", "disk"), [(MEMORY, CLEANUP_S, CLEANUP_S), (DISK, STOPPING_S, CLEANUP_S)]
 )
 @on_virtual_time
-async def test_a_pod_that_cannot_be_killed_is_awaited_as_any_other(
+async def test_a_pod_that_cannot_be_killed_is_awaited_like_any_other(
     condition: Condition, memory: float, disk: float
 ) -> None:
     """Source: docs/reference/constants.csv: pod cleanup wait."""

@@ -1,4 +1,4 @@
-"""A machine that pods eat, on virtual time: who goes, when, and what the node tells meanwhile."""
+"""Evictions on a machine that runs short, on virtual time: which pods, when, which conditions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOFT = rules(
 
 @pytest.mark.parametrize("a_second", [10 * MI, 256 * MI, GI, 2 * GI])
 @on_virtual_time
-async def test_the_eater_goes_within_a_second_of_the_crossing(a_second: int) -> None:
+async def test_the_growing_pod_is_evicted_within_a_second_of_the_crossing(a_second: int) -> None:
     machine = Machine(HARD, [eater("calm", memory=GI), eater("eater", memory_a_second=a_second)])
     crossed = (MEMORY - 2 * GI) / a_second
     await machine.runs(crossed + 60)
@@ -52,14 +52,14 @@ async def test_the_eater_goes_within_a_second_of_the_crossing(a_second: int) -> 
 
 
 @on_virtual_time
-async def test_a_quiet_node_is_looked_at_every_ten_seconds() -> None:
+async def test_a_quiet_node_is_measured_every_ten_seconds() -> None:
     machine = Machine(rules(), [eater("calm", memory=GI)])
     await machine.runs(601)
     assert len(machine.looks) <= 62
 
 
 @on_virtual_time
-async def test_the_condition_is_told_and_held() -> None:
+async def test_the_condition_is_reported_and_held() -> None:
     machine = Machine(HARD, [eater("eater", memory=MEMORY - GI + 1)])
     await machine.runs(310)
     (raised, one), (ended, none) = machine.told
@@ -69,7 +69,7 @@ async def test_the_condition_is_told_and_held() -> None:
 
 
 @on_virtual_time
-async def test_disk_is_cleared_up_before_any_pod_goes() -> None:
+async def test_disk_is_reclaimed_before_any_eviction() -> None:
     machine = Machine(HARD, [eater("writer", disk=80 * GI)], garbage=15 * GI)
     await machine.runs(60)
     assert machine.evicted == []
@@ -81,7 +81,7 @@ async def test_disk_is_cleared_up_before_any_pod_goes() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_goes_when_clearing_up_does_not_help() -> None:
+async def test_a_pod_is_evicted_when_reclaiming_does_not_help() -> None:
     machine = Machine(
         HARD, [eater("writer", disk=85 * GI), eater("other", disk=5 * GI + 1)], garbage=GI
     )
@@ -126,7 +126,7 @@ async def test_the_keeper_ends_after_its_reclaim_has() -> None:
 
 
 @on_virtual_time
-async def test_nothing_is_done_about_disks_of_which_the_layout_is_not_known() -> None:
+async def test_disks_of_unknown_layout_cause_no_eviction() -> None:
     machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=None)
     await machine.runs(60)
     assert (machine.evicted, machine.reclaims) == ([], [])
@@ -134,7 +134,7 @@ async def test_nothing_is_done_about_disks_of_which_the_layout_is_not_known() ->
 
 
 @on_virtual_time
-async def test_with_images_apart_nothing_is_cleared_up_for_the_node() -> None:
+async def test_with_images_apart_nothing_is_reclaimed_for_the_node() -> None:
     machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=Layout.APART)
     await machine.runs(30)
     assert machine.evicted == ["writer"]
@@ -159,7 +159,7 @@ async def test_never_a_static_or_critical_pod() -> None:
 
 
 @on_virtual_time
-async def test_no_second_pod_while_the_first_one_ends() -> None:
+async def test_no_second_eviction_while_the_first_pod_ends() -> None:
     first = eater("first", memory=10 * GI, ends_after=1.0)
     machine = Machine(HARD, [first, eater("second", memory=5 * GI + 1)])
     await machine.runs(120)
@@ -167,7 +167,7 @@ async def test_no_second_pod_while_the_first_one_ends() -> None:
 
 
 @on_virtual_time
-async def test_one_that_does_not_end_is_given_up_and_the_next_goes() -> None:
+async def test_after_a_pod_that_does_not_end_the_next_is_evicted() -> None:
     stuck = eater("stuck", memory=10 * GI, ends_after=1e6)
     machine = Machine(HARD, [stuck, eater("second", memory=6 * GI)])
     await machine.runs(120)
@@ -182,7 +182,7 @@ async def test_a_soft_threshold_gives_a_pod_its_grace() -> None:
     (only,) = machine.evictions
     assert only.options.grace_override == 30, "the pod's own, below evictionMaxPodGracePeriod"
     assert 30 <= only.at < 33
-    assert machine.told[0][0] < 1, "the condition is told at once"
+    assert machine.told[0][0] < 1, "the condition is reported at once"
 
 
 @on_virtual_time
@@ -197,7 +197,7 @@ async def test_a_hard_threshold_shortens_the_grace_of_a_soft_one() -> None:
 
 
 @on_virtual_time
-async def test_numbers_that_jump_or_can_not_be_evict_nobody() -> None:
+async def test_jumping_or_impossible_numbers_cause_no_eviction() -> None:
     machine = Machine(HARD, [eater("calm", memory=GI)])
     chance = random.Random(7)
 
@@ -224,7 +224,7 @@ async def test_numbers_that_jump_or_can_not_be_evict_nobody() -> None:
 
 
 @on_virtual_time
-async def test_a_round_that_fails_is_not_the_last() -> None:
+async def test_a_failed_round_is_not_the_last() -> None:
     machine = Machine(HARD, [eater("eater", memory=MEMORY)])
     failures = [OSError("proc"), OSError("proc")]
 
@@ -242,7 +242,7 @@ async def test_a_round_that_fails_is_not_the_last() -> None:
 @pytest.mark.parametrize("seed", range(40))
 @on_virtual_time
 async def test_any_machine(seed: int) -> None:
-    """Pods of all kinds eat, the agent is killed now and then: what must always hold."""
+    """Invariants for pods of all kinds on a machine whose agent is killed now and then."""
     chance = random.Random(seed)
     eaters = [_drawn(chance, number) for number in range(chance.randint(1, 12))]
     machine = Machine(HARD, eaters, garbage=chance.randint(0, 40) * GI)
@@ -267,7 +267,7 @@ async def test_any_machine(seed: int) -> None:
     for threshold in HARD.thresholds:
         seen = truth[threshold.signal]
         assert blameless or seen.available >= threshold.amount.in_units(seen.capacity), (
-            "it gets well"
+            "it recovers"
         )
     changes = [told for _, told in machine.told]
     assert len(changes) <= 2 * (len(machine.evictions) + len(machine.reclaims) + 8)
@@ -323,7 +323,7 @@ async def test_a_condition_outlives_the_agent_by_a_transition_period() -> None:
 
 
 @on_virtual_time
-async def test_only_what_the_last_agent_left_is_restored() -> None:
+async def test_only_conditions_of_the_last_agent_are_restored() -> None:
     machine = Machine(HARD, [eater("calm", memory=GI)])
     machine.keeper.node_shown(shown())
     machine.keeper.node_shown(shown("MemoryPressure"))
@@ -331,7 +331,7 @@ async def test_only_what_the_last_agent_left_is_restored() -> None:
 
 
 @on_virtual_time
-async def test_the_next_is_not_judged_by_what_the_last_one_left() -> None:
+async def test_layers_of_an_evicted_pod_are_awaited_before_the_next_eviction() -> None:
     machine = Machine(
         HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=20.0
     )
@@ -342,7 +342,7 @@ async def test_the_next_is_not_judged_by_what_the_last_one_left() -> None:
 
 
 @on_virtual_time
-async def test_what_a_pod_leaves_for_good_is_not_waited_for() -> None:
+async def test_waiting_for_layers_of_an_evicted_pod_is_bounded() -> None:
     machine = Machine(
         HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=1e9
     )
@@ -354,8 +354,8 @@ async def test_what_a_pod_leaves_for_good_is_not_waited_for() -> None:
 
 @on_virtual_time
 @pytest.mark.parametrize(("every", "first"), [(10.0, "fills"), (1000.0, "calm")])
-async def test_old_sizes_of_layers_blame_nobody_for_a_while(every: float, first: str) -> None:
-    """A runtime that does not count any more must not keep the node full for ever."""
+async def test_old_layer_sizes_delay_evictions_for_a_while(every: float, first: str) -> None:
+    """A runtime that no longer measures must not keep the node full permanently."""
     fills = eater("fills", disk_a_second=10 * GI, counted_every=every, started=4.0)
     machine = Machine(HARD, [eater("calm", disk=GI, counted_every=every), fills])
     await machine.runs(60)
@@ -366,7 +366,7 @@ async def test_old_sizes_of_layers_blame_nobody_for_a_while(every: float, first:
 
 
 @on_virtual_time
-async def test_who_has_more_than_was_written_since_goes_at_once() -> None:
+async def test_a_pod_larger_than_the_recent_growth_is_evicted_at_once() -> None:
     heavy = eater("heavy", disk=60 * GI, counted_every=1000.0)
     fills = eater("fills", disk_a_second=4 * GI, counted_every=1000.0)
     machine = Machine(HARD, [heavy, fills])
@@ -374,11 +374,11 @@ async def test_who_has_more_than_was_written_since_goes_at_once() -> None:
     assert machine.evicted == ["heavy"]
 
 
-# -- what comes free late ------------------------------------------------------------------------
+# -- space that is freed late ----------------------------------------------------------------------
 
 
 def leaves(machine: Machine, seconds: float) -> None:
-    """The first pod's layer stays on the disk for so long after the pod."""
+    """Keeps the first pod's layer on the disk for the given time after the pod."""
     first = machine.eaters[0]
 
     def left() -> int:
@@ -392,7 +392,9 @@ def leaves(machine: Machine, seconds: float) -> None:
 @pytest.mark.parametrize("where", [Layout.ONE, Layout.SPLIT])
 @pytest.mark.parametrize("seconds", [0.0, 0.3, 2.0, 9.0])
 @on_virtual_time
-async def test_a_layer_that_goes_after_its_container(seconds: float, where: Layout) -> None:
+async def test_a_layer_removed_after_its_container_is_awaited(
+    seconds: float, where: Layout
+) -> None:
     machine = Machine(
         HARD,
         [eater("first", disk=50 * GI, counted_every=1.0), eater("second", disk=45 * GI)],
@@ -404,7 +406,7 @@ async def test_a_layer_that_goes_after_its_container(seconds: float, where: Layo
 
 
 @on_virtual_time
-async def test_a_layer_that_never_goes_is_not_waited_for_long() -> None:
+async def test_waiting_for_a_layer_that_is_never_removed_is_bounded() -> None:
     machine = Machine(
         HARD, [eater("first", disk=50 * GI, counted_every=1.0), eater("second", disk=45 * GI)]
     )
@@ -416,8 +418,8 @@ async def test_a_layer_that_never_goes_is_not_waited_for_long() -> None:
 
 
 @on_virtual_time
-async def test_a_layer_that_would_not_do_is_not_waited_for() -> None:
-    """What it gives back is not enough: who else is to go need not wait for it."""
+async def test_a_layer_that_frees_too_little_is_not_awaited() -> None:
+    """The layer frees too little: the next eviction need not wait for it."""
     machine = Machine(
         HARD,
         [
@@ -437,11 +439,11 @@ async def test_a_layer_that_would_not_do_is_not_waited_for() -> None:
     [
         (True, 19, []),
         (False, 19, ["writer"]),
-        (False, 0, []),  # an earlier agent may have evicted somebody: nobody goes at the start
+        (False, 0, []),  # an earlier agent may have evicted a pod: no eviction at the start
     ],
 )
 @on_virtual_time
-async def test_garbage_that_comes_free_late(
+async def test_garbage_that_is_freed_late(
     freed_later: bool, begins: float, evicted: list[str]
 ) -> None:
     machine = Machine(
@@ -455,8 +457,8 @@ async def test_garbage_that_comes_free_late(
 
 
 @on_virtual_time
-async def test_the_api_is_not_waited_for_while_the_disk_is_full() -> None:
-    """Nobody else goes, because what the first one has left goes unreported in the end."""
+async def test_the_api_is_not_awaited_while_the_disk_is_full() -> None:
+    """No other pod is evicted, because the first pod's files are removed unreported in the end."""
     machine = Machine(
         HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], reported=False
     )
@@ -472,7 +474,7 @@ async def test_the_api_is_not_waited_for_while_the_disk_is_full() -> None:
 
 
 @on_virtual_time
-async def test_the_disk_waits_for_who_goes_for_memory() -> None:
+async def test_the_disk_waits_for_a_pod_evicted_for_memory() -> None:
     both = eater(
         "both", memory=8 * GI, memory_a_second=GI, disk=9 * GI, disk_a_second=GI, started=12
     )

@@ -1,4 +1,4 @@
-"""When local storage is looked at, and who is ended, on virtual time."""
+"""Local storage limits: when pods are measured and which are evicted, on virtual time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def limited(name: str) -> Pod:
 
 
 class Node:
-    """Pods, a meter that says what a test wants, and kills that take ``kill_s``."""
+    """Pods, a test double for measurements, and kills that take ``kill_s``."""
 
     def __init__(self, *pods: Pod) -> None:
         self.pods = {pod.uid: pod for pod in pods}
@@ -47,7 +47,7 @@ class Node:
         self.evicted: Counter[str] = Counter()
         self.closed = False
         self.failing: dict[str, int] = {}
-        """How many times ending a pod fails, by name."""
+        """Number of failed attempts to end a pod, by name."""
         self.blind_looks = 0
         self.keeper = EvictionKeeper(
             Rules(),
@@ -136,7 +136,7 @@ async def test_no_timer_without_limits() -> None:
 
 
 @on_virtual_time
-async def test_a_limit_that_is_exceeded_between_two_looks() -> None:
+async def test_a_limit_exceeded_between_two_measurements() -> None:
     node = Node(limited("a"), limited("b"), make_pod("plain"))
     async with node.running():
         await asyncio.sleep(PERIOD_S * 2.5)
@@ -175,7 +175,7 @@ async def test_the_timer_ends_with_the_last_pod_that_has_a_limit() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_is_gone_when_it_has_been_measured() -> None:
+async def test_a_pod_removed_during_its_measurement() -> None:
     node = Node(limited("gone"), limited("over"))
     node.uses = {"uid-gone": FULL, "uid-over": FULL}
     node.measuring_s = 2
@@ -191,7 +191,7 @@ async def test_a_pod_that_is_gone_when_it_has_been_measured() -> None:
 
 
 @on_virtual_time
-async def test_what_is_not_known_is_looked_at_again() -> None:
+async def test_unmeasured_pods_are_measured_again() -> None:
     node = Node(limited("a"))
     async with node.running():
         await asyncio.sleep(35)
@@ -203,7 +203,7 @@ async def test_what_is_not_known_is_looked_at_again() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_does_not_end_is_reported_once_and_holds_up_nobody() -> None:
+async def test_a_pod_that_does_not_end_is_reported_once_and_blocks_no_other() -> None:
     node = Node(limited("a"), limited("b"))
     node.uses["uid-a"] = FULL
     node.kill_s = 3600
@@ -226,7 +226,7 @@ async def test_many_pods_are_ended_a_few_at_a_time() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_waits_for_its_turn_may_be_gone_when_it_comes() -> None:
+async def test_a_pod_may_be_removed_while_its_eviction_is_queued() -> None:
     node = Node(*(limited(f"p{n}") for n in range(AT_ONCE + 1)))
     node.uses = dict.fromkeys(node.pods, FULL)
     node.kill_s = 3
@@ -240,7 +240,7 @@ async def test_a_pod_that_waits_for_its_turn_may_be_gone_when_it_comes() -> None
 
 
 @on_virtual_time
-async def test_an_end_that_fails_is_tried_again_and_stops_nobody(
+async def test_a_failed_eviction_is_retried_and_blocks_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     node = Node(limited("a"), limited("b"))
@@ -261,7 +261,7 @@ async def test_an_end_that_fails_is_tried_again_and_stops_nobody(
 
 
 @on_virtual_time
-async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_measurement_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
     node = Node(limited("a"))
     node.uses["uid-a"] = FULL
     node.blind_looks = 2
@@ -272,7 +272,7 @@ async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixtur
 
 
 @on_virtual_time
-async def test_a_uid_that_comes_back_is_watched_again() -> None:
+async def test_a_uid_that_returns_is_watched_again() -> None:
     node = Node(limited("a"))
     node.uses["uid-a"] = FULL
     async with node.running():
@@ -285,7 +285,7 @@ async def test_a_uid_that_comes_back_is_watched_again() -> None:
 
 
 @on_virtual_time
-async def test_layers_are_asked_for_where_they_count() -> None:
+async def test_layers_are_measured_where_they_count() -> None:
     resources: Any = {"limits": {"ephemeral-storage": "1Mi"}}
     pod = make_pod("a", containers=[{"name": "main", "image": "i", "resources": resources}])
     node = Node(pod)
@@ -297,7 +297,7 @@ async def test_layers_are_asked_for_where_they_count() -> None:
 
 
 @on_virtual_time
-async def test_what_is_remembered_of_who_went() -> None:
+async def test_the_record_of_evicted_pods() -> None:
     node = Node(limited("a"), limited("b"), limited("c"), limited("d"))
     node.uses = {
         "uid-a": FULL,
@@ -313,7 +313,7 @@ async def test_what_is_remembered_of_who_went() -> None:
 
 
 @on_virtual_time
-async def test_a_critical_pod_over_its_limit_stays_and_is_named(
+async def test_a_critical_pod_over_its_limit_is_kept_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     volumes = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]
@@ -333,7 +333,7 @@ async def test_a_critical_pod_over_its_limit_stays_and_is_named(
 
 
 @on_virtual_time
-async def test_a_critical_pod_is_never_next_to_go() -> None:
+async def test_a_critical_pod_is_never_next() -> None:
     volumes = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]
     node = Node(limited("a"), make_pod("critical", volumes=volumes, priority=2_000_000_000))
     node.uses = {"uid-a": FULL, "uid-critical": PodStorage({"v": 1000})}

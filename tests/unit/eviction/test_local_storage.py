@@ -1,4 +1,4 @@
-"""Which limit of local storage a pod exceeds, and what is said of it."""
+"""Which local storage limit a pod exceeds, and the message."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_pod_over_the_sum_of_its_containers() -> None:
     )
 
 
-def test_volumes_go_before_the_pod_and_the_pod_before_containers() -> None:
+def test_volumes_are_checked_before_the_pod_and_the_pod_before_containers() -> None:
     pod = make_pod(containers=[container("a", "1Mi")], volumes=[volume("v", sizeLimit="1Mi")])
     much = PodStorage({"v": 2 * MI}, {"a": 2 * MI}, 4 * MI)
     verdict = judged(pod, much)
@@ -121,7 +121,7 @@ def test_how_a_sum_is_written(limits: tuple[str, ...], text: str) -> None:
     assert found.pod.text == text
 
 
-def test_limits_of_sidecars_hold_and_those_of_init_containers_count_for_the_pod_only() -> None:
+def test_limits_of_init_containers_count_for_the_pod_only() -> None:
     sidecar = container("side", "1Mi", restartPolicy="Always")
     pod = make_pod(
         containers=[container("main", "1Mi")], initContainers=[sidecar, container("init", "9Mi")]
@@ -137,14 +137,14 @@ def test_limits_of_sidecars_hold_and_those_of_init_containers_count_for_the_pod_
     assert verdict.message == ('Container side exceeded its local ephemeral storage limit "1Mi". ')
 
 
-def test_a_limit_of_one_container_limits_the_whole_pod() -> None:
+def test_a_limit_of_one_container_limits_the_pod() -> None:
     pod = make_pod(containers=[container("a", "1Mi"), container("b")])
     verdict = judged(pod, PodStorage({}, {"b": 2 * MI}, 2 * MI))
     assert verdict is not None
     assert verdict.signal == POD_SIGNAL
 
 
-def test_a_limit_of_nothing() -> None:
+def test_a_limit_of_zero() -> None:
     pod = make_pod(containers=[container("a", "0")])
     found = limits_of(pod)
     assert found is not None
@@ -182,7 +182,7 @@ def test_a_limit_of_nothing() -> None:
         "unreadable container",
     ),
 )
-def test_nothing_to_keep(pod: Pod) -> None:
+def test_pods_without_limits(pod: Pod) -> None:
     assert limits_of(pod) is None
 
 
@@ -192,7 +192,7 @@ def test_huge_pages_are_limited_like_a_disk() -> None:
     assert set(found.volumes) == {"v"}
 
 
-def test_what_can_be_read_limits() -> None:
+def test_readable_limits_apply() -> None:
     found = limits_of(make_pod(containers=[container("a", "1Mi"), container("b", "much")]))
     assert found == LocalStorageLimits({}, {"a": MEBIBYTE}, None)
     found = limits_of(make_pod(volumes=[volume("v", sizeLimit="1")]))
@@ -212,7 +212,7 @@ def test_which_limits_layers_count_for(limits: LocalStorageLimits, count: bool) 
     assert nearest(limits, PodStorage()).used == 0
 
 
-def test_layers_are_asked_for_only_where_they_count() -> None:
+def test_layers_are_measured_only_where_they_count() -> None:
     only_volumes = limits_of(make_pod(volumes=[volume("v", sizeLimit="1Mi")]))
     assert only_volumes is not None
     assert not only_volumes.of_layers
@@ -256,7 +256,7 @@ def test_the_limit_that_is_the_nearest(use: PodStorage, share: Share) -> None:
     assert nearest(limits, use) == share
 
 
-def test_who_may_go_next() -> None:
+def test_pods_closest_to_their_limits() -> None:
     def place(uid: str, used: int, limit: int) -> LimitPlace:
         return LimitPlace("ns", uid, uid, Share("emptyDir v", used, limit))
 

@@ -1,4 +1,4 @@
-"""What is read of a machine, against files that look like one."""
+"""Signals read from a machine, against imitations of its files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Slab:             90 kB
 
 
 class Images:
-    """A runtime that tells where it keeps images and layers, once it answers."""
+    """A runtime that reports its image and layer paths, after ``silent`` failed calls."""
 
     def __init__(self, *layers: str, silent: int = 0) -> None:
         self._layers = layers
@@ -76,7 +76,7 @@ def test_kernel_memory_and_inactive_files_do_not_count_as_used() -> None:
     assert node_memory({"MemTotal": 5}) is None
 
 
-def test_thresholds_of_memory_are_of_what_the_summary_shows() -> None:
+def test_memory_signals_agree_with_the_summary() -> None:
     shown = proc_text.machine({"meminfo": MEMINFO}, 100, 0).memory_available
     found = node_memory(proc_text.sizes(MEMINFO))
     assert found is not None
@@ -90,7 +90,7 @@ def test_thresholds_of_memory_are_of_what_the_summary_shows() -> None:
 def test_huge_pages_are_not_available(proc: Path, huge_pages: int, available: int) -> None:
     """For eviction and in the Summary alike; docs/reference/behaviour.md, u: ka16."""
 
-    async def look() -> None:
+    async def observe() -> None:
         notices = MemoryNotices(None, 2, pressure=proc / "none")
         runtime = cast(Any, Images(str(proc)))
         of = MachineSignals(
@@ -100,14 +100,14 @@ def test_huge_pages_are_not_available(proc: Path, huge_pages: int, available: in
         assert (seen.available, seen.capacity) == (available << 10, 1000 << 10)
         await of.close()
 
-    asyncio.run(look())
+    asyncio.run(observe())
     shown = proc_text.machine({"meminfo": MEMINFO}, 100, 0, huge_pages << 10)
     assert shown.memory_available == available << 10
     assert shown.working_set == proc_text.machine({"meminfo": MEMINFO}, 100, 0).working_set
 
 
-def test_a_look(proc: Path) -> None:
-    async def look() -> None:
+def test_an_observation(proc: Path) -> None:
+    async def observe() -> None:
         of = signals(proc)
         seen = await of.observe(list(Signal))
         memory = seen[Signal.MEMORY]
@@ -118,24 +118,24 @@ def test_a_look(proc: Path) -> None:
         assert set(await of.observe([Signal.NODEFS_INODES])) == {Signal.NODEFS_INODES}
         await of.close()
 
-    asyncio.run(look())
+    asyncio.run(observe())
 
 
-def test_the_file_system_of_images_is_seen_once_the_runtime_tells_of_it(proc: Path) -> None:
-    async def look() -> None:
+def test_imagefs_is_observed_once_the_runtime_reports_it(proc: Path) -> None:
+    async def observe() -> None:
         of = signals(proc, Images(str(proc), str(proc), silent=1))
         assert await of.observe([Signal.IMAGEFS]) == {}
         assert Signal.IMAGEFS in await of.observe([Signal.IMAGEFS])
         assert await of.layout() is Layout.ONE
         await of.close()
 
-    asyncio.run(look())
+    asyncio.run(observe())
 
 
-def test_devices_tell_what_is_apart(proc: Path) -> None:
+def test_the_layout_follows_from_devices(proc: Path) -> None:
     assert Path("/dev/shm").stat().st_dev != proc.stat().st_dev
 
-    async def look() -> None:
+    async def observe() -> None:
         for where, layout in (
             (("/dev/shm",), Layout.APART),
             (("/dev/shm", str(proc)), Layout.SPLIT),
@@ -145,10 +145,10 @@ def test_devices_tell_what_is_apart(proc: Path) -> None:
             assert await of.layout() is layout
             await of.close()
 
-    asyncio.run(look())
+    asyncio.run(observe())
 
 
-def test_a_file_system_that_hangs_keeps_nobody_waiting(
+def test_a_hanging_file_system_does_not_block_other_signals(
     proc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = threading.Event()
@@ -163,24 +163,24 @@ def test_a_file_system_that_hangs_keeps_nobody_waiting(
     monkeypatch.setattr(machine, "space", hangs)
     monkeypatch.setattr(machine, "STATFS_WAIT_S", 0.05)
 
-    async def look() -> None:
+    async def observe() -> None:
         of = signals(proc)
         for _ in range(3):
             seen = await of.observe([Signal.MEMORY, Signal.NODEFS])
             assert set(seen) == {Signal.MEMORY}
-        assert len(asked) == 1, "it is not asked again before it has answered"
+        assert len(asked) == 1, "one call at a time"
         answers.set()
         monkeypatch.setattr(machine, "STATFS_WAIT_S", 5)
         assert set(await of.observe([Signal.NODEFS])) == {Signal.NODEFS}
         await of.close()
 
-    asyncio.run(look())
+    asyncio.run(observe())
 
 
-def test_without_files_nothing_is_seen(tmp_path: Path) -> None:
-    async def look() -> None:
+def test_without_files_nothing_is_observed(tmp_path: Path) -> None:
+    async def observe() -> None:
         of = signals(tmp_path)
         assert await of.observe([Signal.MEMORY, Signal.PIDS]) == {}
         await of.close()
 
-    asyncio.run(look())
+    asyncio.run(observe())

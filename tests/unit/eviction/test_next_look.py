@@ -1,4 +1,4 @@
-"""How soon a node is looked at again."""
+"""Time until a node's next measurement."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ A_SECOND = {
 
 
 @pytest.mark.parametrize("signal", Signal)
-def test_what_may_go_in_a_second(signal: Signal) -> None:
+def test_the_interval_assumes_a_greatest_rate(signal: Signal) -> None:
     one = Rules((Threshold(signal, Amount(7)),))
     found = {signal: SignalObservation(7 + 3 * A_SECOND[signal], 64 * GI, 10.0)}
     assert next_look(found, {}, one) == 3.0
@@ -77,17 +77,17 @@ def test_the_nearest_of_all_counts() -> None:
         (seen(15 * GI + 100 * MI, 5.0), 1.25),
         (seen(5 * GI + 100 * MI + MI, 9.0), 5.0),
         (seen(0, 9.0), 5.0),
-        # seen at the same time, or in another order: that says nothing
+        # seen at the same time, or in another order: these give no rate
         (seen(6 * GI + 100 * MI, 10.0), 5.0),
         (seen(0, 11.0), 5.0),
         (seen(60 * GI, 11.0), 5.0),
     ],
 )
-def test_what_goes_faster_is_looked_at_sooner(before: Observations, seconds: float) -> None:
+def test_faster_growth_is_measured_sooner(before: Observations, seconds: float) -> None:
     assert next_look(seen(5 * GI + 100 * MI), before, RULES) == pytest.approx(seconds)
 
 
-def test_what_is_not_seen_is_looked_at_by_the_clock() -> None:
+def test_without_observations_the_period_applies() -> None:
     assert next_look({}, {}, RULES) == 10.0
 
 

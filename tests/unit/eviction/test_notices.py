@@ -1,4 +1,4 @@
-"""What is asked of the kernel, against files that look like a memory cgroup."""
+"""Memory thresholds registered with the kernel, against imitations of a memory cgroup."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def descriptors() -> set[Path]:
 
 
 def asked(control: Path) -> tuple[int, int, int]:
-    """The descriptors of event and usage, and the threshold."""
+    """Descriptors of event and usage, and the threshold, as registered."""
     found = re.fullmatch(r"(\d+) (\d+) (\d+)", control.read_text())
     assert found is not None, control.read_text()
     event, usage, threshold = (int(number) for number in found.groups())
@@ -47,11 +47,13 @@ async def test_a_threshold_of_version_1(tmp_path: Path, name: str, below: str) -
     await told.wait(5)
     assert told.count == 1
     await told.wait(0.01)
-    assert told.count == 1, "it is told once"
+    assert told.count == 1, "it is notified once"
     told.close()
 
 
-async def test_it_is_armed_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thresholds_are_armed_again_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     control = group(tmp_path, "", "1000")
     told = MemoryNotices(tmp_path, 1, pressure=NONE)
     told.arm({"/": 1})
@@ -76,7 +78,7 @@ async def test_usage_that_can_not_be_read(tmp_path: Path, used: str) -> None:
 
 @pytest.mark.parametrize("missing", ["memory.usage_in_bytes", "cgroup.event_control"])
 @pytest.mark.parametrize("mount", [True, False])
-async def test_nothing_is_kept_where_there_is_nothing(
+async def test_missing_files_leave_no_descriptors(
     tmp_path: Path, missing: str, mount: bool
 ) -> None:
     group(tmp_path, "", "1000")
@@ -89,7 +91,7 @@ async def test_nothing_is_kept_where_there_is_nothing(
 
 
 async def test_version_2_has_no_thresholds(tmp_path: Path) -> None:
-    """Nor a file that reports nothing: a plain one."""
+    """A plain file in place of memory.events reports nothing either."""
     control = group(tmp_path, "kubepods", "1000")
     (tmp_path / "kubepods" / "memory.events").write_text("low 0\n")
     before = descriptors()
@@ -100,7 +102,7 @@ async def test_version_2_has_no_thresholds(tmp_path: Path) -> None:
     told.close()
 
 
-async def test_who_waits_can_be_woken(tmp_path: Path) -> None:
+async def test_a_waiter_can_be_woken(tmp_path: Path) -> None:
     told = MemoryNotices(tmp_path, 2, pressure=NONE)
     told.wake()
     async with asyncio.timeout(5):

@@ -1,4 +1,4 @@
-"""Limits of pods and what the node has left, decided on in the same rounds, on virtual time."""
+"""Limits of pods and thresholds of the node, decided in the same rounds, on virtual time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def limited(name: str, limit: str, disk: int, *, later: int = 0, ends_after: flo
 
 
 class Node(Machine):
-    """A machine whose pods may have limits; all they write is in their volume."""
+    """A machine whose pods may have limits; all that they write is in their volume."""
 
     measuring_s = 0.0
     measured: int = 0
@@ -56,7 +56,7 @@ class Node(Machine):
 
 
 @on_virtual_time
-async def test_who_exceeds_a_limit_goes_before_who_uses_the_most() -> None:
+async def test_a_pod_over_its_limit_is_evicted_before_the_largest() -> None:
     node = Node(HARD, [eater("large", disk=89 * GI), limited("over", "1Gi", 0, later=GI)])
     await node.runs(60)
     (only,) = node.evictions
@@ -68,7 +68,7 @@ async def test_who_exceeds_a_limit_goes_before_who_uses_the_most() -> None:
 
 
 @on_virtual_time
-async def test_when_that_is_not_enough_another_goes_after_it() -> None:
+async def test_another_pod_is_evicted_when_that_is_not_enough() -> None:
     node = Node(
         HARD,
         [
@@ -85,7 +85,7 @@ async def test_when_that_is_not_enough_another_goes_after_it() -> None:
 
 
 @on_virtual_time
-async def test_memory_waits_for_nobody_who_exceeds_a_limit() -> None:
+async def test_memory_does_not_wait_for_pods_over_their_limit() -> None:
     node = Node(
         HARD, [limited("over", "1Gi", 0, later=GI), eater("eater", memory_a_second=MEMORY / 18)]
     )
@@ -99,7 +99,7 @@ async def test_memory_waits_for_nobody_who_exceeds_a_limit() -> None:
 
 @pytest.mark.parametrize("measuring_s", [0.5, 3600.0])
 @on_virtual_time
-async def test_a_measurement_is_not_waited_for_for_long(measuring_s: float) -> None:
+async def test_waiting_for_a_measurement_is_bounded(measuring_s: float) -> None:
     node = Node(HARD, [eater("large", disk=89 * GI), limited("small", "90Gi", 0, later=GI)])
     node.measuring_s = measuring_s
     await node.runs(60)
@@ -110,7 +110,7 @@ async def test_a_measurement_is_not_waited_for_for_long(measuring_s: float) -> N
 
 
 @on_virtual_time
-async def test_within_their_limits_nobody_is_measured_more_often() -> None:
+async def test_pods_within_their_limits_are_not_measured_more_often() -> None:
     node = Node(HARD, [eater("calm", disk=GI), limited("small", "30Gi", GI)])
     await node.runs(601)
     assert node.measured == 60

@@ -1,4 +1,4 @@
-"""Who would be evicted if the node ran short, and where a new pod comes."""
+"""The order in which pods would be evicted, and the position of a new pod."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOTH = (Reclaim.CONTAINERS, Reclaim.IMAGES)
 
 
 def pod(uid: str, used: int | None = None, request: int = 0, priority: int = 0) -> Candidate:
-    """It uses as much memory, as many bytes and inodes of its layers and as many tasks."""
+    """A pod that uses the same amount of memory, bytes, inodes and processes."""
     use = None if used is None else Use(used, used, DiskUse(layers=(used, used)))
     asked = {"memory": request, "ephemeral-storage": request} if request else {}
     return Candidate(uid, f"ns/{uid}", priority, False, asked, use=use)
@@ -54,7 +54,7 @@ def test_signals_of_one_order_share_it() -> None:
     assert not any(each.asked or each.assumed for each in memory.pods)
 
 
-def test_what_is_crossed_comes_first() -> None:
+def test_crossed_thresholds_come_first() -> None:
     found = orders([Signal.MEMORY, Signal.PIDS], None, PODS, crossed=[Signal.PIDS])
     assert [(each.signals, each.crossed) for each in found] == [
         ((Signal.PIDS,), True),
@@ -62,7 +62,7 @@ def test_what_is_crossed_comes_first() -> None:
     ]
 
 
-def test_without_a_layout_nobody_goes_for_the_disk() -> None:
+def test_without_a_layout_there_is_no_order_for_the_disk() -> None:
     assert [each.signals for each in orders([*Signal], None, PODS)] == [
         (Signal.MEMORY, Signal.ALLOCATABLE_MEMORY),
         (Signal.PIDS,),
@@ -73,10 +73,10 @@ def test_without_a_layout_nobody_goes_for_the_disk() -> None:
 @pytest.mark.parametrize(
     ("asked", "expected", "beyond"),
     [
-        # within its request it is behind all that are over theirs
+        # within its request it is behind all that exceed theirs
         (pod("new", request=300), ["1 over", "2 high", "3 new", "4 within"], 2),
         (pod("new", request=300, priority=9), ["1 over", "2 high", "3 within", "4 new"], 3),
-        # it requests nothing: as soon as it uses anything it is over
+        # without a request any use exceeds it
         (pod("new"), ["1 over", "2 new", "3 high", "4 within"], None),
         (pod("new", priority=-1), ["1 new", "2 over", "3 high", "4 within"], None),
     ],
@@ -92,13 +92,13 @@ def test_a_new_pod(
 
 @pytest.mark.parametrize("layout", Layout)
 @pytest.mark.parametrize("signal", [Signal.NODEFS, Signal.IMAGEFS, Signal.CONTAINERFS])
-def test_wherever_a_new_pod_writes_it_counts_once(signal: Signal, layout: Layout) -> None:
+def test_the_use_of_a_new_pod_counts_once(signal: Signal, layout: Layout) -> None:
     (mine,) = [each for each in the(signal, pod("new", request=300), layout).pods if each.asked]
     counted = signal is not Signal.IMAGEFS or layout is not Layout.SPLIT
     assert mine.place.used == (300 if counted else 0)
 
 
-def test_a_running_pod_is_asked_for_with_other_requests() -> None:
+def test_a_running_pod_with_other_requests() -> None:
     found = the(Signal.MEMORY, pod("over", 200, 900))
     assert names(found) == ["1 high", "2 within", "3 over"]
     assert [(each.asked, each.assumed) for each in found.pods][2] == (True, False)
@@ -106,13 +106,13 @@ def test_a_running_pod_is_asked_for_with_other_requests() -> None:
     assert found.count == 3
 
 
-def test_a_critical_pod_stays() -> None:
+def test_a_critical_pod_has_no_position() -> None:
     found = the(Signal.MEMORY, critical("new"))
     assert names(found) == ["1 over", "2 high", "3 within"]
     assert (found.asked_stays, found.stay, found.beyond) == (True, 1, None)
 
 
-def test_the_first_are_named_and_the_one_that_is_asked_for() -> None:
+def test_the_first_pods_and_the_requested_one_are_named() -> None:
     many = [pod(f"p{n:02}", 1000 - n, 100) for n in range(20)]
     (found,) = orders([Signal.MEMORY], None, many, asked=pod("new", request=300))
     assert names(found) == [*(f"{n + 1} p{n:02}" for n in range(FIRST)), "21 new"]
@@ -123,7 +123,7 @@ HARD = rules(evictionHard={"memory.available": "1Gi", "nodefs.available": "10Gi"
 
 
 @on_virtual_time
-async def test_the_first_of_the_order_is_who_is_evicted() -> None:
+async def test_the_first_of_the_order_is_evicted() -> None:
     eaters = [
         eater("calm", memory=GI),
         eater("eater", memory=2 * GI, memory_a_second=GI // 4),
@@ -134,13 +134,13 @@ async def test_the_first_of_the_order_is_who_is_evicted() -> None:
     assert [each.crossed for each in before] == [False] * len(before)
     assert names(before[0])[0] == "1 eater"
     assert before[0].stay == 1
-    assert machine.evictions == [], "to ask changes nothing"
+    assert machine.evictions == [], "a query changes nothing"
     await machine.runs(120)
     assert machine.evicted == ["eater"]
 
 
 @on_virtual_time
-async def test_an_order_with_a_pod_more_and_others_gone() -> None:
+async def test_an_order_with_a_pod_more_and_others_removed() -> None:
     machine = Machine(HARD, [eater("calm", memory=GI), eater("low", memory=2 * GI)])
     low = next(each.pod for each in machine.eaters if each.pod.name == "low")
     found = await machine.keeper.order(make_pod("new"), {low.uid})
@@ -148,7 +148,7 @@ async def test_an_order_with_a_pod_more_and_others_gone() -> None:
 
 
 @on_virtual_time
-async def test_a_node_under_pressure_says_so() -> None:
+async def test_a_crossed_threshold_is_marked() -> None:
     machine = Machine(HARD, [Eater(make_static("only"), memory=MEMORY - GI // 2)])
     await machine.runs(30)
     found = await machine.keeper.order()

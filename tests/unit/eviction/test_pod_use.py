@@ -1,4 +1,4 @@
-"""What a running pod uses, from what was read of it; what was not read is not known."""
+"""Resource use of a running pod from its readings; missing readings stay unknown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def used(found: PodReading, disk: PodDisk | None = None) -> Any:
     return candidate(pod(), found, disk).use
 
 
-def test_of_what_does_not_run_nothing_is_known() -> None:
+def test_a_pod_that_does_not_run_has_no_use() -> None:
     assert candidate(pod(), None, None).use is None
     assert candidate(pod(), reading(), None).use is None
 
@@ -107,7 +107,7 @@ def test_disk() -> None:
     )
     assert use.disk.logs == (28, 8)
     assert use.disk.volumes == (100, 1)
-    # what is named in messages: the spec's containers, where both numbers are known
+    # messages name containers of the spec, where both numbers are known
     assert [(c.name, c.storage) for c in use.containers] == [("a", 37), ("b", None)]
     assert not use.disk.pending
     assert used(found, replace(disk, pending=True)).disk.pending
@@ -146,6 +146,6 @@ def test_layers_are_as_old_as_the_oldest(layers: list[TreeUse], at: int | None) 
     assert found.disk.layers_at == at
 
 
-def test_what_is_not_said_is_nothing() -> None:
+def test_missing_fields_default_to_zero() -> None:
     nothing = DiskUse((0, 0), (0, 0), (0, 0), None, pending=False)
     assert Use() == Use(memory=0, tasks=0, disk=nothing, containers=())

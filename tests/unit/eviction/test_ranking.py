@@ -1,4 +1,4 @@
-"""Which pod goes first (docs/reference/behaviour.md, p6; behaviour-resources.md, rd)."""
+"""Eviction order of pods (docs/reference/behaviour.md, p6; behaviour-resources.md, rd)."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_memory(signal: Signal) -> None:
     ]
 
 
-def test_of_equals_the_uid_decides() -> None:
+def test_among_equals_the_uid_decides() -> None:
     assert order(Signal.MEMORY, pod("b", memory=5), pod("a", memory=5)) == ["a", "b"]
-    # a request that is not made counts as 0
+    # a missing request counts as 0
     for asks, other in (("a", "b"), ("b", "a")):
         assert order(Signal.MEMORY, requested(asks, 6, 1), pod(other, memory=5)) == ["a", "b"]
 
@@ -75,7 +75,7 @@ def test_of_equals_the_uid_decides() -> None:
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [
-        # what is left of the request decides, and of equals the uid
+        # the rest of the request decides; among equals, the uid
         ((requested("a", 0, 0), requested("b", 1, 1)), ["a", "b"]),
         ((requested("a", 0, 5), requested("b", 1, 5)), ["b", "a"]),
         ((requested("a", 0, 5), requested("b", 1, 6)), ["a", "b"]),
@@ -88,7 +88,7 @@ def test_within_their_requests(pods: tuple[Candidate, ...], expected: list[str])
 
 
 @pytest.mark.parametrize(("used", "expected"), [((0, 1), ["b", "a"]), ((1, 1), ["a", "b"])])
-def test_one_task_more(used: tuple[int, int], expected: list[str]) -> None:
+def test_the_number_of_tasks(used: tuple[int, int], expected: list[str]) -> None:
     assert order(Signal.PIDS, pod("a", tasks=used[0]), pod("b", tasks=used[1])) == expected
 
 
@@ -127,7 +127,7 @@ WHERE = {
         (Signal.IMAGEFS_INODES, Layout.SPLIT, []),
     ],
 )
-def test_disk_counts_what_is_on_that_file_system(
+def test_only_files_on_the_file_system_count(
     signal: Signal, layout: Layout, counted: list[str]
 ) -> None:
     ranked = rank([pod(name, disk=disk) for name, disk in WHERE.items()], signal, layout)
@@ -144,7 +144,7 @@ def test_disk_is_by_request_before_priority() -> None:
     ) == ["plain", "important", "asked-for-it"]
 
 
-def test_inodes_are_over_any_request_and_a_request_for_bytes_goes_last() -> None:
+def test_for_inodes_a_request_for_bytes_ranks_last() -> None:
     assert order(
         Signal.NODEFS_INODES,
         pod("none", disk=DiskUse()),
@@ -181,7 +181,7 @@ def test_critical_pods_are_passed_over() -> None:
         (Signal.IMAGEFS, Layout.SPLIT, (IMAGES,)),
     ],
 )
-def test_what_is_cleared_away_first(
+def test_reclaims_before_evictions(
     signal: Signal, layout: Layout, what: tuple[Reclaim, ...]
 ) -> None:
     assert reclaims(signal, layout) == what
@@ -239,7 +239,7 @@ def layer(used: int, at: int | None = 0, inodes: int = 0) -> DiskUse:
         (pod("b", disk=layer(4), priority=-1, ephemeral_storage=5), 2, True),
     ],
 )
-def test_who_may_have_written_since_layers_were_counted(
+def test_growth_since_layers_were_measured_may_belong_to_another(
     other: Candidate, grown: int, premature: bool
 ) -> None:
     pods = [pod("a", disk=layer(10)), other]
@@ -262,9 +262,7 @@ def test_who_may_have_written_since_layers_were_counted(
 
 @pytest.mark.parametrize("where", ["logs", "volumes"])
 @pytest.mark.parametrize(("grown", "premature"), [(-5, False), (0, False), (6, False), (7, True)])
-def test_who_may_have_written_what_is_not_measured_yet(
-    where: str, grown: int, premature: bool
-) -> None:
+def test_growth_may_belong_to_unmeasured_pods(where: str, grown: int, premature: bool) -> None:
     def of(amount: int, *, pending: bool = False) -> DiskUse:
         both = (amount, amount)
         if where == "logs":

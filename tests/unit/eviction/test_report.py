@@ -1,4 +1,4 @@
-"""What explain says of a node that runs short, and of a pod that went."""
+"""Report of explain on a node that runs short, and on an evicted pod."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def as_json(machine: Machine) -> Any:
 
 
 @on_virtual_time
-async def test_a_node_that_is_well() -> None:
+async def test_a_healthy_node() -> None:
     machine = Machine(RULES, [eater("calm", memory=GI)])
     await machine.runs(5)
     found = machine.keeper.report()
@@ -105,7 +105,7 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
 
 
 @on_virtual_time
-async def test_what_was_removed_and_what_would_help() -> None:
+async def test_reclaims_and_remedies() -> None:
     machine = Machine(RULES, [eater("critical", disk=93 * GI, priority=2_000_000_000)], garbage=GI)
     await machine.runs(20)
     found = machine.keeper.report()
@@ -129,7 +129,7 @@ async def test_a_reclaim_that_was_enough() -> None:
     )
 
 
-def test_every_remedy_has_words() -> None:
+def test_every_remedy_has_a_text() -> None:
     assert set(render_pressure._REMEDIES) == {each.value for each in Remedy}
 
 
@@ -138,7 +138,7 @@ def test_a_node_that_is_not_watched() -> None:
 
 
 @on_virtual_time
-async def test_why_nothing_is_done_is_logged_once(caplog: Any) -> None:
+async def test_the_reason_for_no_eviction_is_logged_once(caplog: Any) -> None:
     machine = Machine(RULES, [eater("critical", memory=16 * GI, priority=2_000_000_000)])
     await machine.runs(100)
     told = [each for each in caplog.messages if "only critical pods run" in each]
@@ -161,12 +161,12 @@ SEEN = {
 
 
 def under(*crossed: Threshold, **more: Any) -> PressureReport:
-    """At 100 s by the event loop, 1100 by the wall; all crossed since 80 s."""
+    """Report at 100 s of the event loop (1100 s wall time), with thresholds crossed since 80 s."""
     state = EvictionState(first_seen=dict.fromkeys(crossed, 80.0), last=SEEN, **more)
     return report(UNDER, state, {}, (), now=100.0, wall=1100.0)
 
 
-def test_levels_of_what_was_seen() -> None:
+def test_levels_of_observed_signals() -> None:
     found = under(HARD, IMAGES)
     assert found.levels == (
         Level(Signal.MEMORY, "evictionHard.memory.available", 1000, 0.0, 700, 8000, 1080.0),
@@ -178,8 +178,8 @@ def test_levels_of_what_was_seen() -> None:
     assert found.helps == (Help(Remedy.FREE_MEMORY, Signal.MEMORY, 350),)
 
 
-def test_what_would_help() -> None:
-    """Of two thresholds of a signal the one that misses more; the reclaimed minimum counts."""
+def test_remedies() -> None:
+    """For each signal the threshold that lacks more counts, with the reclaimed minimum."""
     assert under(HARD, SOFT, FILES, SPACE, TASKS).helps == (
         Help(Remedy.FREE_MEMORY, Signal.MEMORY, 1300),
         Help(Remedy.REMOVE_FILES, Signal.NODEFS_INODES, 0),
@@ -192,7 +192,7 @@ def test_what_would_help() -> None:
 
 
 def test_until_when_conditions_are_held() -> None:
-    """A condition that is seen has no end yet; another ends a transition period after it was."""
+    """A present condition has no end yet; a past one ends a transition period later."""
     both = dict.fromkeys((Condition.MEMORY, Condition.DISK), 90.0)
     found = under(SPACE, pressed=both, since=dict.fromkeys(both, 70.0))
     assert set(found.conditions) == {
@@ -201,7 +201,7 @@ def test_until_when_conditions_are_held() -> None:
     }
 
 
-def test_what_was_done() -> None:
+def test_past_evictions() -> None:
     first, second = (
         Ranked(Candidate(uid, f"ns/{uid}", 3, False, {}), 40, 30) for uid in ("a", "b")
     )

@@ -1,4 +1,4 @@
-"""When a disk is judged again after somebody went, as tables."""
+"""Tables: when a disk is judged again after an eviction or a reclaim."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def seen(available: int) -> SignalObservation:
         (Signal.IMAGEFS, Layout.SPLIT, None),
     ],
 )
-def test_what_a_pod_frees_behind_our_back(
+def test_space_that_the_runtime_frees_after_a_pod(
     signal: Signal, layout: Layout, counted: int | None
 ) -> None:
     pod = Ranked(Candidate("u", "n/p", 0, critical=False, requests={}, use=Use(disk=DISK)), 0, 0)
@@ -58,19 +58,19 @@ def test_what_a_pod_frees_behind_our_back(
 
 
 @pytest.mark.parametrize("use", [None, Use(disk=DiskUse(layers=(1, 1), layers_at=0))])
-def test_what_nobody_has_counted_is_not_known(use: Use | None) -> None:
+def test_unmeasured_layers_are_unknown(use: Use | None) -> None:
     pod = Ranked(Candidate("u", "n/p", 0, critical=False, requests={}, use=use), None, 0)
     assert freed_by(pod, BYTES, Layout.APART, 3) == Awaited(BYTES, None, 0, LAYER_S)
 
 
-def test_what_an_earlier_agent_has_evicted_is_waited_for() -> None:
+def test_evictions_of_an_earlier_agent_are_awaited() -> None:
     assert may_be_settling(LAYER_S - 0.1)
     assert not may_be_settling(LAYER_S)
     assert freed_by_reclaim(BYTES, EARLY_S - 0.1) == Awaited(BYTES, patience=LAYER_S)
     assert freed_by_reclaim(BYTES, EARLY_S) == Awaited(BYTES, patience=GARBAGE_S)
 
 
-def test_who_has_grown_since_counts_for_nothing_less_than_nothing() -> None:
+def test_growth_is_never_negative() -> None:
     pod = Ranked(Candidate("u", "n/p", 0, critical=False, requests={}, use=Use(disk=DISK)), 0, 0)
     assert freed_by(pod, BYTES, Layout.APART, -3) == Awaited(BYTES, 40, 0, LAYER_S)
 
@@ -86,21 +86,21 @@ def test_who_has_grown_since_counts_for_nothing_less_than_nothing() -> None:
         (Awaited(BYTES, 50, 0, LAYER_S), 100, LAYER_S - 0.1, 120, False),
         (Awaited(BYTES, 50, 0, LAYER_S), 100, LAYER_S, 120, True),
         (Awaited(BYTES, 50, 0, LAYER_S), 100, STILL_S, 145, True),
-        # of garbage nobody knows how much
+        # the size of garbage is unknown
         (Awaited(BYTES), 50, GARBAGE_S - 0.1, 50, False),
         (Awaited(BYTES), 50, GARBAGE_S, 50, True),
-        # nothing has come of a layer that would do
+        # a layer that would suffice has freed nothing
         (Awaited(BYTES, 50, 0, LAYER_S), 50, LAYER_S - 0.1, 50, False),
         (Awaited(BYTES, 50, 0, LAYER_S), 50, LAYER_S, 50, True),
-        # it would not do; with what was written since the count it would
+        # it would not suffice, except with what was written since the measurement
         (Awaited(BYTES, 49, 0, LAYER_S), 50, 0.0, 50, True),
         (Awaited(BYTES, 30, 19, LAYER_S), 50, 0.0, 50, True),
         (Awaited(BYTES, 30, 20, LAYER_S), 50, 0.0, 50, False),
-        # what has come is not to come again
+        # freed space is not freed again
         (Awaited(BYTES, 60, 0, LAYER_S), 30, 0.0, 50, True),
         (Awaited(BYTES, 70, 0, LAYER_S), 30, 0.0, 50, False),
         (Awaited(BYTES, 10, 0, LAYER_S), 40, 0.0, 99, True),
-        # most of what was counted is there: it is still only for a moment
+        # most of what was measured is freed: the disk is still only for a moment
         (Awaited(BYTES, 10, 90, LAYER_S), 40, STILL_S - 0.1, 49, False),
         (Awaited(BYTES, 10, 90, LAYER_S), 40, STILL_S, 49, True),
         (Awaited(BYTES, 10, 90, LAYER_S), 40, STILL_S, 48, False),
@@ -114,7 +114,7 @@ def test_whether_the_disk_is_judged(
     assert is_settled(state, 1000, 5.0 + still_for) is settled
 
 
-def test_it_is_still_since_it_surely_grew_last() -> None:
+def test_the_disk_is_still_since_its_last_certain_growth() -> None:
     state = begun(Awaited(BYTES), seen(50), 1.0)
     assert state == Settling(Awaited(BYTES), 50, 50, 50, 1.0)
     looks = [
@@ -129,7 +129,7 @@ def test_it_is_still_since_it_surely_grew_last() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, 1000])
-def test_one_wrong_look_settles_nothing(wrong: int) -> None:
+def test_one_wrong_observation_settles_nothing(wrong: int) -> None:
     state = begun(Awaited(BYTES, 60, 0, LAYER_S), seen(50), 1.0)
     for now, available in enumerate([50, wrong, 50, 50, 50], 2):
         state = looked(state, seen(available), float(now))

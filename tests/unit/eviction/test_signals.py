@@ -1,4 +1,4 @@
-"""What each signal stands for, and which numbers are believed."""
+"""Condition, resource and reclaims of each signal, and which numbers are accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubeletpy.eviction.signals import (
 )
 
 BOTH, IMAGES, LAYERS = "containers images", "images", "containers"
-# signal: condition, resource, and what helps where both are on one disk, apart, split
+# signal: condition, resource, and reclaims where both are on one disk, apart, split
 SIGNALS = {
     Signal.MEMORY: ("MemoryPressure", "memory", "", "", ""),
     Signal.ALLOCATABLE_MEMORY: ("MemoryPressure", "memory", "", "", ""),
@@ -35,7 +35,7 @@ SIGNALS = {
 
 
 @pytest.mark.parametrize("signal", Signal)
-def test_what_a_signal_stands_for(signal: Signal) -> None:
+def test_condition_resource_and_reclaims_of_a_signal(signal: Signal) -> None:
     condition, resource, *helps = SIGNALS[signal]
     assert condition_of(signal) is Condition(condition)
     assert resource_of(signal) == resource
@@ -79,7 +79,7 @@ def test_where_images_and_layers_are(node: int, images: int, layers: int, expect
         (0, 1, 84.9, Doubt.STALE),
     ],
 )
-def test_which_numbers_are_believed(
+def test_impossible_numbers_are_not_accepted(
     available: int, capacity: int, at: float, doubt: Doubt | None
 ) -> None:
     fine = SignalObservation(5, 10, 100.0)

@@ -1,4 +1,4 @@
-"""From the texts of settings to thresholds (docs/reference/behaviour-resources.md, rb)."""
+"""Thresholds parsed from settings (docs/reference/behaviour-resources.md, rb)."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_the_defaults_of_a_file() -> None:
 
 
 @pytest.mark.parametrize("text", ["0%", "100%"])
-def test_all_or_nothing_takes_a_threshold_away(text: str) -> None:
+def test_zero_or_all_removes_a_threshold(text: str) -> None:
     assert rules(evictionHard={"memory.available": text, "nodefs.available": text}).thresholds == ()
 
 
-def test_an_empty_map_is_no_threshold() -> None:
+def test_an_empty_map_has_no_thresholds() -> None:
     assert rules(evictionHard={}).thresholds == ()
 
 

@@ -1,4 +1,4 @@
-"""What people read of an eviction, and what is made of pod and numbers for it."""
+"""Messages and annotations of an eviction, from the pod and the numbers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def web(**requests: str) -> Any:
     return make_pod(containers=[main, {"name": "side", "image": "i"}], priority=3)
 
 
-def test_memory_names_the_containers_that_use_more_than_they_asked_for() -> None:
+def test_for_memory_containers_over_their_request_are_named() -> None:
     pod = candidate(
         web(memory="10Mi"),
         reading(container("main", 11 * MI), container("side", 3000), working_set=12 * MI),
@@ -72,7 +72,7 @@ def test_memory_names_the_containers_that_use_more_than_they_asked_for() -> None
     assert (pod.use.memory, pod.use.tasks) == (12 * MI, 7)
 
 
-def test_a_request_of_the_whole_pod_is_named_too() -> None:
+def test_a_pod_level_request_is_named_too() -> None:
     pod = candidate(
         make_pod(resources={"requests": {"memory": "1Mi"}}),
         reading(container("main", 0), working_set=2 * MI),
@@ -104,7 +104,7 @@ def test_as_much_as_requested_is_not_too_much(used: int, named: str) -> None:
     assert found["offending_containers"] == named
 
 
-def test_disk_is_layer_and_logs_where_both_are_known() -> None:
+def test_disk_use_is_layer_plus_logs_where_both_are_known() -> None:
     disk = PodDisk(
         logs={"main": TreeUse(0, 2 * MI, 1)},
         volumes=(
@@ -132,7 +132,7 @@ def test_no_container_is_blamed_for_inodes_and_tasks(signal: Signal) -> None:
     assert event_annotations(pod, crossing(signal))["offending_containers"] == ""
 
 
-def test_of_a_pod_of_which_nothing_runs_nothing_is_known() -> None:
+def test_a_pod_that_does_not_run_has_no_numbers() -> None:
     for unknown in (None, reading()):
         pod = candidate(web(), unknown, None)
         assert pod.use is None
@@ -146,11 +146,11 @@ def test_without_a_cgroup_of_its_own_a_pod_is_its_containers() -> None:
     assert (pod.use.memory, pod.use.tasks) == (11, 4)
 
 
-def test_requests_that_can_not_be_read_are_none() -> None:
+def test_unreadable_requests_are_ignored() -> None:
     assert candidate(web(memory="a lot"), None, None).requests == {}
 
 
-def test_the_status_says_that_the_node_is_at_fault() -> None:
+def test_the_status_has_a_disruption_target_condition() -> None:
     made = evicted_status({"phase": "Running"}, "why", 0.0, 4)
     assert (made["phase"], made["reason"], made["message"]) == ("Failed", "Evicted", "why")
     (condition,) = made["conditions"]

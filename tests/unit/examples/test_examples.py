@@ -1,4 +1,4 @@
-"""The examples, run as a reader would run them: as programs, and without a capability of root."""
+"""The examples, run as programs, as a reader would, without root's capabilities."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"
 PODS = Resource("", "v1", "pods", True, "Pod")
 NO_PRIVILEGES = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
-"""What makes root a user like others; one of those can't give up what it has not."""
+"""Command that drops root's privileges; other users cannot drop what they do not have."""
 ENDS_BY_CTRL_C = ["env", "--default-signal=INT"]
-"""As in a terminal: what a shell starts in the background ignores it, with all that it starts."""
+"""Restores SIGINT, which background jobs of a shell ignore."""
 WITHIN_S = 60.0
 
 
@@ -37,7 +37,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """An example, ended as by Ctrl-C; it must end well."""
+    """Runs an example and ends it as by Ctrl-C; it must exit with 0."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command(*arguments), cwd=ROOT, env=environment(), stdout=pipe, stderr=pipe, text=True
@@ -52,7 +52,7 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def line(process: subprocess.Popen[str], start: str) -> str:
-    """The first line of its output that starts so, without that start."""
+    """Returns the first line of output with the prefix, without it."""
     assert process.stdout is not None
     for each in process.stdout:
         if each.startswith(start):
@@ -60,7 +60,7 @@ def line(process: subprocess.Popen[str], start: str) -> str:
     raise AssertionError(f"it ended without a line {start}…")
 
 
-def test_it_has_no_capability() -> None:
+def test_examples_run_without_capabilities() -> None:
     code = "print(*(l for l in open('/proc/self/status') if l.startswith('CapEff')))"
     done = subprocess.run(command("-c", code), capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["CapEff:", "0" * 16]
@@ -95,7 +95,7 @@ def pod(name: str, script: str) -> JSON:
 
 
 async def seen(api: KubeClient, name: str, wanted: Callable[[JSON], bool]) -> JSON:
-    """The pod, as soon as it is as wanted; watched from its beginning."""
+    """Returns the pod as soon as its status fits; watches it from its creation."""
     changes = api.watch(
         PODS,
         "default",
@@ -107,7 +107,7 @@ async def seen(api: KubeClient, name: str, wanted: Callable[[JSON], bool]) -> JS
         gone = event.type == "DELETED"
         if event.type != "BOOKMARK" and wanted({} if gone else event.object["status"]):
             return event.object
-    raise AssertionError(f"pod {name} is not as wanted within {WITHIN_S} s")
+    raise AssertionError(f"pod {name} does not have the expected status within {WITHIN_S} s")
 
 
 def in_phase(phase: str) -> Callable[[JSON], bool]:

@@ -1,4 +1,4 @@
-"""The programs of docs/library.md, run as a reader would run them: each prints what it says."""
+"""The programs of docs/library.md print what the page shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_every_program_of_the_page_is_run() -> None:
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["agent", "api"])
-def test_a_program_prints_what_the_page_says(tmp_path: Path, program: str, printed: str) -> None:
+def test_a_program_prints_what_the_page_shows(tmp_path: Path, program: str, printed: str) -> None:
     file = tmp_path / "program.py"
     file.write_text(program)
     done = subprocess.run(
@@ -35,7 +35,7 @@ def test_a_program_prints_what_the_page_says(tmp_path: Path, program: str, print
 
 
 @pytest.mark.parametrize("name", ["start", "registered", "wait", "stop"])
-def test_the_page_names_what_is_async_of_an_agent(name: str) -> None:
+def test_the_page_names_the_async_methods_of_an_agent(name: str) -> None:
     (row,) = re.findall(r"^\| `NodeAgent` \|.*$", PAGE, re.MULTILINE)
     assert f"`{name}`" in row
 
