@@ -1,4 +1,4 @@
-"""Facts about pods in their many troubles, for tests of what is said about them."""
+"""Facts about pods with problems, for tests of explanations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def exited(code: int, name: str = "main", **more: Any) -> dict[str, Any]:
 
 
 def record(pod: Pod, **more: Any) -> WorkerRecord:
-    """A worker that syncs a pod for 30 s."""
+    """A worker that has been syncing a pod for 30 s."""
     made = WorkerRecord(
         pod.uid,
         pod.full_name,
@@ -49,7 +49,7 @@ def record(pod: Pod, **more: Any) -> WorkerRecord:
 
 
 def facts(pod: Pod | None = None, **more: Any) -> PodFacts:
-    """A pod that runs and is Ready; keywords change it."""
+    """A running, Ready pod; keywords change it."""
     pod = pod or make_pod()
     status: dict[str, Any] = {
         "phase": "Running",
@@ -81,7 +81,7 @@ def not_ready(*statuses: dict[str, Any], phase: str = "Pending", **more: Any) ->
 def doing(
     what: Name, subject: str = "", since: float = 5.0, limit: float | None = None
 ) -> PodTrace:
-    """A trace with one span that goes on."""
+    """A trace with one open span."""
     trace = PodTrace("uid", "default", "web", 0.0)
     began = NOW - OFFSET - since
     until = None if limit is None else began + limit
@@ -91,5 +91,5 @@ def doing(
 
 
 def failed(step: Step | None, error: str, stage: Stage = Stage.SYNC) -> LastSync:
-    """A last step that failed."""
+    """A last sync that failed."""
     return LastSync(stage, SyncOutcome(error=error, step=step), NOW - 3)

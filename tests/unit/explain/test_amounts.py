@@ -1,4 +1,4 @@
-"""Amounts as people read them: one unit for a line, counts as plain numbers."""
+"""Amounts as people read them: one unit per line, counts as plain numbers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_sizes(values: tuple[int, ...], texts: list[str]) -> None:
         ("memory.available", ["356.2 KiB", "384.0 KiB"]),
     ],
 )
-def test_what_is_counted_is_a_number(signal: str, texts: list[str]) -> None:
+def test_counts_are_plain_numbers(signal: str, texts: list[str]) -> None:
     assert amounts(signal, 364789, 384 * KI) == texts
 
 
@@ -87,7 +87,7 @@ def test_a_threshold_has_one_unit(signal: str, numbers: tuple[int, int, int], li
         ("end processes", 1024, "1024 process numbers have to be free more"),
     ],
 )
-def test_what_would_help_has_a_unit(remedy: str, amount: int, said: str) -> None:
+def test_remedies_have_a_unit(remedy: str, amount: int, said: str) -> None:
     helps = [{"signal": "x", "remedy": remedy, "amount": amount}]
     view = {
         "at": 1.0,

@@ -1,4 +1,4 @@
-"""Sick pods, each as a real node had it: cause, code, since when, and what to do.
+"""Unhealthy pods recorded from real nodes: cause, code, time of the first sign, remedy.
 
 The texts are those of containerd 2.1 and of this agent.
 """
@@ -56,7 +56,7 @@ BAD = ProbeOutcome.FAILURE
 
 
 def start(code: str, message: str, **more: Any) -> dict[str, Any]:
-    """A container that can't start, for 300 s."""
+    """A container that has been failing to start for 300 s."""
     error = StartError(code, message, NOW + 7, more.pop("cause", ""), more.pop("about", None))
     status = not_ready(waiting(code, **more.pop("entry", {})), phase=more.pop("phase", "Pending"))
     return {"status": status, "start_errors": {"main": error}, "wrong_since": NOW - 300, **more}
@@ -122,7 +122,7 @@ KEPT: Any = {"finalizers": ["f"]}
 Case = tuple[str, Any, dict[str, Any], str, str, str, float | None]
 CASES: list[Case] = [
     (
-        "asked to end before the agent was started anew",
+        "its stop was requested before the agent restarted",
         Pod({**make_pod().object, "metadata": {**make_pod().metadata, **ENDS}}),
         {"worker": {"terminating_at": NOW - 10, "grace": 600}},
         "terminating for 1m30s, with a grace period of 600s",
@@ -778,7 +778,7 @@ CASES: list[Case] = [
         12,
     ),
     (
-        "its end has been told, however it was",
+        "its end was reported, whatever its outcome",
         make_pod(deleting=30),
         {
             "worker": {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW - 9},
@@ -794,7 +794,7 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize("case", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_a_sick_pod(case: tuple[Any, dict[str, Any], str, str, str, float | None]) -> None:
+def test_an_unhealthy_pod(case: tuple[Any, dict[str, Any], str, str, str, float | None]) -> None:
     pod, changes, verdict, code, hint, since = case
     found = explain(facts(pod, **changes))
     assert found.verdict == verdict

@@ -1,4 +1,4 @@
-"""The fixed word for a cause, of each text that can name it."""
+"""The cause code for each message that can name a cause."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ BAD = ProbeOutcome.FAILURE
         (K.INIT_CONTAINER, "", "init-container"),
     ],
 )
-def test_of_a_wait(kind: WaitKind, why: str, code: str) -> None:
+def test_code_of_a_wait(kind: WaitKind, why: str, code: str) -> None:
     assert wait_code(facts(), Wait(kind, "main", why)) == code
 
 
-def test_errors_know_the_field_that_they_are_about() -> None:
+def test_errors_name_the_field_that_they_are_about() -> None:
     error = StartError("CreateContainerConfigError", "no", about=SpecField.SUB_PATH)
     mounts = facts(start_errors={"main": error})
     assert wait_code(mounts, Wait(K.START_ERROR, "main", "couldn't find key")) == "subpath"
@@ -97,7 +97,7 @@ def test_errors_know_the_field_that_they_are_about() -> None:
         ("not found", "image"),
     ],
 )
-def test_of_an_image(said: str, code: str) -> None:
+def test_code_of_an_image(said: str, code: str) -> None:
     assert image_code(said) == code
 
 
@@ -129,7 +129,7 @@ def reports(kind: ProbeKind) -> tuple[ProbeReport, ...]:
         (crashed(start_errors={"main": StartError("x", "", cause="other")}), "crash"),
     ],
 )
-def test_of_a_container_that_keeps_ending(pod: dict[str, Any], code: str) -> None:
+def test_code_of_a_container_that_keeps_exiting(pod: dict[str, Any], code: str) -> None:
     assert crash_code(facts(**pod), "main") == code
 
 
@@ -145,7 +145,7 @@ def test_of_a_container_that_keeps_ending(pod: dict[str, Any], code: str) -> Non
         ({"phase": "Failed"}, "failed"),
     ],
 )
-def test_of_a_pod_that_has_ended(status: dict[str, Any], code: str) -> None:
+def test_code_of_an_ended_pod(status: dict[str, Any], code: str) -> None:
     assert terminal_code(replace(facts(), status=status)) == code  # type: ignore[arg-type]
 
 
@@ -178,16 +178,16 @@ UNWRITTEN = {"write_problem": WriteProblem(NOW - 9, "no", 1)}
         ({**RESTLESS, "runtime_error": "down"}, False, "runtime"),
     ],
 )
-def test_of_a_pod(changes: dict[str, Any], healthy: bool, code: str) -> None:
+def test_code_of_a_pod(changes: dict[str, Any], healthy: bool, code: str) -> None:
     assert cause_code(facts(**changes), healthy=healthy) == code
 
 
-def test_of_a_pod_that_nobody_knows() -> None:
+def test_code_of_an_unknown_pod() -> None:
     assert cause_code(replace(facts(), pod=None), healthy=False) == "unknown-pod"
 
 
-def test_the_table_of_causes_is_whole() -> None:
-    """docs/explain.md names each once, and no other."""
+def test_the_table_of_causes_is_complete() -> None:
+    """docs/explain.md lists each cause once, and no other."""
     page = (Path(__file__).parents[3] / "docs/explain.md").read_text()
     table = page.partition("## Causes\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]

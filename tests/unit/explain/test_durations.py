@@ -1,4 +1,4 @@
-"""What each duration of explain counts from, also after a restart of the agent."""
+"""Starting points of the durations in explain, also after a restart of the agent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def deleted(seconds: float, grace: int = 30, **spec: Any) -> Pod:
 
 
 RESTARTED: dict[str, Any] = {"first_seen_at": NOW - 79, "terminating_at": NOW - 79, "grace": 900}
-"""The worker of an agent that was started anew 79 s ago and found a pod ending."""
+"""Worker of an agent that restarted 79 s ago and found the pod terminating."""
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_ready_counts_from_the_condition(conditions: Any, since: float | None) -
     assert ready_since(found) == (None if since is None else NOW - since)
 
 
-def test_running_and_ready_counts_from_when_it_became_ready() -> None:
+def test_running_and_ready_counts_from_the_ready_condition() -> None:
     found = facts(status={"conditions": [condition(7, "True")]})
     assert explain(found).verdict == "running and ready, for 7s"
 
@@ -80,12 +80,14 @@ def test_running_and_ready_counts_from_when_it_became_ready() -> None:
         ),
     ],
 )
-def test_a_pod_was_asked_to_end(changes: dict[str, Any], since: float | None) -> None:
+def test_the_time_when_the_end_of_a_pod_was_requested(
+    changes: dict[str, Any], since: float | None
+) -> None:
     assert asked_to_end(facts(**changes)) == (None if since is None else NOW - since)
 
 
-def test_a_stop_counts_from_when_the_pod_was_asked_to_end() -> None:
-    """The agent was started anew, and requests the stop a second time."""
+def test_a_stop_counts_from_the_requested_end_of_the_pod() -> None:
+    """The agent restarted and requests the stop a second time."""
     trace = doing(TraceCall.STOP_CONTAINER, "main", 79.0, 900.0)
     found = explain(facts(deleted(600, 900), worker=RESTARTED, trace=trace))
     assert found.verdict == (
@@ -132,7 +134,7 @@ def test_all_has_stopped(
 
 @pytest.mark.parametrize("reason", ["AppArmor", "OutOfcpu", "Evicted"])
 def test_a_refusal_counts_from_the_refusal(reason: str) -> None:
-    """The pod had run before, since 300 s ago, and the agent was started anew after refusing it."""
+    """The pod ran before, since 300 s ago, and the agent restarted after refusing it."""
     status = not_ready(phase="Failed", reason=reason, startTime=ago(300))
     found = facts(record=None, status=status, ended_at=NOW - 8)
     assert explain(found).first_seen == NOW - 8
@@ -142,10 +144,10 @@ def test_a_refusal_counts_from_the_refusal(reason: str) -> None:
     ("first_seen", "wrong_since", "since"),
     [(20, 600, 600), (20, 15, 12), (20, None, 12), (700, 600, 12)],
 )
-def test_a_volume_wait_of_an_earlier_agent_goes_on(
+def test_a_volume_wait_of_an_earlier_agent_continues(
     first_seen: float, wrong_since: float | None, since: float
 ) -> None:
-    """The agent has waited for 12 s."""
+    """The current agent has waited for 12 s."""
     wait = VolumeWait("data", Waits(WaitCause.UNREAD, "claim a", "why"), NOW - OFFSET - 12)
     found = facts(
         worker={"first_seen_at": NOW - first_seen},
@@ -173,8 +175,8 @@ def test_a_run_that_never_began_has_no_length(started: str, ran: float | None) -
     assert found.started_at == (None if ran is None else NOW - ran)
 
 
-def test_restarts_are_counted_in_one_way() -> None:
-    """Tries to start a container are no second count beside the restarts of its status."""
+def test_restarts_are_counted_once() -> None:
+    """Attempts to start a container are not counted separately from the restarts in the status."""
     start = Decision("start container main", "it exited with 3", restarts=True, starts="main")
     hold = Decision("hold container main back", "back-off 40s")
     history = tuple(HistoryEntry(NOW - 60, each, 4, NOW - 20) for each in (start, hold))
@@ -213,7 +215,7 @@ def test_a_moment_has_its_date_on_another_day() -> None:
     assert clock_time(NOW - 3 * 86400, NOW).startswith("2023-11-1")
 
 
-def test_the_event_counts_from_when_the_pod_was_asked_to_end() -> None:
+def test_the_event_counts_from_the_requested_end_of_the_pod() -> None:
     told: list[str] = []
 
     class Events:

@@ -1,4 +1,4 @@
-"""How containers ended: the order, the times and what the runtime or the status remembers."""
+"""Exits of containers: order, times, and records of the runtime or the status."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def remembered(*records: ContainerStatus) -> PodRuntimeStatus:
     return PodRuntimeStatus("uid", "web", "default", containers=records)
 
 
-def test_the_newest_exit_comes_first_and_what_runs_has_none() -> None:
+def test_exits_are_sorted_newest_first_without_running_containers() -> None:
     runs = ended("main", 9 * S, ContainerState.RUNNING)
     found = exits(facts(runtime=remembered(ended("main", 2 * S), runs, ended("side", 5 * S))))
     assert [(one.container, one.finished_at) for one in found] == [("side", 5.0), ("main", 2.0)]
@@ -47,13 +47,13 @@ def test_a_pod_is_static_when_a_manifest_has_it() -> None:
     assert not replace(facts(make_static()), pod=None).static
 
 
-def test_there_are_not_too_many() -> None:
+def test_exits_are_bounded() -> None:
     records = [ended("main", n * S) for n in range(1, MAX_EXITS + 3)]
     found = exits(facts(runtime=remembered(*records)))
     assert [one.finished_at for one in found] == list(range(MAX_EXITS + 2, 2, -1))
 
 
-def test_since_when_a_container_is_in_its_state() -> None:
+def test_start_of_a_containers_state() -> None:
     states = {
         "init": {"terminated": {"exitCode": 0, "startedAt": ago(9), "finishedAt": ago(8)}},
         "main": {"running": {"startedAt": ago(7)}},
@@ -80,7 +80,7 @@ def test_zero_is_no_time(nanoseconds: int, seconds: float | None) -> None:
     assert (one.started_at, one.finished_at) == (seconds, seconds)
 
 
-def test_the_status_adds_what_the_runtime_has_forgotten() -> None:
+def test_the_status_adds_exits_the_runtime_has_dropped() -> None:
     status = exited(7, containerID="containerd://id-1")
     status["state"]["terminated"]["containerID"] = "containerd://id-1"
     more: dict[str, Any] = {"status": {"containerStatuses": [status]}}
@@ -94,7 +94,7 @@ def test_the_status_adds_what_the_runtime_has_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("since", "named"), [(1.0, False), (1.5, True)])
-def test_a_call_is_waited_for_when_it_takes_longer_than_a_second(since: float, named: bool) -> None:
+def test_a_call_longer_than_a_second_is_a_wait(since: float, named: bool) -> None:
     found = waits(facts(trace=doing(TraceCall.STOP_POD_SANDBOX, "ab", since), now=NOW))
     assert ([wait.kind for wait in found] == ["runtime call"]) is named
 
@@ -110,7 +110,7 @@ def test_a_call_is_waited_for_when_it_takes_longer_than_a_second(since: float, n
         ("ephemeral", "running", False, False),
     ],
 )
-def test_who_is_not_ready(kind: str, state: str, ready: bool, named: bool) -> None:
+def test_containers_that_are_not_ready(kind: str, state: str, ready: bool, named: bool) -> None:
     view = ContainerView(
         "a", Role(kind), "i", ContainerStateKey(state), "", "", None, ready, 0, "id"
     )
@@ -165,7 +165,7 @@ def test_a_container_that_the_pod_no_longer_has() -> None:
         (3.5, "its grace period ended 3.5s ago, and the runtime has not answered since"),
     ],
 )
-def test_a_runtime_may_take_three_seconds_to_kill(late: float, what: str) -> None:
+def test_the_runtime_has_three_seconds_to_kill(late: float, what: str) -> None:
     wait = Wait(WaitKind.GRACE_PERIOD, "main", "", None, NOW - late)
     said = f"container main has not ended although its stop was requested; {what}"
     assert phrases.sentence(facts(), wait) == said

@@ -1,4 +1,4 @@
-"""What status and events alone tell about a pod."""
+"""Explanations of a pod from its status and events alone."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def event(reason: str, kind: str = "Warning", **more: Any) -> dict[str, Any]:
     return {"type": kind, "reason": reason, "message": f"{reason} it\x1b[2J", **more}
 
 
-def test_all_that_the_api_has() -> None:
+def test_every_field_of_the_api() -> None:
     ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": "oh\x1b"}}
     status = {
         "phase": "Running",
@@ -127,7 +127,7 @@ def test_all_that_the_api_has() -> None:
     )
 
 
-def test_a_pod_of_which_nothing_is_known() -> None:
+def test_a_pod_without_status_and_events() -> None:
     assert explain(pod(node=""), [], now=AT) == (
         "ns/web: not scheduled: no scheduler has processed it yet\n"
         "\n"

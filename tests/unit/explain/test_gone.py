@@ -1,4 +1,4 @@
-"""Pods that are gone: what is still known, and for how long."""
+"""Removed pods: the information kept, and for how long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubeletpy.structs import replace
 from tests.unit.explain.facts import NOW, exited, facts, not_ready
 
 
-def test_the_last_of_a_name_for_an_hour_and_not_of_too_many() -> None:
+def test_the_last_pod_of_a_name_is_kept_for_an_hour_and_pods_are_bounded() -> None:
     gone = RemovedPods(lambda uid: replace(facts(), name=uid.partition("/")[0], uid=uid))
     for uid in ("a/1", "a/2", "a/2", *(f"p{number}/1" for number in range(MAX_PODS - 1))):
         gone.finished(uid)
@@ -46,7 +46,7 @@ def test_the_count_of_a_large_object_ends() -> None:
     assert 1000 < size([["x" * 90] * 1000] * 1000, 1000) < 1200
 
 
-def test_large_pods_do_not_stay() -> None:
+def test_large_pods_are_not_kept() -> None:
     def large(uid: str) -> Any:
         name, _, mega = uid.partition("/")
         made = replace(facts(), name=name, uid=uid)
@@ -69,8 +69,8 @@ def test_large_pods_do_not_stay() -> None:
     assert gone.find("default", "d", NOW) is not None
 
 
-def test_how_it_was_when_its_worker_was_done() -> None:
-    """The worker is forgotten later, when less may be known; a pod nobody knew is none."""
+def test_facts_are_kept_from_the_end_of_the_worker() -> None:
+    """The facts are kept when the worker has finished; a pod without an object is not kept."""
     known = [
         replace(facts(), uid="a", runtime_error="then"),
         replace(facts(), uid="a", runtime_error="later"),
@@ -89,7 +89,7 @@ def run(name: str, attempt: int, code: int) -> ContainerStatus:
     return replace(made, finished_at=attempt, log_path=f"/logs/{name}/{attempt}.log")
 
 
-def test_the_last_lines_of_what_failed_last() -> None:
+def test_the_last_log_lines_of_the_last_failure() -> None:
     texts = {"main2": "starting\\nno route to db\\n \\n", "main1": "older", "well1": "fine"}
 
     def read(record: ContainerStatus) -> str:
@@ -114,7 +114,7 @@ def test_the_last_lines_of_what_failed_last() -> None:
 
 
 def test_the_last_lines_of_each_container() -> None:
-    """Of the newest run, whether it runs or has ended; what cannot be read is left out."""
+    """The newest run counts, running or ended; an unreadable log is left out."""
 
     def read(record: ContainerStatus) -> str:
         if record.name == "rotated":
@@ -149,7 +149,7 @@ ENDED: Any = {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW 
         ({}, "running", None, False),
     ],
 )
-def test_what_is_told_of_one_that_is_gone(
+def test_explanations_of_removed_pods(
     changes: dict[str, Any], code: str, since: float | None, final: bool
 ) -> None:
     found = explain_removed(facts(**changes))

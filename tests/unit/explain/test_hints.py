@@ -1,4 +1,4 @@
-"""What to do about a cause, where the line depends on the pod."""
+"""Hints for a cause, where the text depends on the pod."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
         ),
     ],
 )
-def test_what_to_do(code: str, name: str, changes: dict[str, Any], words: str) -> None:
+def test_hints(code: str, name: str, changes: dict[str, Any], words: str) -> None:
     pod = changes.get("pod")
     more = {key: value for key, value in changes.items() if key != "pod"}
     made = facts(pod, **more)

@@ -1,4 +1,4 @@
-"""Since when pods have been failing, over restarts of the agent."""
+"""Failure start times of pods survive restarts of the agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubeletpy.explain.kept import EVERY_S, FILE_NAME, NOW_AND_THEN, KeptTrouble
 from kubeletpy.podworkers.troubles import OVER_S, Troubles
 
 
-async def test_the_next_agent_knows(tmp_path: Path) -> None:
+async def test_the_next_agent_reads_failures(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
     troubles = Troubles()
     troubles.failed("a", 100.0)
@@ -21,7 +21,7 @@ async def test_the_next_agent_knows(tmp_path: Path) -> None:
     assert again.since("a", 200.0) == 100.0
 
 
-async def test_the_next_agent_knows_when_a_pod_was_refused(tmp_path: Path) -> None:
+async def test_the_next_agent_reads_refusals(tmp_path: Path) -> None:
     file, troubles = tmp_path / FILE_NAME, Troubles()
     kept = KeptTroubles(file, troubles)
     await kept.start()
@@ -36,7 +36,7 @@ async def test_the_next_agent_knows_when_a_pod_was_refused(tmp_path: Path) -> No
     assert not file.exists(), "an end does not change"
 
 
-async def test_it_is_written_when_a_row_begins_or_ends_and_else_now_and_then(
+async def test_it_is_written_when_a_series_begins_or_ends_and_periodically(
     tmp_path: Path,
 ) -> None:
     file, troubles = tmp_path / FILE_NAME, Troubles()
@@ -61,14 +61,14 @@ async def test_it_is_written_when_a_row_begins_or_ends_and_else_now_and_then(
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"a": ', "[" * 100_000, '{"a": {}}'])
-async def test_a_file_that_is_no_good_is_as_none(tmp_path: Path, content: str) -> None:
+async def test_an_invalid_file_is_ignored(tmp_path: Path, content: str) -> None:
     file, troubles = tmp_path / FILE_NAME, Troubles()
     file.write_text(content)
     await KeptTroubles(file, troubles).start()
     assert troubles.as_json() == {}
 
 
-async def test_a_directory_that_cannot_be_written_is_told_once(
+async def test_an_unwritable_directory_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     troubles = Troubles()

@@ -1,4 +1,4 @@
-"""What to do about troubles of volumes, images, runtimes and containers that have ended."""
+"""Hints for problems with volumes, images, runtimes and ended containers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def lost(reason: str, message: str = "", **more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_log_is_named_where_there_is_one(statuses: list[Any], hint: str) -> None:
+def test_the_hint_names_a_log_if_there_is_one(statuses: list[Any], hint: str) -> None:
     status = not_ready(*statuses, phase="Failed")
     assert explain(facts(status=status)).hint == hint
 
@@ -188,7 +188,7 @@ def test_each_cause_of_a_volume_has_a_hint(cause: WaitCause) -> None:
 
 
 def test_a_missing_driver_is_never_created_in_a_namespace() -> None:
-    """Its name contains the word secret, and CSIDrivers belong to no namespace."""
+    """Its name contains the word secret, and CSIDrivers have no namespace."""
     about = 'csidriver "secrets-store.csi.k8s.io"'
     text = "driver name secrets-store.csi.k8s.io not found in the list of registered CSI drivers"
     found = volume(WaitCause.DRIVER_MISSING, about, text)

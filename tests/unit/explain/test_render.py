@@ -1,4 +1,4 @@
-"""What people read: text and drawings that no pod can use to write where it should not."""
+"""Rendered text and drawings, from which control characters of pods are removed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_node_on_which_everything_works_has_no_such_paragraphs() -> None:
     assert render_notices.troubles(["x\ny"]) == "\nDoes not work\n  x y\n"
 
 
-def test_the_whole_text() -> None:
+def test_the_complete_text() -> None:
     text = render.pod(as_json(explain(facts(**crash()))))
     lines = text.split("\n")
     assert lines[0].startswith("default/web: not running: container main keeps exiting")
@@ -68,7 +68,7 @@ def test_the_whole_text() -> None:
     assert "\x1b" not in text
 
 
-def test_probes_and_what_they_said() -> None:
+def test_probes_and_their_messages() -> None:
     bad, ok = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
     words = f"no database{EVIL}" + 500 * "x"
     reports = (
@@ -107,7 +107,7 @@ def test_probes_and_what_they_said() -> None:
     assert "\x1b" not in text
 
 
-def test_colours_only_when_asked_for() -> None:
+def test_colors_only_on_request() -> None:
     view = as_json(explain(facts(**crash())))
     assert "\x1b[31m" in render.pod(view, colours=True)
     lines = [as_json(line(facts())), as_json(line(facts(**crash())))]
@@ -149,7 +149,7 @@ def drawn(trace: PodTrace | None = None, **more: Any) -> Timeline:
     return from_json(json.loads(json.dumps(to_builtins(found))))
 
 
-def test_the_waterfall_counts_from_first_sight() -> None:
+def test_the_waterfall_begins_when_the_pod_was_first_seen() -> None:
     found = drawn().start
     assert [(p.name, round(p.start, 3), round(p.end, 3)) for p in found.spans] == [
         ("wait for its worker", 0.0, 0.1),
@@ -170,7 +170,7 @@ def test_runs_of_init_containers_are_part_of_the_start() -> None:
     assert names.count((TraceCall.INIT_RUNS, "first")) == 1
 
 
-def test_what_goes_on_is_drawn_to_now() -> None:
+def test_open_spans_are_drawn_to_the_present() -> None:
     trace = start()
     trace.chapter = Chapter.END
     trace.open[1] = Span(TraceCall.STOP_CONTAINER, "main", 11.0, until=41.0)
@@ -182,7 +182,7 @@ def test_what_goes_on_is_drawn_to_now() -> None:
     assert "1000 ms…" in render_timeline.text(drawn(trace))
 
 
-def test_a_pod_that_was_found_running_has_no_start_of_ours() -> None:
+def test_a_pod_that_was_found_running_has_no_start() -> None:
     trace = PodTrace("uid", "default", "web", 10.0)
     found = drawn(trace).start
     assert "found the pod's sandbox running" in found.note

@@ -38,7 +38,7 @@ def test_an_order() -> None:
     ]
 
 
-def test_a_new_pod_and_where_it_comes_when_it_uses_more() -> None:
+def test_a_new_pod_and_its_position_above_its_request() -> None:
     new = Next(1, replace(PLACE, used=10 * MI, over=False), asked=True, assumed=True)
     assert shown(EvictionOrder((Signal.MEMORY,), False, (), (new,), 1, 1, beyond=1)) == [
         "memory.available (enough now)",
@@ -63,7 +63,7 @@ def test_tasks_are_not_requested() -> None:
     ]
 
 
-def test_a_critical_pod_and_nobody() -> None:
+def test_a_critical_pod_and_an_empty_order() -> None:
     assert shown(EvictionOrder((Signal.MEMORY,), False, (), (), 0, 0, asked_stays=True))[1:] == [
         "this pod is critical or static: it stays"
     ]

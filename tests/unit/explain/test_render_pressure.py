@@ -1,4 +1,4 @@
-"""A node under pressure, and a pod's eviction, as they are read."""
+"""Rendered text for a node under pressure and for a pod's eviction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MI = 1 << 20
 
 
 def place(name: str, **changes: Any) -> dict[str, Any]:
-    """A pod in the order of those that may be evicted."""
+    """A pod in the order of eviction candidates."""
     plain = {
         "namespace": "default", "name": name, "critical": False, "used": 5 * MI,
         "request": 2 * MI, "over": True, "priority": 3,

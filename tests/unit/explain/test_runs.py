@@ -1,4 +1,4 @@
-"""How runs end, who ended them, and which containers are restless."""
+"""How runs ended, why, and which containers are restless."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_probe_that_ended_a_run(changes: dict[str, Any], kind: ProbeKind | N
     assert killed_by(facts(TWO, **{**both, **changes}), "main") is kind
 
 
-def test_of_a_container_that_the_pod_does_not_have_nothing_is_known() -> None:
+def test_a_container_absent_from_the_pod_has_no_killer() -> None:
     assert killed_by(facts(TWO, history=(kill(5, DEAD, "x"),)), "x") is None
 
 
@@ -106,7 +106,7 @@ def entry(restarts: int, since: float | None, ended: float | None, **more: Any) 
     ],
 )
 def test_a_restless_container(status: dict[str, Any], found: bool) -> None:
-    """Restarted twice at least, and neither of its last two runs lasted."""
+    """A restless container restarted at least twice, and its last two runs were short."""
     calm = running("side", restartCount=5)
     view = restless(facts(TWO, status={"containerStatuses": [calm, status]}))
     assert (view is not None and view.name) == (found and "main")

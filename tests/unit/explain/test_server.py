@@ -1,4 +1,4 @@
-"""The socket: root's alone, read only, and not to be held up by its clients."""
+"""The socket: root only, read only, and not blocked by slow clients."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_pod_all_pods_and_a_timeline(server: Any, capsys: Any, tmp_path:
 
 
 async def test_usage_and_events(tmp_path: Path) -> None:
-    """For `kubeletpy view`; also of a pod that is gone but whose trace is there."""
+    """For `kubeletpy view`; also for a removed pod whose trace still exists."""
 
     async def used() -> dict[str, Any]:
         return {"at": 1.0, "pods": []}
@@ -117,7 +117,7 @@ async def test_usage_and_events(tmp_path: Path) -> None:
 
 
 async def test_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For `kubeletpy view`, by the reader of logs that the agent has; never of other pods."""
+    """For `kubeletpy view`, through the agent's log reader; never for unknown pods."""
     record = ContainerStatus("c1", "main", ContainerState.RUNNING, log_path="/logs/main/0.log")
     runtime = PodRuntimeStatus("uid-web", "web", "default", containers=(record,))
     monkeypatch.setattr(OnePod, "facts", lambda self, uid: facts(runtime=runtime))
@@ -144,7 +144,7 @@ async def test_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_watch_shows_changes_and_outlasts_the_agent(
     server: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for each change; it ends when the pod is gone, or by ctrl-c."""
+    """One output per change; it ends when the pod is removed, or by Ctrl-C."""
     answers: list[Any] = [
         "running",
         "running",
@@ -180,7 +180,7 @@ async def test_a_watch_shows_changes_and_outlasts_the_agent(
     assert "no pod" in shown.err
 
 
-async def test_errors_say_what_to_do(server: Any, capsys: Any, tmp_path: Path) -> None:
+async def test_errors_name_the_remedy(server: Any, capsys: Any, tmp_path: Path) -> None:
     at = f"--socket={server.path}"
     assert await run(explain, at, "other") == 1
     assert capsys.readouterr().err == "kubeletpy explain: no pod default/other on this node\n"
@@ -204,10 +204,10 @@ async def test_errors_say_what_to_do(server: Any, capsys: Any, tmp_path: Path) -
         ([], ["elsewhere", "there"], "several agents run here: use --socket {}/elsewhere/"),
     ],
 )
-def test_the_agent_that_lives_is_found(
+def test_the_running_agent_is_found(
     tmp_path: Path, there: list[str], listening: list[str], found: str
 ) -> None:
-    """By the kernel's table of sockets; others' and those of a name alone do not count."""
+    """The kernel's table of sockets decides; sockets of others or mere files do not count."""
 
     def at(name: str) -> Path:
         return tmp_path / name / "explain.sock"
@@ -228,8 +228,8 @@ def test_the_agent_that_lives_is_found(
         agent_socket.find(None, candidates, tmp_path / "table")
 
 
-async def test_what_a_node_without_the_pod_still_knows(tmp_path: Path, capsys: Any) -> None:
-    """How it was before it went; where the API has it and why; that nobody can tell."""
+async def test_answers_about_pods_that_are_not_on_the_node(tmp_path: Path, capsys: Any) -> None:
+    """The state before removal; the node and reason from the API; or that neither is known."""
     last: dict[str, Any] = {"went": (facts(), 90.0)}
     ready = {"type": "Ready", "status": "True"}
     unscheduled = {"type": "PodScheduled", "reason": "Unschedulable", "message": "1 cpu"}
@@ -287,11 +287,11 @@ async def test_what_a_node_without_the_pod_still_knows(tmp_path: Path, capsys: A
         await made.close()
 
 
-async def test_only_the_owner_may_ask(server: Any) -> None:
+async def test_only_the_owner_may_connect(server: Any) -> None:
     assert stat.S_IMODE(server.path.stat().st_mode) == 0o600
 
 
-async def test_idle_clients_do_not_keep_others_out_for_long(
+async def test_idle_clients_block_others_only_briefly(
     server: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     loop, ends = asyncio.get_running_loop(), []
@@ -315,7 +315,7 @@ async def test_idle_clients_do_not_keep_others_out_for_long(
         assert await reader.read() == b""
     writer.close()
     assert len(ends) == MAX_CONNECTIONS
-    for end in ends:  # their time is up
+    for end in ends:  # their time limit has passed
         end()
     for reader, writer in idle:
         assert await reader.read() == b""
@@ -338,7 +338,7 @@ async def test_nonsense_is_refused(server: Any, request_head: bytes) -> None:
     writer.close()
 
 
-async def test_the_socket_of_a_dead_agent_is_replaced_and_that_of_a_living_one_is_not(
+async def test_only_the_socket_of_a_dead_agent_is_replaced(
     server: Any, tmp_path: Path, caplog: Any
 ) -> None:
     second = ExplainServer(server.path, OnePod(), Traces())  # type: ignore[arg-type]
@@ -361,9 +361,7 @@ async def test_the_socket_of_a_dead_agent_is_replaced_and_that_of_a_living_one_i
     assert file.read_text() == "mine"
 
 
-async def test_a_path_that_no_socket_can_have_is_no_reason_to_die(
-    tmp_path: Path, caplog: Any
-) -> None:
+async def test_a_path_too_long_for_a_socket_is_reported(tmp_path: Path, caplog: Any) -> None:
     made = ExplainServer(tmp_path / ("x" * 120), OnePod(), Traces())  # type: ignore[arg-type]
     await made.serve()
     assert "path is too long" in caplog.text

@@ -1,4 +1,4 @@
-"""Since when something is wrong with a pod."""
+"""Start time of a pod's problem."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def condition(seconds: float, status: str = "False", kind: str = "Ready") -> dic
 
 
 def pod(**metadata: Any) -> Pod:
-    """Made 100 s ago."""
+    """A pod created 100 s ago."""
     about = {**make_pod().metadata, "creationTimestamp": ago(100), **metadata}
     return Pod({**make_pod().object, "metadata": about})  # type: ignore[typeddict-item]
 
@@ -107,7 +107,9 @@ DEAD = {"phase": "Failed", "conditions": [condition(60)], "startTime": ago(90)}
         ({"wrong_since": NOW + 1}, None, None),
     ],
 )
-def test_since_when(changes: dict[str, Any], first: Wait | None, since: float | None) -> None:
+def test_the_start_of_a_problem(
+    changes: dict[str, Any], first: Wait | None, since: float | None
+) -> None:
     """``bare``: no source has the pod any more."""
     bare = changes.get("bare", False)
     found = facts(**{key: value for key, value in changes.items() if key != "bare"})

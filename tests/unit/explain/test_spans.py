@@ -1,4 +1,4 @@
-"""Phases of pods: whose they are, what is kept of them, and what they cost."""
+"""Spans of pods: which pod they belong to, which are kept, and their cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_spans_belong_to_the_pod_that_the_task_entered() -> None:
         traces.enter(uid, "default", uid)
         with span(TraceCall.RUN_POD_SANDBOX, "attempt 0"):
             await asyncio.sleep(seconds)
-        # a call that goes on by itself still belongs to the pod
+        # a background call still belongs to the pod
         await asyncio.ensure_future(inner())
 
     async def inner() -> None:
@@ -44,7 +44,7 @@ async def test_spans_belong_to_the_pod_that_the_task_entered() -> None:
 
 
 @on_virtual_time
-async def test_what_goes_on_is_open_with_its_limit_and_what_fails_says_why() -> None:
+async def test_running_calls_are_open_with_their_limit_and_failed_ones_have_a_reason() -> None:
     traces = Traces()
     trace = traces.enter("a", "default", "a")
 
@@ -104,7 +104,7 @@ async def test_the_start_ends_with_ready_and_the_end_has_a_list_of_its_own() -> 
 
 
 @on_virtual_time
-async def test_everything_is_bounded() -> None:
+async def test_spans_are_bounded() -> None:
     traces = Traces(max_pods=3)
     for number in range(5):
         traces.enter(f"u{number}", "default", "same")
@@ -133,8 +133,8 @@ async def test_everything_is_bounded() -> None:
 
 
 @on_virtual_time
-async def test_what_is_no_work_is_noted() -> None:
-    """A refusal takes no time; a wait has its end, and is one however often it is found."""
+async def test_refusals_and_waits_are_recorded() -> None:
+    """A refusal takes no time; a wait has its end, and counts once however often it is found."""
     traces = Traces()
     note(TraceCall.BACK_OFF, "nobody's", lasts=5)
     trace = traces.enter("a", "default", "a")

@@ -1,4 +1,4 @@
-"""Pods that should be gone by now: each blocker is named in an event, once in a while."""
+"""Pods that should have ended: an event names each blocker, at intervals."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
 
 
 @pytest.mark.parametrize(("changes", "what"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
-def test_what_holds_it_up(changes: dict[str, Any], what: str | None) -> None:
+def test_the_blocker_of_a_termination(changes: dict[str, Any], what: str | None) -> None:
     found = held_up_by(facts(**{"pod": DELETED, **changes}))
     assert (found and found[0]) == what
 
 
-def test_the_event_names_it_and_is_not_repeated_each_time() -> None:
+def test_the_event_names_the_blocker_and_is_not_always_repeated() -> None:
     told: list[str] = []
     now: list[PodFacts] = []
 
@@ -101,7 +101,7 @@ def test_the_event_names_it_and_is_not_repeated_each_time() -> None:
 
 
 @on_virtual_time
-async def test_it_goes_on_when_the_machine_has_no_descriptors(
+async def test_it_continues_without_free_file_descriptors(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told: list[str] = []

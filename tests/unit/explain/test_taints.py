@@ -44,7 +44,7 @@ def test_taints(status: dict[str, str], node: Any, expected: tuple[NodeTaint, ..
     assert refused_for(POD, status, node) == expected
 
 
-def test_not_all_of_many() -> None:
+def test_refusing_taints_are_bounded() -> None:
     many = of(*({**BAD, "key": f"k{number}"} for number in range(20)))
     assert len(refused_for(POD, REFUSED, many)) == MAX_TAINTS
 
@@ -77,7 +77,7 @@ K = NodeTaint("k", "v", "NoExecute")
         ),
     ],
 )
-def test_deleted_for(
+def test_taints_that_a_pod_was_deleted_for(
     tolerations: Any, conditions: Any, node: Any, expected: tuple[NodeTaint, ...] | None
 ) -> None:
     pod = make_pod(deleting=30, tolerations=tolerations)
@@ -87,6 +87,6 @@ def test_deleted_for(
     assert deleted_for(Pod({**alive.object, "status": shown.status}), node) is None
 
 
-def test_not_all_of_many_that_it_was_deleted_for() -> None:
+def test_taints_that_a_pod_was_deleted_for_are_bounded() -> None:
     many = of(*({**BAD, "key": f"k{number}"} for number in range(20)))
     assert len(deleted_for(make_pod(deleting=30), many) or ()) == MAX_TAINTS

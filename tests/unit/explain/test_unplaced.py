@@ -1,4 +1,4 @@
-"""Pods that no node has, and the events of others."""
+"""Pods without a node, and events of other components."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_pod_without_a_node_is_a_line(made: Any, events: list[Any], verdict: s
     assert render.pods([line]) == f"ns/web  {verdict}\n"
 
 
-def test_a_pod_that_has_a_node_or_has_ended_is_none() -> None:
+def test_pods_with_a_node_and_ended_pods_are_left_out() -> None:
     assert lines([pod(), pod({"phase": "Failed"}, node="")], []) == []
     assert explain_unscheduled(pod(), []) is None
 
@@ -80,7 +80,7 @@ def test_all_about_such_a_pod() -> None:
     ]
 
 
-def test_events_of_others_are_those_that_the_agent_did_not_write() -> None:
+def test_events_of_others_exclude_those_of_the_agent() -> None:
     found = of_others(
         [
             event(count=3),

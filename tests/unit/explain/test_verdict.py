@@ -1,4 +1,4 @@
-"""The first line of explain: one sentence for each way in which a pod does not run."""
+"""The first line of explain: one sentence for each reason why a pod does not run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ BAD, GOOD = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
 
 
 def crashing(reason: str, code: int, message: str = "") -> dict[str, Any]:
-    """The status of a pod whose container waits for its backoff to end."""
+    """Status of a pod whose container is in its restart back-off."""
     ended = {**exited(code)["state"]["terminated"], "reason": reason, "message": message}
     return not_ready(waiting("CrashLoopBackOff", restartCount=3, lastState={"terminated": ended}))
 
@@ -391,11 +391,11 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
 @pytest.mark.parametrize(
     ("changes", "sentence", "healthy"), [row[1:] for row in STATES], ids=[row[0] for row in STATES]
 )
-def test_one_sentence(changes: dict[str, Any], sentence: str, healthy: bool) -> None:
+def test_verdicts(changes: dict[str, Any], sentence: str, healthy: bool) -> None:
     assert verdict(facts(**changes)) == (sentence, healthy)
 
 
-def test_what_it_waits_for_is_sorted_by_what_stands_most_in_the_way() -> None:
+def test_waits_are_sorted_by_importance() -> None:
     found = explain(
         facts(
             status=not_ready(waiting("x")),
@@ -412,7 +412,7 @@ def test_what_it_waits_for_is_sorted_by_what_stands_most_in_the_way() -> None:
     assert found.waits[1].until == NOW + 14
 
 
-def test_a_pod_that_only_the_runtime_knows() -> None:
+def test_a_pod_that_only_the_runtime_has() -> None:
     found = explain(facts(pod=make_pod(), record=None, status=not_ready()))
     assert found.worker.state == "none"
     sentence, _ = verdict(facts(record=None, status=not_ready(), **{"trace": None}))
@@ -507,9 +507,7 @@ def test_how_often_a_write_was_tried() -> None:
         (WaitKind.FINALIZER, "finalizer x keeps it", " for 1m"),
     ],
 )
-def test_a_wait_is_told_with_the_times_that_are_known(
-    kind: WaitKind, plain: str, timed: str
-) -> None:
+def test_the_sentence_of_a_wait_contains_its_times(kind: WaitKind, plain: str, timed: str) -> None:
     wait = Wait(kind, "x", "why", call="NodePrepareResources")
     assert phrases.sentence(facts(), wait) == plain
     known = replace(wait, since=NOW - 60, until=NOW + 5)
@@ -553,7 +551,7 @@ def test_a_wait_is_told_with_the_times_that_are_known(
         ),
     ],
 )
-def test_how_a_wait_is_told(wait: Wait, sentence: str) -> None:
+def test_sentences_of_waits(wait: Wait, sentence: str) -> None:
     assert phrases.sentence(facts(), wait) == sentence
 
 
@@ -566,5 +564,5 @@ def test_how_a_wait_is_told(wait: Wait, sentence: str) -> None:
         ("", "create a new pod once that is fixed"),
     ],
 )
-def test_what_helps_a_pod_that_was_refused(reason: str, advice: str) -> None:
+def test_hints_for_refused_pods(reason: str, advice: str) -> None:
     assert hint(facts(status={"phase": "Failed", "reason": reason}), "refused", "") == advice

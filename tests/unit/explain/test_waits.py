@@ -1,4 +1,4 @@
-"""All that a pod waits for, in order, and the sentence that is made of it."""
+"""All waits of a pod, in order, and the resulting sentence."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def inits(*statuses: dict[str, Any]) -> dict[str, Any]:
 
 
 def condition(kind: str, reason: str = "", message: str = "") -> dict[str, Any]:
-    """Of a Ready pod that is being resized, since 20 s."""
+    """Facts of a Ready pod with a resize condition that is 20 s old."""
     made = {"type": kind, "status": "True", "reason": reason, "message": message}
     return {"status": {"conditions": [READY, {**made, "lastTransitionTime": STARTED}]}}
 
@@ -131,7 +131,7 @@ def never_begun(**status: Any) -> dict[str, Any]:
 
 
 def probed(**changes: Any) -> dict[str, Any]:
-    """Started: a is not, b is not ready, c is; the gate x/open is open."""
+    """Probe results: a has not started, b is not ready, c is ready; the gate x/open is open."""
     views = [running(name, ready=name == "c") for name in "abc"]
     return {
         "pod": PROBED,
@@ -630,7 +630,7 @@ ROWS: list[Row] = [
         False,
     ),
     (
-        "asked to end in the future",
+        "its stop is in the future",
         {"worker": {"terminating_at": NOW + 5}},
         [],
         "terminating for 0s, with a grace period of 1s",
@@ -839,7 +839,7 @@ ROWS: list[Row] = [
 
 
 def known(changes: dict[str, Any]) -> PodFacts:
-    """The facts of a row; a pod or a record of None is none."""
+    """The facts of a table row; None for the pod or record means absent."""
     nothing: dict[str, Any] = {
         key: None for key in ("pod", "record") if changes.get(key, "") is None
     }
@@ -852,7 +852,7 @@ def known(changes: dict[str, Any]) -> PodFacts:
     [row[1:] for row in ROWS],
     ids=[row[0] for row in ROWS],
 )
-def test_what_it_waits_for(
+def test_waits_and_their_sentence(
     changes: dict[str, Any], expected: list[tuple[Any, ...]], sentence: str, healthy: bool
 ) -> None:
     found = known(changes)
@@ -887,10 +887,10 @@ NEVER = ContainerStatus("1", "main", ContainerState.EXITED, message='no file "s3
         ),
     ],
 )
-def test_what_a_program_that_never_ran_quotes_may_be_secret(
+def test_messages_of_programs_that_never_ran_are_masked(
     pod: Pod | None, record: ContainerStatus, message: str
 ) -> None:
-    """A program that ran says itself what it wants to say."""
+    """A program that has run chooses its own message."""
     runtime = PodRuntimeStatus("uid", "web", "default", containers=(record,))
     (found,) = exits(known({"pod": pod, "runtime": runtime, "status": not_ready()}))
     assert found.message == message
@@ -901,7 +901,7 @@ def test_the_last_exit_is_the_containers_own() -> None:
     assert [last_exit(found, name) for name in ("a", "b", "c")] == [*exits(found), None]
 
 
-def test_facts_of_a_status_that_says_nothing() -> None:
+def test_facts_of_an_empty_status() -> None:
     found = replace(facts(), status={})
     assert (found.phase, found.ready) == ("Pending", False)
     empty = facts(status={"podIPs": [{"ip": "10.0.0.1"}, {"ip": ""}, {}]})
@@ -953,7 +953,7 @@ BAD, GOOD = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
         ("other", ProbeKind.READINESS, ""),
     ],
 )
-def test_what_a_probe_said_last(container: str, kind: ProbeKind, words: str) -> None:
+def test_the_last_message_of_a_probe(container: str, kind: ProbeKind, words: str) -> None:
     reports = (
         ProbeReport("main", ProbeKind.STARTUP, None),
         ProbeReport("main", ProbeKind.LIVENESS, GOOD, ProbeFinding(GOOD, "all is well")),

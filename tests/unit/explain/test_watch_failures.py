@@ -1,4 +1,4 @@
-"""Watches that keep failing, for the node and for the pods that wait for them."""
+"""Watches that keep failing, for the node and for the pods that depend on them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_a_node_names_its_failing_watches_by_reason() -> None:
     ]
 
 
-def test_an_api_that_is_away_is_one_sentence() -> None:
-    """The message of a request without an answer begins with its own path."""
+def test_an_unreachable_api_is_one_sentence() -> None:
+    """The message of a request without an answer begins with the request's path."""
     away = [
         FailingWatch(each, "", "", f"GET https://api:6443/api/v1/{each}: refused", 40.0, 2)
         for each in ("nodes", "pods", "services")

@@ -1,4 +1,4 @@
-"""Whole explanations, as they are read: of a pod that starts, and of one that ends."""
+"""Complete explanations as rendered: of a starting pod and of a terminating one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ S = 10**9
 
 @pytest.fixture(autouse=True)
 def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Times of day are those of the reader's zone."""
+    """Times of day are in the reader's time zone."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield
@@ -64,7 +64,7 @@ def exit_record(name: str, attempt: int, code: int, began: float, ended: float) 
 
 
 def starting() -> PodFacts:
-    """The sidecar runs, one container is not ready, one keeps exiting, one is being pulled."""
+    """A sidecar runs; one container is not ready, one keeps exiting, one waits for its image."""
     pod = make_pod(
         initContainers=[
             {"name": "schema", "image": "db:1"},
@@ -132,7 +132,7 @@ def starting() -> PodFacts:
 
 
 def ending() -> PodFacts:
-    """A static pod that was told to end 7 s ago; the API does not accept its status."""
+    """A static pod whose stop was requested 7 s ago; the API does not accept its status."""
     return facts(
         make_static(),
         worker={"terminating_at": NOW - 7, "grace": 30},
@@ -145,7 +145,7 @@ def ending() -> PodFacts:
 
 
 def unknown() -> PodFacts:
-    """No worker has it."""
+    """A pod without a worker."""
     return replace(
         facts(make_static(), status=not_ready()),
         record=None, runtime_error="no such socket", name_holder="uid-old", awaits_admission=True,
@@ -154,8 +154,7 @@ def unknown() -> PodFacts:
 
 
 def away() -> PodFacts:
-    """A Ready pod that holds parts of the machine, since the day before yesterday; the runtime is
-    away and has left out times."""
+    """A Ready pod with devices and CPUs; the runtime has failed for two days and omits times."""
     records = (exit_record("main", 0, 1, NOW - 60, 0), exit_record("main", 1, 1, 0, 0))
     return facts(
         status={
@@ -175,7 +174,7 @@ def away() -> PodFacts:
 
 
 def refused() -> PodFacts:
-    """Before any of its containers was there."""
+    """A pod that was refused before any of its containers existed."""
     status = not_ready(phase="Failed", reason="NodePorts", startTime="2023-11-14T22:14:00Z")
     return replace(facts(status=status), record=None, next_sync_at=None)
 
@@ -326,7 +325,7 @@ Containers
     ],
     ids=["starting", "ending", "unknown", "away", "refused"],
 )
-def test_the_whole_text(found: PodFacts, shown: str) -> None:
+def test_the_complete_text(found: PodFacts, shown: str) -> None:
     assert text(found) == shown
 
 
@@ -378,8 +377,8 @@ def test_the_newest_of_each_list_are_shown() -> None:
     assert [row[-1] for row in found if "decision" in row] == [str(n) for n in range(1, 13)]
 
 
-def test_the_whole_explanation() -> None:
-    """What the socket gives besides what the text shows."""
+def test_the_complete_explanation() -> None:
+    """Fields of the socket's answer that the text does not show."""
     found = explain(starting())
     assert (found.at, found.phase, found.ready, found.healthy, found.static) == (
         NOW, "Running", False, False, False,

@@ -1,4 +1,4 @@
-"""Whole waterfalls as they are drawn: each span where it began, as long as it took."""
+"""Complete waterfalls as drawn: each span at its start, with its length."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMAGE = "registry.example/team/a-long-image-name:1.2.3"
 
 
 def whole() -> Timeline:
-    """A pod seen at 9.5 s, taken up at 10 s, Ready at 12 s, that ends since 13 s; it is 15 s."""
+    """A pod seen at 9.5 s, taken up at 10 s, Ready at 12 s, terminating since 13 s; now is 15 s."""
     trace = PodTrace(
         "uid", "default", "web", 10.0, Part.END, ready_at=12.0, ended_at=15.0, dropped=2
     )
@@ -68,7 +68,7 @@ default/web  end: 2000 ms from the first stop to the pod being done with
     StopPodSandbox       +1500 ms    250 ms │                                        ███████▎      │
   remove cgroup          +1750 ms   250 ms… │                                               ███████│
 """
-"""34 columns are 2500 ms, then 54 are 2000 ms; the last cell of a bar is in eighths."""
+"""34 columns are 2500 ms, then 54 are 2000 ms; the last cell of a bar has eighths."""
 
 NARROW = """\
 default/web  start: 2500 ms from first sight to the Ready status being written \
@@ -90,7 +90,7 @@ default/web  end: 2000 ms from the first stop to the pod being done with
     StopPodSandbox       +1500 ms    250 ms │          ██▎ │
   remove cgroup          +1750 ms   250 ms… │            ██│
 """
-"""What is left for names is 20 columns, for bars 14."""
+"""Names get 20 columns, bars 14."""
 
 
 def test_text() -> None:
@@ -99,7 +99,7 @@ def test_text() -> None:
 
 
 def test_the_smallest_of_terminals_and_the_last_moment() -> None:
-    """20 columns for the name and 10 for the bar; what took no time at the end is drawn there."""
+    """Names get 20 columns, bars 10; a span without length at the end is still drawn."""
     trace = PodTrace("uid", "default", "web", 10.0, ready_at=12.0)
     trace.start = [SANDBOX_OF_WEB, Span(TraceCall.WRITE_STATUS, "Running, Ready", 12.0, 12.0)]
     for width in (20, 40, 50):
@@ -125,12 +125,12 @@ SANDBOX = Span(TraceCall.RUN_POD_SANDBOX, "", 4000.0, 4001.0)
     ("seen_at", "waited"),
     [
         (None, None),
-        (4000.1, None),  # after the worker took it up: the clock was set back
+        (4000.1, None),  # after the worker took the pod up: the clock was set back
         (4000.0, None),
-        (3999.9996, None),  # less than is kept of a span
+        (3999.9996, None),  # shorter than the shortest span that is kept
         (3999.999, 0.001),
         (400.5, 3599.5),
-        (400.0, None),  # another life of the agent, or a clock that was set
+        (400.0, None),  # another run of the agent, or a clock that was set
     ],
 )
 def test_waiting_for_a_worker(seen_at: float | None, waited: float | None) -> None:
@@ -163,7 +163,7 @@ def test_runs_of_init_containers(began: float | None, ended: float | None, drawn
     assert (TraceCall.INIT_RUNS in [bar.name for bar in bars]) is drawn
 
 
-def test_all_runs_of_init_containers_belong_to_a_start_that_goes_on() -> None:
+def test_all_runs_of_init_containers_belong_to_an_unfinished_start() -> None:
     trace = PodTrace("uid", "default", "web", 10.0, start=[SANDBOX_OF_WEB])
     run = Exit("i", 0, 0, "", "", OFFSET + 11.5, OFFSET + 12.5)
     assert [bar.detail for bar in timeline(trace, OFFSET, None, 13.0, [run]).start.spans] == [
@@ -172,7 +172,7 @@ def test_all_runs_of_init_containers_belong_to_a_start_that_goes_on() -> None:
     ]
 
 
-def test_what_goes_on_belongs_to_the_part_that_goes_on() -> None:
+def test_an_open_span_belongs_to_the_current_chapter() -> None:
     goes_on = {1: Span(TraceCall.STOP_CONTAINER, "main", 14.0)}
     start = PodTrace("uid", "default", "web", 10.0, open=goes_on)
     assert timeline(start, 0.0, None, 15.0).start.spans == (
@@ -201,8 +201,8 @@ def test_what_goes_on_belongs_to_the_part_that_goes_on() -> None:
         ((1.0, 2.0), (1.0, 3.0), 1),
     ],
 )
-def test_what_contains_another_stands_above_it(outer: Any, inner: Any, depth: int) -> None:
-    """Of two that begin together the longer one does."""
+def test_an_outer_span_is_above_an_inner_one(outer: Any, inner: Any, depth: int) -> None:
+    """The longer of two spans that begin together is the outer one."""
     spans = [Span(Step.VOLUMES, "", *outer), Span(Step.CGROUP, "", *inner)]
     trace = PodTrace("uid", "default", "web", 0.0, start=spans)
     _, *bars = timeline(trace, 0.0, None, 4.0).start.spans
@@ -213,7 +213,9 @@ def test_what_contains_another_stands_above_it(outer: Any, inner: Any, depth: in
     ("total", "end", "seconds"),
     [(None, None, 0.001), (0.0, 0.0005, 0.001), (0.5, 0.25, 0.5), (None, 2.0, 2.0)],
 )
-def test_what_the_width_stands_for(total: float | None, end: float | None, seconds: float) -> None:
+def test_the_time_that_the_width_shows(
+    total: float | None, end: float | None, seconds: float
+) -> None:
     bars = () if end is None else (Bar(TraceCall.PULL_IMAGE, "", 0.0, end, 0),)
     assert render_timeline.scale(TimelineChapter(Part.START, 0.0, total, bars)) == seconds
 
@@ -226,7 +228,7 @@ default/web  start: it was never Ready
 
 
 def test_a_pod_that_was_refused() -> None:
-    """What the agent does not have of it is not taken for an earlier agent's work."""
+    """The missing start is not attributed to an earlier agent."""
     refused = [Span(TraceCall.ADMIT, "", 10.5, 10.5, "OutOfcpu: too much")]
     trace = PodTrace("uid", "default", "web", 10.0, start=refused, ended_at=10.5)
     found = timeline(trace, OFFSET, None, 20.0, has_sandbox=False)
@@ -256,7 +258,7 @@ NOPE = (
 
 
 def test_a_pod_that_crashes_once_it_was_ready() -> None:
-    """What was tried since, how long that took, and what it waits for now and until when."""
+    """Steps since the pod was Ready, their durations, and the current wait with its end."""
     trace = PodTrace("uid", "default", "web", 10.0, Part.LIFE, ready_at=12.0)
     trace.start = [SANDBOX_OF_WEB]
     trace.later.extend(
@@ -295,7 +297,7 @@ def _without_bars(text: str) -> str:
         (Span(TraceCall.STOP_CONTAINER, "main", 20.0, 20.1), True),
     ],
 )
-def test_what_of_its_life_matters(span: Span, shown: bool) -> None:
+def test_spans_that_make_a_life_chapter(span: Span, shown: bool) -> None:
     trace = PodTrace("uid", "default", "web", 10.0, Part.LIFE, ready_at=12.0)
     trace.later.append(span)
     assert (timeline(trace, OFFSET, None, 30.0).life is not None) is shown

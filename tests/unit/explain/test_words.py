@@ -1,4 +1,4 @@
-"""Spans of time and texts, as people read them."""
+"""Durations and texts as people read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods and intents to foresee things of."""
+"""Pods and intents for the tests of this package."""
 
 from __future__ import annotations
 

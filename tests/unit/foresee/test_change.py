@@ -1,4 +1,4 @@
-"""What becomes of a change, from the plans before and after it."""
+"""Outcome of a change, from the plans before and after it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def intent(*decisions: Decision, **more: object) -> SyncIntent:
         (intent(ends=True), intent(ends=True), ForeseenOutcome.UNCHANGED),
     ],
 )
-def test_only_what_the_sync_would_not_do_anyway_counts(
+def test_actions_that_the_sync_takes_anyway_do_not_count(
     before: SyncIntent, after: SyncIntent, outcome: ForeseenOutcome
 ) -> None:
     assert fate(before, after) == Fate(outcome)
 
 
-def test_what_is_done_in_order() -> None:
+def test_actions_in_order() -> None:
     before = intent(KEEP, started=("b",))
     after = intent(KEEP, KILL, started=("b", "a"))
     images = [ImageUse("a:2", ("a",), "pull", "absent"), ImageUse("x", ("a",), "use", "present")]
@@ -61,7 +61,7 @@ def changed(*paths: str, way: ChangeMethod = ChangeMethod.NEVER) -> list[Change]
     return [Change(path, way) for path in paths]
 
 
-def test_what_the_api_server_refuses() -> None:
+def test_changes_that_the_api_server_refuses() -> None:
     one, many = changed("a", "b"), changed(*(f"f{n}" for n in range(12)))
     ten = ", ".join(f"spec.f{n}" for n in range(10))
     text = "it has to be deleted and created anew"

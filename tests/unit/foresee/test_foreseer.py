@@ -42,7 +42,7 @@ ORDER = EvictionOrder((Signal.MEMORY,), False, (), (), 0, 0)
 
 
 class Images:
-    """Has ``a:1``; knows nothing about ``broken:1``."""
+    """Has ``a:1``; fails for ``broken:1``."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -58,7 +58,7 @@ class Images:
 
 
 class FakeNode:
-    """A node with the pod ``p``; what it would do is set by the test."""
+    """A node with the pod ``p``; each test sets what the node would do."""
 
     def __init__(self, *running: Pod) -> None:
         self.verdict: Verdict = Admitted()
@@ -68,7 +68,7 @@ class FakeNode:
         self.infeasible: Infeasible | None = None
         self.status: PodRuntimeStatus | None = PodRuntimeStatus("u", "p", "ns")
         self.intents: dict[str, SyncIntent] = {}
-        """By image of the first container, or its cpu request."""
+        """Intents by image of the first container, or by its CPU request."""
         self.images = Images()
         self.order_asked: list[tuple[Pod, Collection[str]]] = []
         pods = PodManager()
@@ -169,14 +169,14 @@ async def test_a_new_pod_names_the_objects_that_it_needs() -> None:
     assert found.needs == (Need(NeedKind.SECRET, "key", ("container a",)),)
 
 
-async def test_whom_a_new_pod_would_preempt() -> None:
+async def test_victims_of_a_new_pod() -> None:
     node = FakeNode()
     node.verdict = Preempt((Shortage("cpu", 2, 1, 2),))
     node.victims = [pod(name="low"), pod(name="lower")]
     found = await node.new()
     assert (found.outcome, found.victims) == (ForeseenOutcome.PREEMPTS, ("ns/low", "ns/lower"))
     ((asked, without),) = node.order_asked
-    assert (asked.name, without) == ("new", {"uid-low", "uid-lower"}), "they are gone by then"
+    assert (asked.name, without) == ("new", {"uid-low", "uid-lower"}), "they have ended by then"
 
 
 async def test_a_pod_that_is_refused_is_in_no_order() -> None:
@@ -186,7 +186,7 @@ async def test_a_pod_that_is_refused_is_in_no_order() -> None:
     assert node.order_asked == []
 
 
-async def test_a_resize_is_ranked_with_what_it_would_be_given() -> None:
+async def test_a_resize_is_ranked_with_its_new_requests() -> None:
     node = FakeNode(RUNNING)
     found = await node.patched(cpu("2"))
     ((asked, _),) = node.order_asked
@@ -228,7 +228,7 @@ async def test_a_pod_with_too_many_references_is_refused() -> None:
     assert found.message.startswith("the pod refers to 1001 configMaps")
 
 
-async def test_the_runtime_is_asked_once_an_image_and_not_without_bound() -> None:
+async def test_the_runtime_is_queried_once_per_image_up_to_a_limit() -> None:
     node = FakeNode()
     many = [container(f"c{n}", image=f"i{n}:1") for n in range(MAX_IMAGES + 5)]
     found = await node.new(*many, container("a"), container("b", image="a:1"))
@@ -292,7 +292,7 @@ def marked(**metadata: Any) -> Pod:
     return Pod(made)
 
 
-async def test_what_changes_nothing_and_what_nobody_may_change() -> None:
+async def test_unchanged_and_forbidden_patches() -> None:
     node = FakeNode(RUNNING)
     assert await node.patched({}) == answer(ForeseenOutcome.UNCHANGED)
     found = await node.patched({"hostNetwork": True})
@@ -322,7 +322,7 @@ async def test_a_file_is_laid_over_the_pod_of_its_name() -> None:
     assert await Foreseer(node.queries).foresee({"pod": asked}) == answer(ForeseenOutcome.UNCHANGED)
 
 
-async def test_a_json_patch_names_containers_by_their_place() -> None:
+async def test_a_json_patch_names_containers_by_index() -> None:
     node = FakeNode(pod(container("a"), container("b")))
     operations = [{"op": "replace", "path": "/spec/containers/1/image", "value": "c:1"}]
     asked = {"namespace": "ns", "name": "p", "patch": operations, "type": "json"}
@@ -382,7 +382,7 @@ async def test_nonsense(asked: Any, why: str) -> None:
     assert str(caught.value).startswith(why)
 
 
-async def test_a_new_pod_has_a_uid_of_nobody() -> None:
+async def test_a_new_pod_has_an_unused_uid() -> None:
     seen: list[str] = []
 
     def others(uid: str) -> Sequence[Pod]:

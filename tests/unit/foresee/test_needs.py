@@ -1,4 +1,4 @@
-"""The objects that a new pod needs, and what is said of those that do not exist."""
+"""Objects that a new pod needs, and the texts about those that do not exist."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def test_a_missing_object_is_the_answer() -> None:
     )
 
 
-def test_all_are_there() -> None:
+def test_all_objects_exist() -> None:
     found = settled(needing(), HERE)
     assert (found["outcome"], plan(found)) == ("runs", "ns/web: n1 would admit and start it\n")
 
 
-def test_where_nothing_was_checked_the_objects_are_named() -> None:
+def test_unchecked_objects_are_named() -> None:
     found = settled(needing(), {})
     assert found["outcome"] == "runs"
     assert plan(found) == (
@@ -145,7 +145,7 @@ def test_a_claim_that_is_made_with_the_pod_is_not_missing() -> None:
 
 
 @pytest.mark.parametrize("outcome", [ForeseenOutcome.PREEMPTS, ForeseenOutcome.REFUSED])
-def test_another_outcome_stays(outcome: ForeseenOutcome) -> None:
+def test_another_outcome_is_kept(outcome: ForeseenOutcome) -> None:
     found = settled(needing(outcome), {**HERE, CONF: NeedState.MISSING})
     assert found["outcome"] == outcome
     assert "configMap conf, which does not exist" in plan(found)

@@ -1,4 +1,4 @@
-"""A pod with a patch: as the API server would make it."""
+"""A pod with a patch applied, as the API server would apply it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def of(**more: Any) -> dict[str, Any]:
         of(nodeSelector={"a": "b"}, hostNetwork=None),
     ],
 )
-def test_as_by_the_schema_of_the_api(patch: dict[str, Any]) -> None:
+def test_results_agree_with_the_schema_of_the_api(patch: dict[str, Any]) -> None:
     schema = definitions.definition("io.k8s.api.core.v1.Pod")
     expected = strategic_merge(schema, POD, patch, resolve=definitions.resolve)
     assert patched(POD, patch) == expected != POD
@@ -88,7 +88,7 @@ def test_a_merge_patch_replaces_lists() -> None:
     assert patched(POD, {}, KubectlPatchType.MERGE) == patched(POD, {}) == POD
 
 
-def test_a_merge_patch_knows_no_directives() -> None:
+def test_a_merge_patch_has_no_directives() -> None:
     found = patched(
         POD, {"spec": {"$patch": "replace", "hostAliases": None}}, KubectlPatchType.MERGE
     )
@@ -97,7 +97,7 @@ def test_a_merge_patch_knows_no_directives() -> None:
     assert found["spec"] == spec
 
 
-def test_a_json_patch_is_of_the_whole_pod_and_changes_its_spec() -> None:
+def test_a_json_patch_applies_to_the_pod_and_changes_only_its_spec() -> None:
     operations = [
         {"op": "test", "path": "/metadata/name", "value": "p"},
         {"op": "replace", "path": "/metadata/name", "value": "q"},

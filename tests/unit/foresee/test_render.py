@@ -1,4 +1,4 @@
-"""What ``kubeletpy plan`` prints."""
+"""Output of ``kubeletpy plan``."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_first_line_is_the_answer(
     assert shown(outcome, **more) == f"ns/web: {line}\n"
 
 
-def test_all_of_it() -> None:
+def test_the_complete_text() -> None:
     mib = 2**20
     assert shown(
         ForeseenOutcome.PREEMPTS,
@@ -159,7 +159,7 @@ def test_the_order_of_evictions_is_part_of_the_text_only_under_pressure(
     assert plan(answer, evictions=True).count(" now)") == 3
 
 
-def test_a_long_act_does_not_push_all_others_to_the_right() -> None:
+def test_a_long_act_does_not_widen_its_column() -> None:
     text = shown(ForeseenOutcome.RESTARTS, acts=(Act("x" * 90, "why"), Act("y", "so")))
     assert f"\n  {'x' * 79}…  why\n" in text
     assert f"\n  y{' ' * 59}  so\n" in text

@@ -1,4 +1,4 @@
-"""What it takes to start a new pod, and how long."""
+"""Steps to start a new pod, and their durations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ HISTORY = [
         (Step.VOLUMES, "", Act("volumes x", "y", None, 0)),
     ],
 )
-def test_medians_of_what_succeeded(act: TraceCall | Step, like: str, expected: Act) -> None:
+def test_medians_of_successful_calls(act: TraceCall | Step, like: str, expected: Act) -> None:
     assert Durations(HISTORY).act(act, "x", "y", like=like) == expected
 
 
@@ -65,7 +65,7 @@ def test_a_sum_needs_all_of_them(seconds: tuple[float | None, ...], expected: fl
     assert total(Act("x", seconds=each) for each in seconds) == expected
 
 
-def test_where_images_come_from() -> None:
+def test_sources_of_images() -> None:
     made = pod(
         container("a", image="x:1"),
         container("b", image="x:1"),
@@ -124,7 +124,7 @@ def test_the_policy_of_an_image_without_one(image: str, policy: str) -> None:
         ),
     ],
 )
-def test_what_volumes_are_made_of(source: dict[str, Any], what: str) -> None:
+def test_sources_of_volumes(source: dict[str, Any], what: str) -> None:
     mounted = container("a", volumeMounts=[{"name": "v", "mountPath": "/v"}])
     made = pod(mounted, volumes=[{"name": "v", **source}])
     assert start.volumes(plan_volumes(made)) == (ForeseenVolume("v", what),)
@@ -141,7 +141,7 @@ def test_volumes_by_name_with_their_problems() -> None:
     )
 
 
-def test_all_that_a_start_takes_in_order() -> None:
+def test_steps_of_a_start_in_order() -> None:
     made = pod(
         container("a"),
         container("b", image="a:1"),
@@ -204,7 +204,7 @@ PROBE = {"httpGet": {"port": 80}}
         ),
     ],
 )
-def test_what_is_not_known(spec: dict[str, Any], said: list[str]) -> None:
+def test_open_points(spec: dict[str, Any], said: list[str]) -> None:
     containers = spec.pop("containers", [container("a")])
     made = pod(*containers, **spec)
     images = start.images(made, {"a:1": True}, ("a", "b"))
@@ -215,7 +215,7 @@ def level(signal: str, available: int = 100, threshold: int = 40) -> dict[str, A
     return {"signal": signal, "available": available, "threshold": threshold}
 
 
-def test_thresholds_of_what_the_pod_requests() -> None:
+def test_thresholds_of_requested_resources() -> None:
     levels = [
         level("memory.available"),
         level("allocatableMemory.available", 50),

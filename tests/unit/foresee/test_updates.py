@@ -1,4 +1,4 @@
-"""How the API server takes a change of each field."""
+"""The API server's treatment of a change, for each field."""
 
 from __future__ import annotations
 
