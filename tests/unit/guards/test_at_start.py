@@ -1,4 +1,4 @@
-"""What is done to machine and process at the start, and what is said about it."""
+"""Changes to machine and process at the start, and the logged messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def proc(root: Path, **settings: str) -> Path:
 
 
 class Node:
-    """A node whose guards start."""
+    """A node whose guards are started."""
 
     def __init__(self, root: Path, settings: StartSettings, **facts: object) -> None:
         self.events: list[tuple[str, str]] = []
@@ -56,11 +56,11 @@ class Node:
     [
         ({}, False, True),
         ({}, True, False),
-        # refused before, where they were wrong: nothing is set behind the owner's back
+        # protectKernelDefaults refuses wrong settings instead of changing them
         ({"protectKernelDefaults": True}, False, False),
     ],
 )
-def test_who_sets_kernel_settings(fields: dict[str, object], keep: bool, sets: bool) -> None:
+def test_when_kernel_settings_are_set(fields: dict[str, object], keep: bool, sets: bool) -> None:
     settings = StartSettings.from_settings(default_settings(**fields), keep_kernel=keep)
     assert settings == StartSettings(-999, 1_000_000, sets)
 
@@ -77,7 +77,7 @@ async def test_the_start(tmp_path: Path, sets: bool, caplog: pytest.LogCaptureFi
 
 
 @on_virtual_time
-async def test_what_is_not_allowed_is_said_once(
+async def test_refused_changes_are_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(tmp_path, StartSettings(set_kernel_settings=True))
@@ -116,7 +116,7 @@ async def test_what_is_not_allowed_is_said_once(
         ),
     ],
 )
-def test_what_people_are_warned_of(
+def test_warnings(
     tmp_path: Path,
     facts: dict[str, object],
     trial: bool | None,

@@ -1,4 +1,4 @@
-"""Which processes are moved into the cgroups of daemons, and what is said when they can't be."""
+"""Which processes are moved into the cgroups of daemons, and the errors when that fails."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ def test_the_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kubelet", "own"), [("/agent", "/"), ("", "/system")])
-def test_all_that_is_in_none(tmp_path: Path, kubelet: str, own: str) -> None:
+def test_processes_outside_any_cgroup_are_moved(tmp_path: Path, kubelet: str, own: str) -> None:
     groups = Groups(7, 8, 9)
     groups.paths[9] = "/somebodys"
     machine(tmp_path, groups)
-    (tmp_path / "8" / "exe").unlink()  # a thread of the kernel
+    (tmp_path / "8" / "exe").unlink()  # a kernel thread
     daemons(tmp_path, groups, kubelet=kubelet, system="/system").move_system()
     assert groups.paths == {1: "/", OWN: own, 7: "/system", 8: "/", 9: "/somebodys"}
 
 
-def test_what_is_started_meanwhile_is_moved_too_but_not_for_ever(tmp_path: Path) -> None:
+def test_new_processes_are_moved_too_up_to_a_bound(tmp_path: Path) -> None:
     groups = Groups(7)
     machine(tmp_path, groups)
     later = iter(range(1000, 2000))
@@ -86,7 +86,7 @@ def test_what_is_started_meanwhile_is_moved_too_but_not_for_ever(tmp_path: Path)
     assert len(moved) == 10
 
 
-def test_what_can_not_be_moved_is_named_and_the_rest_is_moved(tmp_path: Path) -> None:
+def test_unmovable_processes_are_named_and_the_others_moved(tmp_path: Path) -> None:
     groups = Groups(6, 7, 8, 9, 10, 11)
     groups.refused = {7, 8, 9, 10}
     machine(tmp_path, groups)
@@ -106,10 +106,10 @@ def test_in_a_container_nothing_is_moved(tmp_path: Path) -> None:
     assert (set(groups.paths.values()), groups.made) == ({"/"}, [])
 
 
-def test_the_first_namespace_is_known_by_its_number(tmp_path: Path) -> None:
+def test_the_initial_namespace_is_recognized_by_its_number(tmp_path: Path) -> None:
     groups = Groups(7)
     machine(tmp_path, groups)
-    (tmp_path / "1" / "ns" / "pid").unlink()  # init may not be looked at
+    (tmp_path / "1" / "ns" / "pid").unlink()  # its namespace is not readable
     made = daemons(tmp_path, groups, kubelet="/agent")
     with pytest.raises(CgroupError):
         made.move_own()
@@ -128,7 +128,7 @@ def test_an_unknown_namespace_is_an_error(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_each_minute_and_an_error_is_said_once(
+async def test_each_minute_with_one_report_per_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups = Groups(7)

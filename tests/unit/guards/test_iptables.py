@@ -1,4 +1,4 @@
-"""The iptables chains: made, kept, made again after a flush, and done without."""
+"""The iptables chains: created, kept, restored after a flush; and nodes without iptables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.virtual_time import on_virtual_time
 
 
 class Tables:
-    """iptables with its tables; answers as the real one does."""
+    """Test double for iptables and its tables, with the program's answers."""
 
     def __init__(self) -> None:
         self.rules: dict[tuple[str, str], list[tuple[str, ...]]] = {}
@@ -78,7 +78,7 @@ def test_the_rule_that_kube_proxy_makes_too() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_made_once_and_again_after_a_flush(version: int) -> None:
+def test_chains_are_created_once_and_again_after_a_flush(version: int) -> None:
     @on_virtual_time
     async def live() -> None:
         tables = Tables()
@@ -92,7 +92,7 @@ def test_made_once_and_again_after_a_flush(version: int) -> None:
         assert len(tables.rules.get(("filter", FIREWALL), [])) == (version == 4)
         made = len(tables.commands)
         await asyncio.sleep(600)
-        assert len(tables.commands) == made + 10  # one look a minute
+        assert len(tables.commands) == made + 10  # one check a minute
         tables.flush("mangle")
         await asyncio.sleep(58.5)
         tables.flush()
@@ -119,7 +119,7 @@ async def test_a_second_agent_makes_nothing_twice() -> None:
 
 
 @on_virtual_time
-async def test_a_table_that_stays_as_it_is_is_waited_for_five_seconds() -> None:
+async def test_a_partial_flush_is_repaired_after_five_seconds() -> None:
     tables = Tables()
     task = asyncio.create_task(IPTablesChains(6, tables.run).run())
     await asyncio.sleep(1)
@@ -133,7 +133,7 @@ async def test_a_table_that_stays_as_it_is_is_waited_for_five_seconds() -> None:
 
 
 @pytest.mark.parametrize("missing", [True, False])
-def test_without_iptables_it_is_said_once(missing: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_iptables_one_report(missing: bool, caplog: pytest.LogCaptureFixture) -> None:
     @on_virtual_time
     async def live() -> None:
         tables = Tables()
@@ -147,7 +147,7 @@ def test_without_iptables_it_is_said_once(missing: bool, caplog: pytest.LogCaptu
 
 
 @on_virtual_time
-async def test_what_fails_is_said_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_is_reported_once_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     tables = Tables()
     task = asyncio.create_task(IPTablesChains(4, tables.run).run())
     await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Records of the kernel's log: which are kills, of what, and what hostile ones do."""
+"""Records of the kernel's log: which are OOM kills, of which process, and hostile records."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
         # in a cgroup at its limit
         ([BEGIN, IN_GROUP, KILLED], []),
         ([BEGIN, IN_GROUP, BEGIN, KILLED], [Kill(3, "stress", 4711)]),
-        # what does not begin is no kill, and one that does not end is none yet
+        # a kill needs a first and a last record
         ([GLOBAL, KILLED], []),
         ([BEGIN, GLOBAL], []),
         ([BEGIN, BEGIN, KILLED], [Kill(2, "stress", 4711)]),
         ([BEGIN, KILLED, KILLED], [Kill(1, "stress", 4711)]),
-        # names are chosen by processes, and names of groups by whoever makes them
+        # processes choose their names, and creators of cgroups choose the group's
         ([BEGIN, KILLED.replace("(stress)", "(a) (b)")], [Kill(1, "a) (b", 4711)]),
         (
             [BEGIN, KILLED.replace("stress", "a\\x0a\x1b[31mé")],
@@ -78,7 +78,7 @@ def test_kills(texts: list[str], found: list[Kill]) -> None:
     assert kills(*texts) == found
 
 
-def test_a_process_is_not_believed() -> None:
+def test_records_of_processes_are_ignored() -> None:
     assert kills(BEGIN, GLOBAL, KILLED, from_kernel=False) == []
 
 
@@ -112,11 +112,13 @@ REAL = (
     b"anon-rss:432308kB, file-rss:4kB, shmem-rss:5052kB, UID:0 pgtables:904kB "
     b"oom_score_adj:1000\n",
 )
-"""Of a virtual machine of 600 MB (Linux 6.1, cgroup v2): a kill in a cgroup, one that root forged,
-and one for which the machine had no memory left."""
+"""Records of a virtual machine of 600 MB (Linux 6.1, cgroup v2).
+
+A kill in a cgroup, one that root forged, and one because the machine had no memory left.
+"""
 
 
-def test_what_a_kernel_has_written() -> None:
+def test_records_of_a_real_kernel() -> None:
     told = Kills()
     records = [record for data in REAL if (record := parse(data)) is not None]
     assert len(records) == len(REAL)

@@ -1,4 +1,4 @@
-"""Kernel settings: what differs, what is refused, what is set."""
+"""Kernel settings: differences, refusals, and corrections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RIGHT = {name: f"{value}\n" for name, value in WANTED.items()}
         ),
     ],
 )
-def test_what_differs(found: dict[str, str], wrong: list[Wrong]) -> None:
+def test_differences(found: dict[str, str], wrong: list[Wrong]) -> None:
     assert compare({**RIGHT, **found}) == wrong
 
 
@@ -49,13 +49,13 @@ def look_alike(root: Path, texts: dict[str, str]) -> Path:
     return root
 
 
-def test_what_differs_is_set(tmp_path: Path) -> None:
+def test_different_settings_are_set(tmp_path: Path) -> None:
     look_alike(tmp_path, {**RIGHT, "kernel.panic": "0\n", "vm.overcommit_memory": "2\n"})
     assert not settle(tmp_path)
     assert not compare(read_sysctls(tmp_path))
 
 
-def test_what_cannot_be_set_is_named_and_the_rest_is_set(tmp_path: Path) -> None:
+def test_unwritable_settings_are_named_and_the_others_set(tmp_path: Path) -> None:
     look_alike(tmp_path, {**RIGHT, "kernel.panic": "0\n", "vm.overcommit_memory": "2\n"})
     missing = tmp_path / "kernel" / "keys" / "root_maxkeys"
     missing.unlink()

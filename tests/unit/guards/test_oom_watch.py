@@ -1,4 +1,4 @@
-"""The kernel's log is followed: what is told, once, over restarts, and what is survived."""
+"""Following the kernel's log: each kill is reported once, over restarts and despite errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.virtual_time import on_virtual_time
 
 
 class KernelLog:
-    """A log of records, each of which is read by itself."""
+    """A log in which each record is one read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -65,7 +65,7 @@ class KernelLog:
 
 
 @on_virtual_time
-async def test_only_what_comes_from_the_first_start_on(tmp_path: Path) -> None:
+async def test_kills_before_the_first_start_are_ignored(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
     kernel.say(BEGIN, KILLED, "later")
     async with kernel.watched():
@@ -76,11 +76,11 @@ async def test_only_what_comes_from_the_first_start_on(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_told_once_over_restarts_and_late_if_need_be(tmp_path: Path) -> None:
+async def test_kills_are_reported_once_over_restarts_even_late(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
     async with kernel.watched():
         kernel.say(BEGIN, KILLED)
-    kernel.say(BEGIN, KILLED)  # the agent itself, say
+    kernel.say(BEGIN, KILLED)  # while the agent does not run
     async with kernel.watched():
         pass
     async with kernel.watched():
@@ -89,7 +89,7 @@ async def test_told_once_over_restarts_and_late_if_need_be(tmp_path: Path) -> No
 
 
 @on_virtual_time
-async def test_another_boot_counts_anew(tmp_path: Path) -> None:
+async def test_another_boot_starts_anew(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
     kernel.say(*["x"] * 40)
     async with kernel.watched():
@@ -103,7 +103,7 @@ async def test_another_boot_counts_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "mark", [b"", b"[]", b"{", b"\xff", b'{"bootID": "b1"}', b'{"bootID": "b1", "sequence": "1"}']
 )
-def test_a_mark_that_says_nothing(tmp_path: Path, mark: bytes) -> None:
+def test_an_invalid_mark(tmp_path: Path, mark: bytes) -> None:
     @on_virtual_time
     async def follow() -> None:
         (tmp_path / MARK).write_bytes(mark)
@@ -122,7 +122,7 @@ async def test_hostile_records_and_floods_are_survived(tmp_path: Path) -> None:
     async with kernel.watched():
         for record in (b";", b"\0" * 9000, b"4,x,y,-;z", b"4," + b"1" * 5000 + b",1,-;"):
             kernel.raw(record)
-        kernel.say(BEGIN, KILLED, priority=12)  # whoever may write to the log
+        kernel.say(BEGIN, KILLED, priority=12)  # any process with access to the log
         for _ in range(5):
             kernel.say(*["noise"] * 40)
             await asyncio.sleep(0.1)
@@ -131,7 +131,7 @@ async def test_hostile_records_and_floods_are_survived(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_overwritten_records_are_passed_over(
+async def test_overwritten_records_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel, read, lost = KernelLog(tmp_path), os.read, [True]
@@ -150,7 +150,7 @@ async def test_overwritten_records_are_passed_over(
 
 
 @on_virtual_time
-async def test_no_log_is_said_once_and_tried_again(
+async def test_a_missing_log_is_reported_once_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kernel, errors = KernelLog(tmp_path), [OSError(errno.EPERM, "no")] * 3

@@ -47,7 +47,7 @@ def test_open_files(limit: int, said: str, limits: str) -> None:
     assert in_a_process(LIMITED.format(limit=limit)) == [said, limits]
 
 
-def test_more_files_than_the_process_may_ask_for() -> None:
+def test_more_files_than_the_process_may_set() -> None:
     # no process may have more than fs.nr_open, whatever its rights
     nr_open = int(Path("/proc/sys/fs/nr_open").read_text())
     said, limits = in_a_process(LIMITED.format(limit=nr_open + 1))

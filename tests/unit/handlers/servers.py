@@ -1,4 +1,4 @@
-"""Servers for tests, good and hostile, on loopback."""
+"""Servers for tests, honest and hostile, on loopback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def serving(talk: Talk, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A server that talks so to everybody; its port."""
+    """Runs a server that handles each connection with ``talk``; yields its port."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -72,7 +72,7 @@ def redirecting(location: Callable[[int], str], code: int = 302) -> Talk:
 
 
 def dripping(start: bytes, drop: bytes = b"x", every: float = 0.02) -> Talk:
-    """Sends a start, and then a little again and again, without end."""
+    """Sends a start, and then small pieces endlessly."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(start)
@@ -90,7 +90,7 @@ async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 def certificate(directory: Path) -> ssl.SSLContext:
-    """A server's context with a certificate that nobody would trust."""
+    """A server's TLS context with a certificate that no client trusts."""
     pair = KeyPair.named(directory, "nobody")
     signing.make_self_signed(pair, Names("nobody"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

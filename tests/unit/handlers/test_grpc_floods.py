@@ -1,4 +1,4 @@
-"""gRPC probes of servers that send frames without end: what the agent reads, spends and keeps."""
+"""gRPC probes of servers that send frames endlessly: bytes read, CPU time and memory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FLOODS = {
 
 @contextlib.asynccontextmanager
 async def flooding(start: bytes, again: bytes) -> AsyncIterator[tuple[int, Callable[[], int]]]:
-    """A server that reads and answers to a request so, without end; its port, what it has sent."""
+    """Runs a server that floods each client with frames; yields its port and a counter of bytes."""
     sent = 0
     block = again * (65536 // len(again) + 1)
 
@@ -117,7 +117,7 @@ async def test_floods_in_parallel_hold_the_loop_for_one_at_a_time() -> None:
     assert fed.longest < 0.025, f"{fed.longest:.4f} s of CPU time in one callback"
 
 
-async def test_a_turn_of_the_loop_has_one_piece_of_work() -> None:
+async def test_a_turn_of_the_loop_has_one_task() -> None:
     turns, done = Turns(), 0
 
     def work() -> None:
@@ -139,7 +139,7 @@ async def test_nothing_is_kept_of_a_flood() -> None:
     """Neither bytes nor objects: cycles would stay until the next full collection."""
     async with contextlib.AsyncExitStack() as stack:
         ports = [(await stack.enter_async_context(flooding(*each)))[0] for each in FLOODS.values()]
-        for port in ports:  # loads what is loaded once
+        for port in ports:  # first uses load modules
             await grpc_health.check(LOOPBACK, port, "", 60)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with no_collections():
@@ -152,7 +152,7 @@ async def test_nothing_is_kept_of_a_flood() -> None:
 
 
 def _collected() -> list[object]:
-    """What only the collector of cycles would free."""
+    """Objects that only the cyclic garbage collector would free."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()
@@ -163,7 +163,7 @@ def _collected() -> list[object]:
 
 
 class Fed:
-    """What exchanges are fed: bytes of each, bytes of replies, and CPU seconds of the longest."""
+    """Measures exchanges: bytes fed, bytes of replies, and CPU seconds of the longest call."""
 
     def __init__(self) -> None:
         self.bytes = self.replied = 0

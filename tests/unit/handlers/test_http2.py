@@ -1,4 +1,4 @@
-"""httpGet probes over HTTP/2 in the clear against servers on loopback, honest and hostile."""
+"""httpGet probes over cleartext HTTP/2 against servers on loopback, honest and hostile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Responds = Callable[[Request], tuple[int, dict[str, str], bytes]]
 
 @asynccontextmanager
 async def speaking(respond: Responds) -> AsyncIterator[int]:
-    """A server of HTTP/2 in the clear; its port."""
+    """Runs a cleartext HTTP/2 server; yields its port."""
 
     async def answer(exchange: Exchange) -> None:
         status, headers, body = respond(exchange.headers)
@@ -94,7 +94,7 @@ async def test_the_request() -> None:
 
 
 @pytest.mark.parametrize("size", [1, KEPT_OUTPUT, 50_000, 1_000_000])
-async def test_a_large_body_is_read_no_further_than_it_is_kept(size: int) -> None:
+async def test_a_large_body_is_read_only_as_far_as_it_is_kept(size: int) -> None:
     async with speaking(always(200, b"x" * size)) as port:
         reply = await ask(port)
     assert reply == Reply(HandlerResult.SUCCESS, "x" * min(size, KEPT_OUTPUT))
@@ -118,7 +118,7 @@ async def test_redirects() -> None:
 
 
 async def test_a_server_of_http_1_fails() -> None:
-    """Prior knowledge: there is no way back to HTTP/1."""
+    """Prior knowledge has no fallback to HTTP/1."""
     async with serving(answering(OK)) as port:
         reply = await ask(port)
     url = f"http://{LOOPBACK}:{port}/"
@@ -127,7 +127,7 @@ async def test_a_server_of_http_1_fails() -> None:
     )
 
 
-async def test_where_nobody_listens_or_answers() -> None:
+async def test_ports_that_refuse_or_never_answer() -> None:
     assert "connection refused" in (await ask(closed_port())).output
     async with serving(silence) as port:
         assert "context deadline exceeded" in (await ask(port, TIMEOUT)).output

@@ -11,7 +11,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def outcome(data: bytes, keep: int = KEEP) -> tuple[int, bytes, bool] | str:
-    """Status, body and whether it is complete; or what is wrong with it."""
+    """Status, body and whether it is complete; or the error message."""
     reader = ResponseReader(keep)
     try:
         reader.feed(data)
@@ -32,7 +32,7 @@ def test_interim_responses_are_skipped(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [101, 200, 204, 304, 599])
-def test_all_others_are_final(code: int) -> None:
+def test_all_other_codes_are_final(code: int) -> None:
     assert outcome(b"HTTP/1.1 %d X\r\n" % code + EMPTY) == (code, b"", True)
 
 
@@ -52,7 +52,7 @@ def test_heads_are_bounded_to_the_byte(interim: int) -> None:
     assert outcome(before + head_of(65536 - interim)) == (200, b"", True)
     too_long = "server response headers exceeded 65536 bytes"
     assert outcome(before + head_of(65537 - interim)) == too_long
-    # an unfinished one may be as long, for its end can't come in time
+    # an incomplete head fails at the same length, since its end cannot fit
     assert outcome(before + head_of(65536 - interim + 99)[: 65536 - interim]) == (0, b"", False)
     assert outcome(before + head_of(65536 - interim + 99)[: 65537 - interim]) == too_long
 
@@ -76,7 +76,9 @@ def test_heads_are_bounded_to_the_byte(interim: int) -> None:
         ),
     ],
 )
-def test_what_it_begins_with(data: bytes, expected: tuple[int, bytes, bool] | str) -> None:
+def test_errors_about_the_start_of_a_response(
+    data: bytes, expected: tuple[int, bytes, bool] | str
+) -> None:
     assert outcome(data) == expected
 
 
@@ -129,7 +131,7 @@ def test_chunks(data: bytes, expected: tuple[int, bytes, bool] | str) -> None:
     assert outcome(CHUNKED + data) == expected
 
 
-def test_what_is_no_data_in_chunks_is_bounded_to_the_byte() -> None:
+def test_non_data_in_chunks_is_bounded_to_the_byte() -> None:
     """A line may have 16 bytes and twice what is in its chunk; together they have 16 KiB more."""
     line = b"1" + b" " * 199 + b"\n"  # 201 bytes, 183 too many
     whole = (line + b"x\n") * 89  # 16,287 of 16,384
@@ -137,7 +139,7 @@ def test_what_is_no_data_in_chunks_is_bounded_to_the_byte() -> None:
     assert outcome(CHUNKED + whole + b"1" + b" " * 113 + b"\nx", 1000) == (200, b"x" * 90, False)
     too_much = "chunked encoding contains too much non-data"
     assert outcome(CHUNKED + whole + b"1" + b" " * 114 + b"\nx", 1000) == too_much
-    # large chunks make up for it, but not for what comes later
+    # a large chunk offsets earlier non-data, but not later non-data
     amends = b"40" + b"\n" + b"x" * 64 + b"\n"
     later = CHUNKED + amends + whole
     assert outcome(later + b"1" + b" " * 113 + b"\nx", 1000) == (200, b"x" * 154, False)

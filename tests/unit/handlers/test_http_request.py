@@ -1,4 +1,4 @@
-"""What an httpGet action becomes on the wire, whatever its author wrote."""
+"""The bytes that an httpGet action sends, for any content of its fields."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_no_such_port(port: object) -> None:
         (10**30, "invalid port number: 10000000000000000000"),
     ],
 )
-def test_what_is_said_of_a_port_that_there_is_not(port: object, message: str) -> None:
+def test_messages_about_unknown_ports(port: object, message: str) -> None:
     with pytest.raises(HandlerError, match=f"^{message}$"):
         resolve_port(port, PORTS)
 
@@ -84,7 +84,7 @@ def test_hosts(host: str, address: bool, with_port: str) -> None:
         (90_000, "25h0m0s"),
     ],
 )
-def test_durations_as_go_writes_them(seconds: float, text: str) -> None:
+def test_durations_have_the_format_of_go(seconds: float, text: str) -> None:
     assert go_seconds(seconds) == text
 
 
@@ -122,7 +122,7 @@ def test_paths(path: str, target: str) -> None:
         assert first == f"GET {target} HTTP/1.1"
 
 
-def test_headers_are_added_and_ours_stay_ours() -> None:
+def test_headers_are_added_without_replacing_the_agents() -> None:
     headers = [
         {"name": "X-One", "value": " 1 "},
         {"name": "X-One", "value": "2"},
@@ -207,7 +207,7 @@ def test_redirects_stay_on_the_host(location: str, url: str | None) -> None:
         ("f" * 64 + "://10.0.0.9/", f'unsupported protocol scheme "{"f" * 63}"'),
     ],
 )
-def test_redirects_to_nonsense(location: str, problem: str) -> None:
+def test_invalid_redirects(location: str, problem: str) -> None:
     with pytest.raises(BadHandlerRequest, match=f"^{re.escape(problem)}$"):
         redirected(request_for({"port": 80}, (), "10.0.0.9", "probe"), location)
 

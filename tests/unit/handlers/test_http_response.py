@@ -1,4 +1,4 @@
-"""Responses in whatever pieces they come, and servers that send anything but a response."""
+"""Responses in pieces of any size, and servers that send something other than a response."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_an_end_that_is_the_end_of_the_body() -> None:
 
 
 @pytest.mark.parametrize("data", BAD, ids=range(len(BAD)))
-def test_what_is_no_response(data: bytes) -> None:
+def test_malformed_responses(data: bytes) -> None:
     with pytest.raises(MalformedResponse):
         fed(data, [1, 7])
 
@@ -209,6 +209,6 @@ def body_in_single_bytes(size: int) -> None:
 
 
 @pytest.mark.parametrize("parse", [head_in_single_bytes, body_in_single_bytes])
-def test_the_work_is_in_proportion_to_what_came(parse: Callable[[int], None]) -> None:
-    """A container could stop the agent for seconds when each byte cost a look at all of them."""
+def test_the_work_is_proportional_to_the_input(parse: Callable[[int], None]) -> None:
+    """With quadratic work, a container could stop the agent for seconds."""
     assert is_linear(parse)

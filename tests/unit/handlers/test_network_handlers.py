@@ -39,9 +39,9 @@ from tests.unit.handlers.servers import (
 LOOPBACK = "127.0.0.1"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 TIMEOUT = 0.4
-"""Of what does not answer."""
+"""Seconds for servers that do not answer."""
 AMPLE = 30.0
-"""Of what answers at once, on a machine that is busy."""
+"""Seconds for servers that answer at once, on a busy machine."""
 
 
 @pytest.fixture
@@ -51,7 +51,9 @@ def resolver() -> Any:
 
 async def ask(resolver: Resolver, port: int, timeout: float = AMPLE, **action: Any) -> Reply:
     request = request_for({"port": port, **action}, (), LOOPBACK, "probe")  # type: ignore[typeddict-item]
-    async with asyncio.timeout(timeout + 20):  # a busy machine adds to it, endless work does more
+    async with asyncio.timeout(
+        timeout + 20
+    ):  # a busy machine takes longer, endless work longer still
         return await http.probe(resolver, request, timeout)
 
 
@@ -73,7 +75,7 @@ async def test_statuses(
         assert await ask(resolver, port) == Reply(answer, output)
 
 
-async def test_https_with_a_certificate_nobody_trusts(resolver: Resolver, tmp_path: Path) -> None:
+async def test_https_with_an_untrusted_certificate(resolver: Resolver, tmp_path: Path) -> None:
     heard: list[bytes] = []
     async with serving(answering(OK, heard), certificate(tmp_path)) as port:
         assert (await ask(resolver, port, scheme="HTTPS")).answer is HandlerResult.SUCCESS
@@ -139,7 +141,7 @@ async def test_the_body_of_a_redirect_that_is_followed_is_not_read(resolver: Res
         else:
             head = b"HTTP/1.1 302 Found\r\nLocation: /end\r\nTransfer-Encoding: chunked\r\n\r\n"
             writer.write(head)
-            await reader.read()  # it never begins with the body
+            await reader.read()  # it never starts with the body
 
     async with serving(again) as port:
         assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
@@ -162,7 +164,7 @@ async def test_the_status_decides_about_a_body_of_too_many_chunks(resolver: Reso
 async def test_an_answer_in_single_bytes_is_read_seldom(
     resolver: Resolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What arrives during a pause is read at once: 4,000 segments in far fewer reads."""
+    """Data that arrives during a pause takes one read: 4,000 segments in far fewer reads."""
     reads = 0
     feed = ResponseReader.feed
 
@@ -184,7 +186,7 @@ async def test_an_answer_in_single_bytes_is_read_seldom(
     assert reads < 1000
 
 
-async def test_a_server_with_another_curve_is_asked_with_that(
+async def test_a_server_with_another_curve_gets_that_curve(
     resolver: Resolver, tmp_path: Path
 ) -> None:
     for curve in ("prime256v1", "X25519", "secp384r1", "secp521r1"):
@@ -231,7 +233,7 @@ async def test_hostile_servers_fail_in_time(resolver: Resolver, name: str) -> No
     assert words in reply.output
 
 
-async def test_of_a_body_without_end_enough_is_read(resolver: Resolver) -> None:
+async def test_an_endless_body_is_read_up_to_a_limit(resolver: Resolver) -> None:
     async with serving(dripping(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 4096, 0)) as port:
         assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "x" * 10240)
 
@@ -250,7 +252,7 @@ def closed_port() -> int:
         return int(sock.getsockname()[1])
 
 
-async def test_nobody_listens(resolver: Resolver) -> None:
+async def test_refused_connections(resolver: Resolver) -> None:
     port = closed_port()
     reply = await ask(resolver, port)
     assert reply.output == (
@@ -325,7 +327,7 @@ async def test_grpc_health() -> None:
 
 
 def key_and_certificate(directory: Path) -> tuple[bytes, bytes]:
-    """Which nobody would trust."""
+    """A key and a certificate that no client trusts."""
     pair = KeyPair.named(directory, "nobody")
     signing.make_self_signed(pair, Names("nobody"))
     return pair.key.read_bytes(), pair.certificate.read_bytes()
@@ -351,8 +353,8 @@ async def test_grpc_over_tls(tmp_path: Path) -> None:
         assert over_tls.output.startswith("timeout: failed to connect service")
 
 
-async def test_grpc_over_tls_needs_an_agreement_on_http2(tmp_path: Path) -> None:
-    """As gRPC's own clients do: a server of something else is not asked."""
+async def test_grpc_over_tls_needs_http2_by_alpn(tmp_path: Path) -> None:
+    """Like gRPC's own clients, the agent sends nothing to a server without HTTP/2."""
     heard: list[bytes] = []
     async with serving(answering(OK, heard), certificate(tmp_path)) as port:
         reply = await grpc_health.check(LOOPBACK, port, "", TIMEOUT, tls=True)
@@ -366,7 +368,7 @@ async def test_grpc_without_health_service() -> None:
     assert reply.output.startswith("error: this server does not implement the grpc health protocol")
 
 
-async def test_grpc_where_nobody_listens_or_answers() -> None:
+async def test_grpc_to_ports_that_refuse_or_never_answer() -> None:
     reply = await grpc_health.check(LOOPBACK, closed_port(), "", 0.3)
     assert reply.answer is HandlerResult.FAILURE
     assert "failed to connect service" in reply.output
@@ -378,8 +380,8 @@ async def test_grpc_where_nobody_listens_or_answers() -> None:
 
 
 @pytest.mark.parametrize("moment", range(12))
-async def test_given_up_at_any_moment_nothing_is_left(resolver: Resolver, moment: int) -> None:
-    """A probe may be cancelled between any two turns of the loop."""
+async def test_a_canceled_probe_leaves_nothing(resolver: Resolver, moment: int) -> None:
+    """A probe may be canceled between any two turns of the loop."""
     complaints: list[Any] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
@@ -397,10 +399,10 @@ async def test_given_up_at_any_moment_nothing_is_left(resolver: Resolver, moment
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 @pytest.mark.parametrize("kind", ["http", "http2", "tcp", "grpc"])
-async def test_what_can_not_be_asked_has_not_failed(
+async def test_a_probe_that_cannot_be_sent_has_not_failed(
     resolver: Resolver, monkeypatch: pytest.MonkeyPatch, kind: str, number: int
 ) -> None:
-    """Else a node without descriptors would restart all its containers that have probes."""
+    """Otherwise a node without file descriptors would restart all containers that have probes."""
     port = closed_port()
     assert (await _asked(resolver, kind, port)).answer is HandlerResult.FAILURE
     monkeypatch.setattr(network, "new_socket", _fails(number))
@@ -408,7 +410,7 @@ async def test_what_can_not_be_asked_has_not_failed(
         await _asked(resolver, kind, port)
 
 
-async def test_no_thread_to_look_a_name_up_with(
+async def test_no_thread_for_a_name_lookup(
     resolver: Resolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_thread: threading.Thread) -> None:

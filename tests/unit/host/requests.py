@@ -1,4 +1,4 @@
-"""Certificate requests as only strangers write them."""
+"""Certificate requests as only an untrusted peer writes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODE = x509.Name(
 
 
 def parts(*given: tuple[tuple[x509.ObjectIdentifier, str], ...]) -> x509.Name:
-    """A subject: of each part what is joined into one."""
+    """A subject from its parts; each part is a set of joined attributes."""
     return x509.Name(
         x509.RelativeDistinguishedName([x509.NameAttribute(*each) for each in part])
         for part in given
@@ -49,7 +49,7 @@ HIDDEN = {
         ((COMMON_NAME, "system:node:n"),),
     ),
 }
-"""Subjects that want more than somebody may see who reads them as text."""
+"""Subjects whose text hides some of their attributes."""
 
 
 def request(
@@ -57,7 +57,7 @@ def request(
     key: Key | None = None,
     alternatives: Sequence[x509.GeneralName] = (),
 ) -> bytes:
-    """A request (PEM) for whatever is given."""
+    """A request (PEM) for the given content."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)

@@ -1,4 +1,4 @@
-"""What counts as the machine having run out of something."""
+"""Errors that mean the machine has run out of a resource."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_no_thread() -> None:
         ValueError("why"),
         _error(errno.ENOENT),
         _error(errno.EACCES),
-        _error(errno.EAGAIN),  # of a socket that must not block: a fault of the program
+        _error(errno.EAGAIN),  # a non-blocking socket reports this: a bug of the program
         _caused(ValueError("outer"), KeyError("inner")),
         _meanwhile(ValueError("outer"), _error(errno.EMFILE)),
     ],

@@ -19,10 +19,10 @@ TABLE = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
 33 27 0:12 / /r/pods/u/volumes/a rw - tmpfs tmpfs rw
 """
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e\r"
-"""All that str.splitlines() takes for the end of a line, besides a newline."""
+"""Everything that str.splitlines() treats as a line end, besides a newline."""
 
 
-def test_mounts_of_one_directory_the_youngest_first() -> None:
+def test_mounts_below_a_directory_newest_first() -> None:
     assert mounts_below(parse(TABLE), "/r/pods/u") == [
         "/r/pods/u/volumes/a",
         "/r/pods/u/volumes/a/in side",
@@ -33,7 +33,7 @@ def test_mounts_of_one_directory_the_youngest_first() -> None:
     assert len(mounts_below(parse(TABLE), "/")) == 6
 
 
-def test_what_else_shows_a_mount() -> None:
+def test_other_mounts_of_the_same_file_system() -> None:
     table = parse(
         TABLE
         + b"40 27 0:9 / /elsewhere rw - tmpfs tmpfs rw\n"
@@ -105,7 +105,7 @@ def test_names_are_as_the_os_module_spells_them(field: bytes, path: str) -> None
         "\uff140 27 0:9 / /r rw - ext4 /dev/vda rw".encode(),
     ],
 )
-def test_what_is_no_line_stands_for_no_mount(line: bytes) -> None:
+def test_malformed_lines_are_ignored(line: bytes) -> None:
     assert parse(line + b"\n" + TABLE) == parse(TABLE)
 
 

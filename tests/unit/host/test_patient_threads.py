@@ -1,4 +1,4 @@
-"""Threads of one's own, as the event loop and virtual time see them."""
+"""Dedicated threads under the event loop and under virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def _slow_look(threads: PatientThreads) -> float:
     return loop.time()
 
 
-def test_virtual_time_stands_still_for_a_call() -> None:
+def test_virtual_time_stops_during_a_call() -> None:
     @on_virtual_time
     async def run() -> None:
         begun = asyncio.get_running_loop().time()
@@ -28,7 +28,7 @@ def test_virtual_time_stands_still_for_a_call() -> None:
     run()
 
 
-def test_no_thread_can_be_made() -> None:
+def test_no_thread_can_be_started() -> None:
     threads = PatientThreads(1)
     made: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -39,7 +39,7 @@ def test_no_thread_can_be_made() -> None:
     assert made == [2], "what was refused is not done later"
 
 
-def test_what_can_have_no_thread_of_its_own_waits_for_another() -> None:
+def test_work_without_a_new_thread_waits_for_an_existing_one() -> None:
     threads, go_on = PatientThreads(2), threading.Event()
     first = threads.submit(go_on.wait, 10)
     with pytest.MonkeyPatch.context() as patch:

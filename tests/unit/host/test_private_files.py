@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def _files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def _takes_nothing(
+def _check_failed_write(
     write: Write, folder: Path, patch: pytest.MonkeyPatch, where: Any, name: str
 ) -> None:
-    """The disk fails a write with each of its errors: the old file stays, and nothing else."""
+    """For each disk error, a failed write keeps the old file and leaves nothing else."""
     file = write(folder, 1)
     before = _files(folder)
     assert before.keys() == {file}
@@ -81,7 +81,7 @@ def _takes_nothing(
         assert _files(folder) == before
 
 
-def test_a_file_is_replaced_and_for_root_alone(tmp_path: Path) -> None:
+def test_a_file_is_replaced_and_readable_by_root_only(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_text("a longer one")
     file.chmod(0o644)
@@ -95,22 +95,22 @@ def test_a_file_is_replaced_and_for_root_alone(tmp_path: Path) -> None:
     ("where", "name"), [(os, "open"), (Path, "replace")], ids=["open", "rename"]
 )
 @pytest.mark.parametrize("write", WRITERS)
-def test_what_was_there_stays_when_the_disk_takes_nothing(
+def test_a_failed_write_keeps_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write, where: Any, name: str
 ) -> None:
-    _takes_nothing(write, tmp_path, monkeypatch, where, name)
+    _check_failed_write(write, tmp_path, monkeypatch, where, name)
 
 
 @pytest.mark.parametrize("write", FLUSHED)
-def test_what_was_there_stays_when_the_disk_does_not_keep_it(
+def test_a_failed_fsync_keeps_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write
 ) -> None:
-    _takes_nothing(write, tmp_path, monkeypatch, os, "fsync")
+    _check_failed_write(write, tmp_path, monkeypatch, os, "fsync")
 
 
 @pytest.mark.parametrize("write", WRITERS)
 def test_a_disk_that_is_full_in_the_middle(tmp_path: Path, write: Write) -> None:
-    """Nothing of what fits is left."""
+    """The part that was written is removed."""
     write(tmp_path, 1)
     kept = _files(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -126,7 +126,7 @@ def test_a_disk_that_is_full_in_the_middle(tmp_path: Path, write: Write) -> None
     assert _files(tmp_path) == kept
 
 
-def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     remove_unfinished(tmp_path / "nowhere")
     for name in ("state", ".hidden", ".state.0a1b2c3", ".state.0A1B2C3D", "state.0a1b2c3d"):
         (tmp_path / name).touch()
@@ -145,7 +145,7 @@ def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [None, b"", b"short"])
-def test_random_bytes_are_made_once(tmp_path: Path, there: bytes | None) -> None:
+def test_random_bytes_are_created_once(tmp_path: Path, there: bytes | None) -> None:
     file = tmp_path / "key"
     if there is not None:
         file.write_bytes(there)

@@ -62,7 +62,7 @@ async def test_a_program_need_not_read(tmp_path: Path) -> None:
     assert await run(tmp_path, "exec 0<&-; echo hello") == "hello\n"
 
 
-async def test_failures_say_why_but_no_token(tmp_path: Path) -> None:
+async def test_failures_contain_the_reason_but_no_token(tmp_path: Path) -> None:
     told = await failure(
         tmp_path, "echo half; echo cannot log in with to-ken >&2; exit 3", "to-ken"
     )
@@ -91,7 +91,7 @@ async def test_too_much(tmp_path: Path, stream: str) -> None:
 @pytest.mark.parametrize(
     "text", ["sleep 1000 & echo $! > PID; wait", "sleep 1000 & echo $! > PID; exit 0"]
 )
-async def test_too_long_ends_with_all_that_it_started(
+async def test_a_timeout_ends_the_program_and_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
@@ -100,7 +100,7 @@ async def test_too_long_ends_with_all_that_it_started(
     await wait_gone(int((tmp_path / "pid").read_text()))
 
 
-async def test_cancelled_ends_it_too(tmp_path: Path) -> None:
+async def test_cancellation_ends_the_program(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     task = asyncio.create_task(run(tmp_path, f"sleep 1000 & echo $! > {fifo}; wait"))
@@ -111,7 +111,7 @@ async def test_cancelled_ends_it_too(tmp_path: Path) -> None:
     await wait_gone(pid)
 
 
-async def test_what_a_program_complains_of(tmp_path: Path) -> None:
+async def test_complaints_of_a_program(tmp_path: Path) -> None:
     with pytest.raises(ProgramFailed) as caught:
         await run(tmp_path, "echo no to-ken here >&2; exit 2", hidden="to-ken")
     assert (caught.value.exit_status, caught.value.complaint) == (2, "no [redacted] here")

@@ -1,4 +1,4 @@
-"""The one link in a container's log directory that is followed, and all that are not."""
+"""Links in a container's log directory: the one that is followed, and all that are refused."""
 
 from __future__ import annotations
 
@@ -44,45 +44,45 @@ def test_the_runtimes_own_link(logs: Path) -> None:
     assert record.text == b"hello\n"
 
 
-def test_a_plain_log_is_opened_as_ever(logs: Path) -> None:
+def test_a_plain_log_is_opened(logs: Path) -> None:
     (logs / "0.log").unlink()
     (logs / "0.log").write_text("plain")
     assert read(logs) == b"plain"
 
 
 @pytest.mark.parametrize("container_id", ["", "cd" * 32])
-def test_no_other_containers(logs: Path, container_id: str) -> None:
+def test_logs_of_other_containers_are_refused(logs: Path, container_id: str) -> None:
     with pytest.raises(OSError, match=r"not this container's|Too many levels"):
         read(logs, container_id)
 
 
 @pytest.mark.parametrize("target", ["/etc/shadow", f"../{ID}/{ID}-json.log", f"{ID}/{ID}-json.log"])
-def test_no_other_file(logs: Path, target: str) -> None:
+def test_other_files_are_refused(logs: Path, target: str) -> None:
     (logs / "0.log").unlink()
     (logs / "0.log").symlink_to(target)
     with pytest.raises(NotBelow):
         read(logs)
 
 
-def test_a_link_of_somebody_else(logs: Path) -> None:
+def test_links_of_other_users_are_refused(logs: Path) -> None:
     os.chown(logs / "0.log", 1000, 1000, follow_symlinks=False)
     with pytest.raises(NotBelow, match="not root's"):
         read(logs)
 
 
-def test_a_file_of_somebody_else(logs: Path) -> None:
+def test_files_of_other_users_are_refused(logs: Path) -> None:
     os.chown(logs / "0.log", 1000, 1000)
     with pytest.raises(NotBelow, match="only root's"):
         read(logs)
 
 
-def test_a_directory_that_others_may_write(logs: Path) -> None:
+def test_directories_that_others_may_write_are_refused(logs: Path) -> None:
     (logs.parent / "containers" / ID).chmod(0o777)
     with pytest.raises(NotBelow, match="only root's"):
         read(logs)
 
 
-def test_a_link_on_the_way(logs: Path) -> None:
+def test_links_in_the_path_are_refused(logs: Path) -> None:
     own = logs.parent / "containers"
     own.rename(logs.parent / "elsewhere")
     own.symlink_to(logs.parent / "elsewhere")

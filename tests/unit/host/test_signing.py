@@ -1,4 +1,4 @@
-"""Authorities, and the pairs that they sign."""
+"""Certificate authorities, and the pairs that they sign."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubeletpy.host.pki import CertificateError, Names
 SERVER = Names("n", (), ("node-1",), ("127.0.0.1",))
 
 
-def test_an_authority_vouches_for_what_it_signs_and_for_nothing_else(tmp_path: Path) -> None:
+def test_an_authority_verifies_only_what_it_signed(tmp_path: Path) -> None:
     authority, other = KeyPair.named(tmp_path, "ca"), KeyPair.named(tmp_path, "other")
     signing.make_authority(authority, "one")
     signing.make_authority(other, "one")
@@ -52,7 +52,7 @@ def test_an_authority_vouches_for_a_certificate_within_its_time(
     assert signing.verifies(authority.certificate, made) is good
 
 
-def test_what_is_signed_for_clients_and_servers_differs(tmp_path: Path) -> None:
+def test_certificates_of_clients_and_servers_differ(tmp_path: Path) -> None:
     authority = KeyPair.named(tmp_path, "ca")
     signing.make_authority(authority, "one")
     for names, usage in ((SERVER, "serverAuth"), (Names("c", ("team",)), "clientAuth")):

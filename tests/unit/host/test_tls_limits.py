@@ -1,4 +1,4 @@
-"""No peer chooses a key exchange that holds the event loop for long."""
+"""No peer can choose a key exchange that blocks the event loop for long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees that containers made: deep, wide, full of links and changed under our hands."""
+"""Directory trees that containers made: deep, wide, full of links, and changing meanwhile."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kubeletpy.volumes.pod_volumes.teardown import take_down
 from tests.descriptors import open_descriptors
 
 DEPTH = 3000
-"""More than Python's stack, and than a process has descriptors by default."""
+"""Deeper than Python's stack, and more than a process has descriptors by default."""
 
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Iterator[Path]:
-    """A tree deeper than any path can tell; its last directory has a file."""
+    """A tree too deep for any path; its last directory has a file."""
     top = tmp_path / "uid" / "volumes" / "kubernetes.io~empty-dir" / "v"
     top.mkdir(parents=True)
     here = os.open(top, os.O_RDONLY)
@@ -39,7 +39,7 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", str(tmp_path)], check=True)
 
 
-def test_a_pod_can_not_stay_by_the_depth_of_its_directories(deep: Path, tmp_path: Path) -> None:
+def test_deep_directories_do_not_block_the_removal_of_a_pod(deep: Path, tmp_path: Path) -> None:
     descriptors = open_descriptors()
     take_down(PodPaths(str(tmp_path), "uid"))
     assert not deep.exists()
@@ -47,7 +47,7 @@ def test_a_pod_can_not_stay_by_the_depth_of_its_directories(deep: Path, tmp_path
 
 
 @pytest.mark.parametrize("folder", ["plugins", "volumes"])
-def test_one_pods_directory_does_not_keep_others(deep: Path, tmp_path: Path, folder: str) -> None:
+def test_one_pods_directory_does_not_block_others(deep: Path, tmp_path: Path, folder: str) -> None:
     pods = tmp_path / "pods"
     (pods / "bad" / folder).mkdir(parents=True)
     deep.rename(pods / "bad" / folder / "x")
@@ -57,7 +57,7 @@ def test_one_pods_directory_does_not_keep_others(deep: Path, tmp_path: Path, fol
     assert problems == (["bad"] if folder == "volumes" else [])
 
 
-def test_a_deep_volume_is_given_to_its_group(deep: Path) -> None:
+def test_a_deep_volume_changes_its_group(deep: Path) -> None:
     give_to_group(str(deep), os.getgid(), read_only=False)
     tree = Tree(str(deep))
     for _ in range(DEPTH):
@@ -100,7 +100,7 @@ def test_files_end_a_removal_of_directories(tmp_path: Path) -> None:
     remove_tree(str(tmp_path / "top"), only_directories=True)
 
 
-def test_a_directory_that_is_moved_away_is_not_left_upwards(tmp_path: Path) -> None:
+def test_the_parent_of_a_moved_directory_is_not_entered(tmp_path: Path) -> None:
     (tmp_path / "top" / "a").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
     tree = Tree(str(tmp_path / "top"))
@@ -112,7 +112,7 @@ def test_a_directory_that_is_moved_away_is_not_left_upwards(tmp_path: Path) -> N
     assert caught.value.errno == errno.ESTALE
 
 
-@pytest.mark.skipif(not Path("/dev/shm").is_mount(), reason="needs a mount to look at")
+@pytest.mark.skipif(not Path("/dev/shm").is_mount(), reason="needs a mount")
 def test_mounts_are_seen_and_not_entered() -> None:
     device = Path("/dev").stat().st_dev
     assert holds_mount("/dev", device)

@@ -1,4 +1,4 @@
-"""When machine and process started, as the kernel tells it."""
+"""Start times of machine and process, from the kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from kubeletpy.host.uptime import booted_at, process_started_at
 
 
-def test_the_boot_is_the_kernels() -> None:
+def test_the_boot_time_is_the_kernels() -> None:
     told = next(line for line in Path("/proc/stat").read_text().splitlines() if "btime" in line)
     assert booted_at(time.time()) == pytest.approx(float(told.split()[1]), abs=2)
 
@@ -31,7 +31,7 @@ def test_a_process_that_has_just_started() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "1 (a) S 1", "1 (a) b) " + "S " * 18 + "x"])
-def test_what_the_kernel_does_not_tell_is_now(tmp_path: Path, text: str | None) -> None:
+def test_unknown_start_times_default_to_now(tmp_path: Path, text: str | None) -> None:
     stat = tmp_path / "stat"
     if text is not None:
         stat.write_text(text)

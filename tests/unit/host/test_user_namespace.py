@@ -1,4 +1,4 @@
-"""Whether a /proc/self/uid_map is that of a user namespace."""
+"""Detection of a user namespace from /proc/self/uid_map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and certificates: what goes in comes out, and nothing else gets in."""
+"""Requests and certificates: names survive encoding, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> KeyPair:
 
 
 @pytest.mark.parametrize("names", [SERVER, Names("x"), Names("x", ("a", "b"))])
-def test_a_request_says_what_was_wanted(names: Names) -> None:
+def test_a_request_contains_its_names(names: Names) -> None:
     assert x509.read_request(x509.new_request(x509.new_key(), names)) == names
 
 
@@ -53,7 +53,7 @@ def test_no_name_smuggles_in_another(bad: str) -> None:
             x509.new_request(key, names)
 
 
-def test_a_certificate_says_what_the_signer_says(authority: KeyPair) -> None:
+def test_a_certificate_has_the_names_that_the_signer_set(authority: KeyPair) -> None:
     request = x509.new_request(x509.new_key(), SERVER)
     certificate = signing.sign_request(
         request, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
@@ -64,7 +64,7 @@ def test_a_certificate_says_what_the_signer_says(authority: KeyPair) -> None:
     assert not made.extensions.get_extension_for_class(library.BasicConstraints).value.ca
     usages = made.extensions.get_extension_for_class(library.ExtendedKeyUsage).value
     assert list(usages) == [ExtendedKeyUsageOID.SERVER_AUTH]
-    # what a request claims beyond its names is not taken over
+    # claims of a request beyond its names are not copied
     fewer = Names(SERVER.common_name, SERVER.organizations, ("n",))
     certificate = signing.sign_request(
         request, authority, fewer, usages=USAGES, not_before=NOW, not_after=NOW + 7
@@ -89,7 +89,7 @@ def test_a_subject_hides_nothing(authority: KeyPair, subject: library.Name) -> N
     names = x509.read_request(pem)
     shown = {*names.organizations, *names.others}
     assert any("system:masters" in each for each in shown)
-    # even who is deceived by what is shown gives away no more than that
+    # a signer deceived by the shown names still grants no more than these
     certificate = signing.sign_request(
         pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
@@ -109,7 +109,7 @@ ALTERNATIVES = (
 )
 
 
-def test_alternative_names_of_other_kinds_are_reported_apart() -> None:
+def test_alternative_names_of_other_kinds_are_reported_separately() -> None:
     names = x509.read_request(request(alternatives=ALTERNATIVES))
     assert (names.dns_names, names.ip_addresses) == (("n", "*.example"), ("fd00::1",))
     assert len(names.others) == 6
@@ -151,8 +151,8 @@ def test_a_request_has_a_size() -> None:
         x509.read_request(b" " * x509.MAX_PEM_BYTES + request())
 
 
-def test_what_stands_twice_in_a_request_is_refused() -> None:
-    # the library makes none: another extension gets the identifier of alternative names
+def test_duplicate_extensions_of_a_request_are_refused() -> None:
+    # the library creates none: another extension gets the identifier of alternative names
     usage, names = b"\x55\x1d\x0f", b"\x55\x1d\x11"
     builder = library.CertificateSigningRequestBuilder().subject_name(NODE)
     builder = builder.add_extension(library.SubjectAlternativeName(ALTERNATIVES[:1]), False)
@@ -191,8 +191,8 @@ def test_a_node_may_have_a_long_name(authority: KeyPair, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
-def test_keys_of_other_programs_are_taken(form: PrivateFormat) -> None:
-    """PKCS 1 and 8: a request under way and a key in a kubeconfig may have been made by others."""
+def test_keys_of_other_programs_are_accepted(form: PrivateFormat) -> None:
+    """PKCS 1 and 8: other programs may have created a pending request or a kubeconfig's key."""
     for key in (ec.generate_private_key(ec.SECP384R1()), rsa.generate_private_key(65537, 2048)):
         pem = key.private_bytes(Encoding.PEM, form, NoEncryption())
         assert x509.public_key(pem) == key.public_key().public_bytes(
