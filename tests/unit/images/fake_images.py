@@ -22,9 +22,9 @@ class FakeImages:
     inspect_error: CRIError | None = None
     pull_error: CRIError | None = None
     pull_errors: list[CRIError] = field(default_factory=list)
-    """Of the next pulls, one each."""
+    """Errors of the next pulls, one for each."""
     error_after_pull: CRIError | None = None
-    """The image comes, and the answer is this."""
+    """The image arrives, but the pull returns this error."""
     remove_error: CRIError | None = None
     pulls: list[tuple[str, str]] = field(default_factory=list)
     pulling: int = 0
@@ -88,7 +88,7 @@ class FakeImages:
 
 
 class Events:
-    """Remembers events as text: ``reason: message``."""
+    """Records events as text: ``reason: message``."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -102,7 +102,7 @@ class Events:
 
 
 class Counts:
-    """Remembers what was counted."""
+    """Records calls of the metrics."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, bool | None, bool | None]] = []

@@ -1,4 +1,4 @@
-"""Ensuring images under a verification policy: who uses, who pulls again, who is refused."""
+"""Ensuring images under a verification policy: who may use, must pull again, or is refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WRONG = Secret({"reg.io": {"username": "me", "password": "hunter2"}}, "other", "
 
 @dataclass
 class Providers:
-    """One provider, which gives the password to one account."""
+    """One provider that has a password for one account."""
 
     account: str = ""
     asked: int = 0
@@ -93,7 +93,7 @@ class Node:
         )
 
     def pulled(self) -> list[str]:
-        """Who pulled since the last time."""
+        """Returns the users of the pulls since the last call."""
         users = [user for _, user in self.images.pulls]
         self.images.pulls.clear()
         return users
@@ -183,7 +183,7 @@ def test_pulled_with_a_secret(node: Node, policy: str) -> None:
 
 
 def test_refusals_name_their_cause(node: Node) -> None:
-    """Whether the image is absent, or there for others only: the remedies differ."""
+    """The remedy depends on whether the image is absent or reserved for others."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -269,7 +269,7 @@ def test_pod_secrets_come_before_providers(node: Node) -> None:
 
 
 def test_another_pods_failure_does_not_free_an_image(node: Node) -> None:
-    """The runtime was lost in the middle of a pull that succeeded."""
+    """The runtime disconnected in the middle of a pull that succeeded."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -295,7 +295,7 @@ def test_another_pods_failure_does_not_free_an_image(node: Node) -> None:
         NotFound("PullImage", "a blob of another image"),
     ],
 )
-def test_an_error_after_the_image_has_come_frees_it_for_nobody(node: Node, error: CRIError) -> None:
+def test_an_error_after_the_image_arrived_grants_nobody(node: Node, error: CRIError) -> None:
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
@@ -310,9 +310,7 @@ def test_an_error_after_the_image_has_come_frees_it_for_nobody(node: Node, error
 
 
 @pytest.mark.parametrize("policy", ["Always", "IfNotPresent"])
-def test_a_pull_that_fails_and_changes_nothing_leaves_preloaded_images_free(
-    node: Node, policy: str
-) -> None:
+def test_a_failed_pull_without_effect_keeps_preloaded_images_free(node: Node, policy: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
@@ -329,8 +327,8 @@ def test_a_pull_that_fails_and_changes_nothing_leaves_preloaded_images_free(
     scenario()
 
 
-def test_what_is_unknown_about_one_pull_is_not_ended_by_the_next(node: Node) -> None:
-    """Of two credentials one met a lost runtime, the other a refusal: the first pull may go on."""
+def test_an_uncertain_pull_is_not_settled_by_the_next(node: Node) -> None:
+    """One credential met a dead runtime, the next a refusal: the first pull may continue."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -371,7 +369,7 @@ def test_records_follow_image_garbage_collection(node: Node) -> None:
 
 
 class NoContainers:
-    """A runtime that runs nothing."""
+    """A runtime without containers."""
 
     async def list_containers(self) -> list[Any]:
         return []

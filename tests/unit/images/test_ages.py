@@ -1,4 +1,4 @@
-"""The file of image ages: what is kept of it, and what a bad one does."""
+"""The file of image ages: its content, and the effect of a corrupt one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubeletpy.images.ages import FILE, ImageAges, read_ages, written
 from kubeletpy.images.gc_selection import ImageRecord
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_ages_are_read_back(tmp_path: Path) -> None:
     kept = ImageAges(tmp_path)
     assert kept.load(1000) == {}
     kept.save([ImageRecord("a", 1, False, 100.4, 0), ImageRecord("b", 1, True, 100, 900.6)])
@@ -21,14 +21,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
-def test_times_to_come_are_now() -> None:
+def test_future_times_become_now() -> None:
     assert read_ages(b'{"images": {"a": [5000, 9000]}}', 1000) == {"a": (1000, 1000)}
 
 
 @pytest.mark.parametrize(
     "entry", ["1", "[1]", "[1, 2, 3]", "[-1, 0]", '["1", 0]', "[NaN, 0]", "[true, 0]", "null"]
 )
-def test_entries_that_make_no_sense_are_left_out(entry: str) -> None:
+def test_invalid_entries_are_left_out(entry: str) -> None:
     text = f'{{"images": {{"bad": {entry}, "good": [1, 2]}}}}'
     assert read_ages(text.encode(), 1000) == {"good": (1, 2)}
 
@@ -36,7 +36,7 @@ def test_entries_that_make_no_sense_are_left_out(entry: str) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"images": 1}', b"\xff", b"[" * 100_000, b" " * (5 << 20)]
 )
-def test_a_file_that_is_none_makes_all_images_new(
+def test_a_corrupt_file_makes_all_images_new(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE).write_bytes(content)
@@ -45,12 +45,12 @@ def test_a_file_that_is_none_makes_all_images_new(
     assert told == "ages of images not read: all count as new"
 
 
-def test_no_directory_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_absent_directory_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ImageAges(tmp_path / "gone").save([])
     assert caplog.messages == ["ages of images not kept"]
 
 
-def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ages, "MOST_IMAGES", 2)
     records = [ImageRecord(str(n), 1, False, 0, n) for n in range(5)]
     text = written([*records, ImageRecord("x" * 300, 1, False, 10, 99)])

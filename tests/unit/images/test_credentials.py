@@ -1,4 +1,4 @@
-"""The keyring: which credentials fit which image, in which order."""
+"""The keyring: which credentials match which image, in which order."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_globs_made_to_cost_time_are_left_out() -> None:
     assert not Keyring([{"*" * 256: entry("u")}]).lookup("reg/a")
 
 
-def test_as_many_globs_and_registries_as_there_may_be() -> None:
+def test_globs_and_registries_are_bounded() -> None:
     globs = {f"*.{number}.example": entry("u") for number in range(MAX_GLOBS)}
     keyring = Keyring([{**globs, "*.io": entry("late")}])
     assert keyring.lookup(f"a.{MAX_GLOBS - 1}.example/x")
@@ -82,7 +82,7 @@ def test_as_many_globs_and_registries_as_there_may_be() -> None:
 
 
 @pytest.mark.parametrize("field", ["username", "password", "identitytoken"])
-def test_a_login_that_no_message_can_hold_is_none(field: str) -> None:
+def test_a_login_that_no_message_can_encode_is_left_out(field: str) -> None:
     assert not Keyring([{"r.io": {"username": "me", field: "\ud800"}}]).lookup("r.io/a")
 
 
@@ -94,7 +94,7 @@ def test_most_specific_first_and_pods_before_the_nodes() -> None:
     assert [c.username for c in distinct(found)] == ["deep", "mid", "host", "node"]
 
 
-def test_credentials_know_whose_they_are() -> None:
+def test_credentials_contain_their_source() -> None:
     first, second = SecretSource("u1", "ns", "a"), SecretSource("u2", "ns", "b")
     same = {"r.io": entry("u")}
     own = Keyring.sourced([(same, first), (same, second)])
@@ -113,7 +113,7 @@ def test_credentials_know_whose_they_are() -> None:
     ],
 )
 def test_fingerprints_are_the_kubelets(credential: Credential, json_text: bytes) -> None:
-    """The kubelet hashes its own JSON of the login: records of it stay good."""
+    """The kubelet hashes its own JSON of the login, so its records stay valid."""
     assert credential.fingerprint == hashlib.sha256(json_text).hexdigest()
 
 
@@ -142,7 +142,7 @@ def test_forms_of_an_entry() -> None:
         assert one(nonsense) == []
 
 
-def test_whole_document_is_accepted() -> None:
+def test_a_complete_document_is_accepted() -> None:
     assert Keyring([{"auths": {"r.io": entry("u")}}]).lookup("r.io/x")
 
 

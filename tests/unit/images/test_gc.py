@@ -1,4 +1,4 @@
-"""Image garbage collection: what goes, in which order, and what people are told."""
+"""Image garbage collection: which images are removed, in which order, and the events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def record(name: str, last_used: float = 0, detected: float = 0, **more: Any) ->
     return ImageRecord(name, more.pop("size", 10), more.pop("pinned", False), detected, last_used)
 
 
-def test_refresh_keeps_first_sight_and_forgets_what_is_gone() -> None:
+def test_refresh_keeps_detection_times_and_drops_removed_images() -> None:
     known = {"a": record("a", 5, 1), "gone": record("gone")}
     fresh = refresh(known, [record("a", 0, 9), record("b", 0, 9)], frozenset({"b"}), 10)
     assert fresh == {"a": record("a", 5, 1), "b": record("b", 10, 9)}
@@ -53,7 +53,7 @@ def test_bytes_to_free(available: int, expected: int) -> None:
     assert bytes_to_free(Disk(1000, available), ImageGCPolicy()) == expected
 
 
-def test_age_counts_from_the_last_use_or_the_first_sight() -> None:
+def test_age_counts_from_the_last_use_or_the_detection() -> None:
     policy = ImageGCPolicy(max_age=100)
     images = [record("a", 0, 899), record("b", 0, 900), record("c", 900, 1), record("d", 899, 1)]
     assert [image.id for image in too_old(images, policy, 1000)] == ["a", "d"]
@@ -133,7 +133,7 @@ async def test_frees_down_to_the_low_threshold() -> None:
 
 
 @on_virtual_time
-async def test_young_images_stay_and_too_little_freed_is_reported() -> None:
+async def test_young_images_are_kept_and_too_little_freed_is_reported() -> None:
     node = Node()
     node.images.add("young", size=60)
     collector = node.collector()
@@ -179,7 +179,7 @@ async def test_errors_of_a_removal_are_reported() -> None:
 
 
 @on_virtual_time
-async def test_for_a_disk_that_is_about_to_be_full_all_unused_images_go_but_young_ones() -> None:
+async def test_a_nearly_full_disk_loses_all_unused_images_except_young_ones() -> None:
     node = Node(available=900)
     for name, size in (("old", 60), ("empty", 0), ("used", 60)):
         node.images.add(name, size=size)
@@ -214,7 +214,7 @@ async def test_ages_outlive_the_agent(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_under_pressure_an_old_image_goes_at_once_after_a_restart(tmp_path: Path) -> None:
+async def test_under_pressure_an_old_image_is_removed_right_after_a_restart(tmp_path: Path) -> None:
     node = Node(root=tmp_path)
     node.images.add("a")
     await node.collector(high_threshold_percent=100).run()
@@ -237,7 +237,7 @@ async def test_the_age_of_a_pulled_image_begins_with_its_pull() -> None:
 
 @on_virtual_time
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
-async def test_ages_within_one_life_do_not_follow_the_wall_clock(
+async def test_ages_do_not_follow_the_wall_clock_while_an_agent_runs(
     tmp_path: Path, step: float
 ) -> None:
     node = Node(root=tmp_path)
@@ -247,7 +247,7 @@ async def test_ages_within_one_life_do_not_follow_the_wall_clock(
     step_wall_clock(step)
     await asyncio.sleep(119)
     assert await collector.remove_unused() == 0  # young, whatever the wall clock shows
-    # the next agent counts on from the wall clock of now
+    # the next agent continues from the present wall clock
     assert ImageAges(tmp_path).load(LoopClock().now())["sha256:a"][0] == pytest.approx(
         LoopClock().now() - 119
     )
@@ -273,7 +273,7 @@ async def _down(filter: object = None) -> Any:
 
 
 @on_virtual_time
-async def test_the_image_of_sandboxes_stays_where_the_runtime_does_not_pin_it() -> None:
+async def test_an_unpinned_sandbox_image_is_kept() -> None:
     node = Node(info={"config": '{"sandboxImage": "pause:1"}'})
     node.images.add("pause:1")
     node.images.add("a")

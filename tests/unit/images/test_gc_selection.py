@@ -1,4 +1,4 @@
-"""The bounds of image garbage collection: what is just old, used or full enough, and just not."""
+"""Limits of image garbage collection: ages, use and disk usage on both sides of each limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AGING = ImageGCPolicy(max_age=100)
 @pytest.mark.parametrize(
     ("now", "last_used", "goes"),
     [
-        (200, 0, False),  # known for just as long as images may be unused
+        (200, 0, False),  # detected exactly as long ago as images may be unused
         (201, 0, True),
         (1001, 901, False),
         (1001, 900, True),
@@ -44,7 +44,7 @@ def test_without_an_age_nothing_is_too_old(max_age: float) -> None:
     assert too_old([A], ImageGCPolicy(max_age=max_age), 1e9) == []
 
 
-def test_an_age_of_a_second_is_one() -> None:
+def test_an_age_limit_of_a_second_applies() -> None:
     assert too_old([A], ImageGCPolicy(max_age=1), 1000) == [A]
 
 
@@ -71,7 +71,7 @@ def test_images_of_volumes_are_used(reference: str, listed: str) -> None:
     assert used_image_ids((), [image, other], [reference]) == {"1"}
 
 
-def test_what_has_no_id_is_not_in_use() -> None:
+def test_images_without_an_id_are_not_in_use() -> None:
     assert used_image_ids([cri.Container(image_id="a")], [cri.Image()]) == frozenset()
 
 
@@ -106,7 +106,7 @@ def test_which_images_pods_have_as_volumes() -> None:
     ("high", "max_age", "off"),
     [(99, 0, False), (100, 0, True), (101, 0, True), (100, 1, False), (100, -1, True)],
 )
-def test_when_it_is_off(high: int, max_age: float, off: bool) -> None:
+def test_settings_that_disable_collection(high: int, max_age: float, off: bool) -> None:
     assert ImageGCPolicy(high_threshold_percent=high, max_age=max_age).off is off
 
 
@@ -132,11 +132,11 @@ def test_nothing_to_free_when_the_thresholds_are_crossed() -> None:
     ("now", "last_used", "may"),
     [(219, 0, False), (220, 0, True), (300, 300, False), (300, 299, True), (300, 301, False)],
 )
-def test_what_is_young_or_in_use_stays(now: float, last_used: float, may: bool) -> None:
+def test_young_or_used_images_are_kept(now: float, last_used: float, may: bool) -> None:
     assert may_free_space(replace(A, last_used=last_used), ImageGCPolicy(), now) is may
 
 
-def test_what_is_known_of_an_image_stays_known() -> None:
+def test_refresh_keeps_times_of_an_image() -> None:
     known = {"a": replace(A, last_used=150), "gone": replace(A, id="gone")}
     new = ImageRecord("b", 5, False, first_detected=200)
     listed = [replace(A, first_detected=200, size=11), new]
@@ -148,7 +148,7 @@ def test_what_is_known_of_an_image_stays_known() -> None:
     assert {image.last_used for image in used.values()} == {200}
 
 
-def test_the_longest_unused_goes_first_then_the_longest_known() -> None:
+def test_the_longest_unused_image_is_first_then_the_oldest() -> None:
     b, c = replace(A, id="b", first_detected=50), replace(A, id="c", last_used=1, first_detected=1)
     pinned, used = replace(A, id="p", pinned=True), replace(A, id="u")
     records = {image.id: image for image in (c, A, pinned, b, used)}

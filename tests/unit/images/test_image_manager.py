@@ -1,4 +1,4 @@
-"""Ensuring an image: decision, pull, credentials, backoff, limits and what people are told."""
+"""Ensuring an image: decision, pull, credentials, backoff, limits and events."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_present_image_is_used() -> None:
 
 
 @on_virtual_time
-async def test_pull_tells_how_long_it_took() -> None:
+async def test_the_pulled_event_contains_the_duration() -> None:
     node = Node()
     node.images.registry["r.io/a:latest"] = ""
     node.images.pull_seconds = 1.5
@@ -116,8 +116,8 @@ async def test_bad_name_and_failed_inspection() -> None:
 
 
 @on_virtual_time
-async def test_a_failure_goes_with_its_last_reference() -> None:
-    """Or each failed pull stays, with its pod, until all garbage is looked for."""
+async def test_a_failure_is_freed_with_its_last_reference() -> None:
+    """A reference cycle would keep the failure and its pod until a full garbage collection."""
     manager = Node().manager()
     left: list[weakref.ref[BaseException]] = []
     with no_collections():
@@ -138,7 +138,7 @@ async def test_backoff_doubles_from_the_last_failure_and_quotes_it() -> None:
     manager = node.manager()
     error = await failure(manager, "x:1")
     assert (error.code, error.message) == ("ErrImagePull", "x:1: not found")
-    assert error.retry_at == pytest.approx(LoopClock().now() + 1), "to say that it backs off"
+    assert error.retry_at == pytest.approx(LoopClock().now() + 1), "to report the back-off"
     assert error.tries_at == pytest.approx(LoopClock().now() + 10), "to pull"
     assert node.events.seen[-1] == 'Warning Failed: Failed to pull image "x:1": x:1: not found'
     for delay in (10, 20, 40, 80, 160, 300, 300):
@@ -224,7 +224,7 @@ async def test_too_many_pulls_a_second() -> None:
 
 
 @on_virtual_time
-async def test_cancelling_gives_the_place_back() -> None:
+async def test_canceling_releases_the_slot() -> None:
     node = Node()
     node.images.registry = {"a:1": "", "b:1": ""}
     node.images.pull_seconds = 100
@@ -239,7 +239,7 @@ async def test_cancelling_gives_the_place_back() -> None:
 
 
 class Times:
-    """Notes what it is told of pulls."""
+    """Records the notifications about pulls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str, float]] = []

@@ -1,4 +1,4 @@
-"""A registry or a runtime that lies about what was pulled, and names that mean other images."""
+"""A registry or a runtime that lies about pulled images, and names that mean other images."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_image_of_others_is_not_reached_by_another_name(tmp_path: Path, polic
         cast(Any, node.images).pull_image = lies
         await use(agent, "evil.example/x:1", "IfNotPresent")  # it "is" the private image
         cast(Any, node.images).pull_image = pull
-        # the grant is that of the other repository; and an id is no key to an image either
+        # the grant belongs to the other repository; and an id grants no access to an image
         node.images.present[IDENTIFIER] = private
         for image in (IMAGE, IDENTIFIER):
             with pytest.raises(ImageError):

@@ -1,4 +1,4 @@
-"""Where pulls stand, while others are under way."""
+"""Positions of pulls in the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided before and after a pull: by policy, by backoff, by what the runtime says."""
+"""Decisions before and after a pull: by policy, by backoff, by the runtime's error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_policies(policy: str, present: bool, accessible: bool, action: ImageAct
     assert needs_lookup(policy) is (policy != "Always")
 
 
-def test_a_present_image_is_accessible_unless_said_otherwise() -> None:
+def test_a_present_image_is_accessible_by_default() -> None:
     assert decide("Never", present=True) is ImageAction.USE
 
 
@@ -45,7 +45,7 @@ def test_a_pull_that_failed_is_held_back_until_its_time() -> None:
     assert backoff.blocked_until("other", 111.0) is None
 
 
-def test_what_has_not_failed_for_ten_minutes_is_forgotten() -> None:
+def test_backoff_is_dropped_ten_minutes_after_the_last_failure() -> None:
     backoff = PullBackoff()
     backoff.failed("old", 0.0, "x")
     backoff.failed("new", 500.0, "y")
@@ -88,7 +88,7 @@ def test_why_a_pull_failed(said: str, code: ImageErrorCode, message: str) -> Non
 
 
 @pytest.mark.parametrize(("details", "text"), [("no space", "no space"), ("", "UNAVAILABLE")])
-def test_what_a_runtime_says(details: str, text: str) -> None:
+def test_errors_of_a_runtime(details: str, text: str) -> None:
     assert runtime_text(CRIError("PullImage", details, code=Code.UNAVAILABLE)) == text
 
 

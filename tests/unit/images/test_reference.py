@@ -1,4 +1,4 @@
-"""Image names: what parses, what does not, and the default tag and policy."""
+"""Image names: valid and invalid ones, the default tag and policy."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ LOWER = "repository name ({}) must be lowercase"
         ("h.x/" + "a/" * 510, ""),
     ],
 )
-def test_why_it_is_no_image_name(image: str, why: str) -> None:
+def test_reasons_for_invalid_names(image: str, why: str) -> None:
     with pytest.raises(InvalidReference) as caught:
         parse_reference(image)
     whole = why if why and not why.startswith(":") else f"invalid reference format{why}"
@@ -120,7 +120,7 @@ def test_the_longest_names(image: str) -> None:
 
 
 @pytest.mark.parametrize(("length", "why"), [(1024, "repository name"), (1025, "reference format")])
-def test_what_is_longer_than_any_reference_is_not_read(length: int, why: str) -> None:
+def test_overlong_references_are_not_parsed(length: int, why: str) -> None:
     with pytest.raises(InvalidReference, match=why):
         parse_reference("a" * length)
 

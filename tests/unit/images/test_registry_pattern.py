@@ -1,4 +1,4 @@
-"""Patterns of registries: what of them is host, port and path."""
+"""Patterns of registries: host, port and path."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def test_parts(pattern: str, host: str, port: str, path: str) -> None:
 @pytest.mark.parametrize(
     "pattern", ["", None, 5, "/a", "https://", ":5000", "a" * 256, "h/" + "a" * 2047]
 )
-def test_what_is_no_pattern(pattern: object) -> None:
+def test_invalid_patterns(pattern: object) -> None:
     assert RegistryPattern.parse(pattern) is None

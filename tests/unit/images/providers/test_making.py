@@ -1,4 +1,4 @@
-"""From flags to providers."""
+"""Credential providers created from flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words between the agent and a credential provider."""
+"""Messages between the agent and a credential provider."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_responses() -> None:
         ({"auth": {"r": {"password": ["hunter2"]}}}, "auth holds a value that is not a string"),
     ],
 )
-def test_what_is_wrong_is_said_without_what_it_says(change: dict[str, Any], told: str) -> None:
+def test_errors_do_not_quote_the_answer(change: dict[str, Any], told: str) -> None:
     with pytest.raises(ProviderError) as caught:
         read_response(json.dumps({**GOOD, **change}).encode(), V1)
     assert told in str(caught.value)
@@ -87,7 +87,7 @@ def answer(key_type: str, seconds: float | None, name: str = "x") -> ProviderRes
         ("Global", {"reg.io/a", "reg.io/b/c", "other.io/a"}),
     ],
 )
-def test_what_an_answer_is_kept_for(key_type: str, found: set[str]) -> None:
+def test_the_scope_of_a_kept_answer(key_type: str, found: set[str]) -> None:
     cache = ResponseCache()
     cache.store(answer(key_type, None), "reg.io/a", None, now=0, default_seconds=10)
     names = ("reg.io/a", "reg.io/b/c", "other.io/a")
@@ -119,11 +119,11 @@ def test_the_narrowest_answer_first_and_memory_is_bounded() -> None:
     assert cache.get(f"reg.io/{MAX_ENTRIES + 49}", None, 0)
 
 
-def test_room_is_made_of_what_is_over() -> None:
+def test_expired_answers_are_removed_first() -> None:
     cache = ResponseCache()
     for number in range(MAX_ENTRIES):
         seconds = (5, 10, 20)[number % 3] if number < 6 else 30
         cache.store(answer("Image", seconds), f"reg.io/{number}", None, now=0, default_seconds=0)
     cache.store(answer("Image", 10), "reg.io/new", None, now=10, default_seconds=0)
-    # two were over at 5; those that end now still count
+    # two expired at 5; those that end now still count
     assert len(cache) == MAX_ENTRIES - 1

@@ -1,4 +1,4 @@
-"""Credential providers: whom they are asked about, how often, and with what account."""
+"""Credential providers: for which images they run, how often, and with which account."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def tokens(cache_type: str = "ServiceAccount", **more: Any) -> TokenAttributes:
         ("docker.io", "docker.io/library/busybox", True),
     ],
 )
-def test_who_is_asked(pattern: str, repository: str, fits: bool) -> None:
+def test_images_that_match_a_provider(pattern: str, repository: str, fits: bool) -> None:
     @on_virtual_time
     async def scenario() -> None:
         provider = World().provider(match_images=("other.io", pattern))
@@ -138,7 +138,7 @@ def test_answers_are_kept(key_type: str, calls: int) -> None:
 
 
 @on_virtual_time
-async def test_one_call_for_all_who_ask_at_once() -> None:
+async def test_simultaneous_pulls_share_one_call() -> None:
     world = World(cache="0s")
     provider = world.provider()
     answers = await asyncio.gather(*(provider.auths("a.reg.io/x", pod(str(n))) for n in range(20)))
@@ -170,7 +170,7 @@ async def test_calls_at_once_are_bounded() -> None:
 
 
 @on_virtual_time
-async def test_who_gives_up_does_not_end_the_others_call() -> None:
+async def test_a_canceled_pull_does_not_end_the_shared_call() -> None:
     world = World()
     provider = world.provider()
     first = asyncio.create_task(provider.auths("a.reg.io/x", pod("1")))
@@ -224,7 +224,7 @@ async def test_answers_kept_by_token() -> None:
 
 
 @on_virtual_time
-async def test_pods_of_one_account_share_no_call_that_is_not_kept() -> None:
+async def test_pods_of_one_account_share_no_call_without_caching() -> None:
     world = World(cache="0s")
     provider = world.provider(token_attributes=tokens())
     await asyncio.gather(*(provider.auths("a.reg.io/x", pod(str(n), "robot")) for n in range(3)))
@@ -257,7 +257,7 @@ async def test_failures() -> None:
 
 
 @on_virtual_time
-async def test_all_providers_in_their_order(caplog: pytest.LogCaptureFixture) -> None:
+async def test_all_providers_in_order(caplog: pytest.LogCaptureFixture) -> None:
     world, broken = World(), World(error=ProgramFailed("exit status 1"))
     plugins = Plugins(
         [
@@ -276,5 +276,5 @@ async def test_all_providers_in_their_order(caplog: pytest.LogCaptureFixture) ->
     ]
     assert [record.__dict__["provider"] for record in caplog.records] == ["broken"]
     assert broken.counted == [("broken", True)]
-    assert asyncio.get_running_loop().time() == pytest.approx(1), "asked at the same time"
+    assert asyncio.get_running_loop().time() == pytest.approx(1), "called at the same time"
     assert (await plugins.keyring("no.io/x", pod())).lookup("no.io/x") == []

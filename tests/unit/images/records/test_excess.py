@@ -1,4 +1,4 @@
-"""Intents whose pulls are over, and whose images have not come."""
+"""Intents whose pulls have ended without an image."""
 
 from __future__ import annotations
 

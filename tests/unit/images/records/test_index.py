@@ -1,4 +1,4 @@
-"""Records in memory, and intents, of which there may be as many as pods write names."""
+"""Records and intents in memory; pods can cause any number of intents by their image names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def record(name: str, at: float = 0.0) -> PulledRecord:
     return PulledRecord(name, at)
 
 
-def test_the_least_recently_used_leave() -> None:
+def test_the_least_recently_used_are_dropped() -> None:
     index = RecordIndex(2)
     assert not index.complete
     index.fill([record("a"), record("b")], ())
@@ -32,7 +32,7 @@ def test_the_least_recently_used_leave() -> None:
     assert (list(index), index.complete) == ([], True)
 
 
-def test_a_file_that_is_no_record_is_remembered_until_there_is_one() -> None:
+def test_an_unreadable_record_is_remembered_until_replaced() -> None:
     index = RecordIndex(2)
     assert not index.unreadable("a")
     index.fill([], [file_name("a"), file_name("b"), file_name("c")])
@@ -43,7 +43,7 @@ def test_a_file_that_is_no_record_is_remembered_until_there_is_one() -> None:
     assert index.unreadable_files() == {file_name("c")}
 
 
-def test_an_intent_is_over_when_its_pulls_are_and_their_outcome_is_known() -> None:
+def test_an_intent_ends_when_its_pulls_have_a_known_outcome() -> None:
     assert Intent().over
     assert not Intent(pulls=1).over
     assert not Intent(uncertain=True).over

@@ -29,7 +29,7 @@ LOGIN = Credential("me", "hunter2", source=SOURCE)
 
 @dataclass
 class Counts:
-    """Remembers what was counted."""
+    """Records calls of the metrics."""
 
     checks: list[str] = field(default_factory=list)
     disk: tuple[int, int] = (0, 0)
@@ -47,7 +47,7 @@ class Counts:
 
 @dataclass
 class Node:
-    """A node's directories, its images, and agents that come and go."""
+    """A node's directories, its images, and successive agents."""
 
     root: Path
     images: list[cri.Image] = field(default_factory=list)
@@ -117,7 +117,7 @@ def test_preloaded_images_are_everybodys(node: Node) -> None:
     scenario()
 
 
-def test_pulled_images_are_whose_secret_pulled_them(node: Node) -> None:
+def test_pulled_images_belong_to_the_secret_that_pulled_them(node: Node) -> None:
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
@@ -139,7 +139,7 @@ def test_pulled_images_are_whose_secret_pulled_them(node: Node) -> None:
     scenario()
 
 
-def test_a_pull_without_pod_credentials_is_for_everybody_for_ever(node: Node) -> None:
+def test_a_pull_without_pod_credentials_grants_everyone_permanently(node: Node) -> None:
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
@@ -152,7 +152,7 @@ def test_a_pull_without_pod_credentials_is_for_everybody_for_ever(node: Node) ->
     scenario()
 
 
-def test_what_is_learned_is_kept(node: Node) -> None:
+def test_learned_credentials_are_kept(node: Node) -> None:
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
@@ -174,7 +174,7 @@ def test_killed_between_pull_and_record(node: Node, arrived: bool, name: str) ->
         agent = node.agent()
         async with asyncio.timeout(1):
             killed = agent.pulling(name)
-            await killed.__aenter__()  # and never comes to its end
+            await killed.__aenter__()  # and never exits
         assert node.files("pulling") == [file_name(name)]
         if arrived:
             node.images = [cri.Image(id=REF, repo_tags=["docker.io/library/busybox:latest"])]
@@ -203,7 +203,7 @@ def test_a_full_disk_does_not_keep_the_agent_from_starting(
             disk.setattr(RecordFiles, "write_record", full)
             agent = node.agent()
             await agent.open()
-            assert not await node.may_use(agent, LOGIN), "nobody knows who pulled it"
+            assert not await node.may_use(agent, LOGIN), "the puller is unknown"
         await agent.prune([REF], 0.0)
         assert (node.files("pulling"), node.files("pulled")) == ([], [file_name(REF)])
 
@@ -243,7 +243,7 @@ def test_a_runtime_that_cannot_list_keeps_intents(node: Node) -> None:
 def test_intents_of_failed_pulls(
     node: Node, failure: BaseException, changed_nothing: bool, stays: bool
 ) -> None:
-    """Where the image may have come although nobody heard of it, it counts as pulled."""
+    """If the image may have arrived although the answer was lost, it counts as pulled."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -265,7 +265,7 @@ def test_intents_of_failed_pulls(
     scenario()
 
 
-def test_pulls_of_one_image_at_once(node: Node) -> None:
+def test_simultaneous_pulls_of_one_image(node: Node) -> None:
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
@@ -283,7 +283,7 @@ def test_pulls_of_one_image_at_once(node: Node) -> None:
 
 
 @pytest.mark.parametrize("steps", range(8))
-def test_recorded_even_if_the_pod_goes_away(node: Node, steps: int) -> None:
+def test_a_pull_is_recorded_even_if_its_pod_is_removed(node: Node, steps: int) -> None:
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
@@ -329,7 +329,7 @@ def test_unreadable_records_mean_pull(node: Node) -> None:
     scenario()
 
 
-def test_nothing_is_pulled_that_leaves_no_trace(node: Node) -> None:
+def test_nothing_is_pulled_without_a_recorded_intent(node: Node) -> None:
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
@@ -361,7 +361,7 @@ def test_directories_that_cannot_be_made(node: Node) -> None:
     scenario()
 
 
-def test_records_go_with_their_images(node: Node) -> None:
+def test_records_are_removed_with_their_images(node: Node) -> None:
     @on_virtual_time
     async def scenario() -> None:
         agent = node.agent()
@@ -380,7 +380,7 @@ def test_records_go_with_their_images(node: Node) -> None:
     scenario()
 
 
-def test_memory_is_bounded_and_the_disk_knows_the_rest(node: Node) -> None:
+def test_memory_is_bounded_and_the_disk_has_the_rest(node: Node) -> None:
     @on_virtual_time
     async def scenario() -> None:
         node.max_records = 2
@@ -422,7 +422,7 @@ def test_uncertain_pulls_are_bounded(node: Node) -> None:
     scenario()
 
 
-def test_files_of_others_and_half_written_ones(node: Node) -> None:
+def test_foreign_and_half_written_files_are_ignored(node: Node) -> None:
     @on_virtual_time
     async def scenario() -> None:
         await pull(node.agent())

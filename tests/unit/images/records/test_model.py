@@ -1,4 +1,4 @@
-"""Records as the kubelet writes them, and how they grow."""
+"""Records in the kubelet's format, and how grants are added."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_documents() -> None:
         (NOBODY, {}),
     ],
 )
-def test_what_is_not_known_is_not_written(grants: Grants, written: dict[str, object]) -> None:
+def test_empty_fields_are_not_written(grants: Grants, written: dict[str, object]) -> None:
     empty = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "ImagePulledRecord",
@@ -120,20 +120,20 @@ def test_file_names() -> None:
         {"credentialMapping": {"a": {"kubernetesServiceAccounts": [{"uid": 5}]}}},
     ],
 )
-def test_what_is_no_record(change: dict[str, object]) -> None:
+def test_malformed_records(change: dict[str, object]) -> None:
     document = json.loads(write_record(PulledRecord("sha256:a", 0)))
     with pytest.raises(MalformedRecord):
         read_record(json.dumps({**document, **change}).encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b"[" * 100_000, b"{}"])
-def test_what_is_no_document(data: bytes) -> None:
+def test_malformed_documents(data: bytes) -> None:
     for read in (read_record, read_intent):
         with pytest.raises(MalformedRecord):
             read(data)
 
 
-def test_what_a_pull_proves() -> None:
+def test_grants_of_a_pull() -> None:
     own = Credential("u", "p", source=ONE)
     assert grants_of(None) == grants_of(Credential("u", "p")) == EVERYBODY
     assert grants_of(own) == Grants(secrets={ONE: own.fingerprint})
@@ -166,5 +166,5 @@ def test_growth() -> None:
         ("Not:An:Image", "Not:An:Image"),
     ],
 )
-def test_one_name_for_aliases(image: str, name: str) -> None:
+def test_full_names_of_aliases(image: str, name: str) -> None:
     assert full_name(image) == name

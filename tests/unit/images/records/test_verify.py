@@ -1,4 +1,4 @@
-"""Who may use an image that is on the node: the policies, the records and what pods can show."""
+"""Access to an image on the node: policies, records and the credentials of pods."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_repository(image: str, repository: str) -> None:
     assert repository_as_given(image) == repository
 
 
-def test_what_the_record_tells_alone() -> None:
+def test_decisions_from_the_record_alone() -> None:
     def told(grants: dict[str, Grants]) -> MustPullResult | Grants:
         return by_record(PulledRecord("sha256:x", 0, grants), "reg.io/a")
 
@@ -105,7 +105,7 @@ FOUND, MUST = MustPullResult.RECORD_FOUND, MustPullResult.MUST_AUTHENTICATE
         ([shows(AccountSource("uid-9", "ns", "x")), shows(ROBOT)], MUST, NOBODY),
     ],
 )
-def test_what_credentials_prove(
+def test_decisions_from_credentials(
     credentials: list[Credential], outcome: MustPullResult, learned: Grants
 ) -> None:
     grants = Grants(secrets={ONE: HASH}, accounts=frozenset({ROBOT}))
