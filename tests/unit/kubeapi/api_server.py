@@ -1,4 +1,4 @@
-"""A scripted Kubernetes API server on loopback: answers as told, records what was asked."""
+"""A scripted Kubernetes API server on loopback: fixed answers, and a record of requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.http2.certificates import Certificates
 from tests.http2.front import in_front_of
 
 FRONT: Certificates | None = None
-"""If set, servers without TLS are asked through one that speaks HTTP/2 and shows this."""
+"""If set, servers without TLS are reached through a proxy with HTTP/2 and this certificate."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -32,7 +32,7 @@ class Asked:
 
 @dataclass
 class ApiServer:
-    """Answers each request with the next of ``answers`` (the last one again and again)."""
+    """Answers each request with the next of ``answers``, and repeats the last one."""
 
     url: str = ""
     trust: ssl.SSLContext | None = None

@@ -1,4 +1,4 @@
-"""The client's tests run on both protocols."""
+"""Fixtures that run the client's tests with both protocols."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def protocol(
     request: pytest.FixtureRequest, tls: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """What :func:`.api_server.serving` speaks; HTTP/2 by a server in front of it."""
+    """Protocol of :func:`.api_server.serving`; HTTP/2 by a server in front of it."""
     if request.param == "HTTP/2":
         monkeypatch.setattr(api_server, "FRONT", tls)
     yield request.param

@@ -1,4 +1,4 @@
-"""A KubeApi in memory that gives what a test has written down, on virtual time."""
+"""A KubeApi in memory with scripted answers, on virtual time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubeletpy.kubeapi.errors import ApiError, Invalid
 from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
 
 Step = WatchEvent | ApiError | float
-"""Of a watch: an event, an error that ends it, or seconds that pass."""
+"""Step of a watch: an event, an error that ends it, or seconds to wait."""
 
 
 class ScriptedApi(KubeApi):
@@ -39,7 +39,7 @@ class ScriptedApi(KubeApi):
             self._reached.set()
 
     async def called(self, times: int) -> None:
-        """Wait until so many calls were made."""
+        """Waits until the given number of calls was made."""
         self._awaited = times
         if len(self.calls) < times:
             self._reached.clear()
@@ -65,7 +65,7 @@ class ScriptedApi(KubeApi):
 
     async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
         if call.send_initial_events:
-            if not self._streams_lists:  # as a server that has it off
+            if not self._streams_lists:  # as a server that has the feature off
                 raise Invalid("sendInitialEvents is forbidden for watch", code=422)
             self.note("stream", call.resource_version)
         else:

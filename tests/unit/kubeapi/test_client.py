@@ -67,7 +67,7 @@ async def test_null_fields_are_absent_in_answers_and_events() -> None:
         await api.close()
 
 
-async def test_each_verb_asks_what_it_should() -> None:
+async def test_requests_of_each_verb() -> None:
     async with serving(answer({})) as server:
         api = client_of(server)
         await api.list(PODS, field_selector="spec.nodeName=a b", limit=5, continue_="c+/=")
@@ -157,7 +157,7 @@ async def test_a_name_cannot_reach_another_path(name: str) -> None:
         await api.close()
 
 
-async def test_nobody_there_and_no_answer_are_unavailable() -> None:
+async def test_refused_connections_and_timeouts_are_unavailable() -> None:
     nobody = KubeClient(Connection("http://127.0.0.1:1"))
     with pytest.raises(errors.Unavailable, match=r"GET http://127\.0\.0\.1:1/api/v1/nodes/m: "):
         await nobody.get(NODES, "m")
@@ -206,7 +206,7 @@ async def test_refused_credentials_are_renewed_once() -> None:
         await api.close()
 
 
-async def test_watch_gives_events_however_they_are_cut() -> None:
+async def test_watch_events_in_pieces_of_any_size() -> None:
     events: list[dict[str, Any]] = [
         {"type": "ADDED", "object": {"metadata": {"name": f"p{i}"}}} for i in range(50)
     ]
@@ -249,7 +249,7 @@ async def test_watch_errors(handler: Any, kind: type[Exception]) -> None:
 
 
 async def test_a_compressed_watch_is_a_gzip_member_for_each_flush() -> None:
-    """As kube-apiserver 1.37 sends it. A flushed event is read before its member ends."""
+    """kube-apiserver 1.37 compresses like this. A flushed event is read before its member ends."""
     read: asyncio.Queue[str] = asyncio.Queue()
     ends: asyncio.Queue[None] = asyncio.Queue()
 

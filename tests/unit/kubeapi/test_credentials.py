@@ -1,4 +1,4 @@
-"""Kubeconfig files: what the official loader makes of them, and clear errors."""
+"""Kubeconfig files: credentials read by the official loader, and clear errors."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_client_certificate_over_https(certificates: Path, inline: bool) -
     assert (("commonName", "system:node:n"),) in subjects[0]
 
 
-async def test_renewed_credentials_leave_what_is_under_way_alone(tmp_path: Path) -> None:
+async def test_renewed_credentials_do_not_interrupt_open_requests(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     tokens: list[str] = []
 
@@ -201,7 +201,7 @@ async def test_renewed_credentials_leave_what_is_under_way_alone(tmp_path: Path)
         go_on.set()
         assert (await anext(events)).object["metadata"]["name"] == "b"
         go_on.clear()
-        # whoever still reads when all is closed is told at once
+        # a reader gets an error at once when the client closes
         other = api.watch(NODES, resource_version="1", timeout_seconds=60)
         assert [(await anext(other)).type for _ in range(2)] == ["BOOKMARK", "ADDED"]
         reading = asyncio.ensure_future(anext(other))
@@ -227,14 +227,14 @@ async def test_requests_wait_for_credentials(tmp_path: Path) -> None:
         await api.close()
 
 
-async def test_without_credentials_a_request_says_so(tmp_path: Path) -> None:
+async def test_without_credentials_a_request_fails_with_the_reason(tmp_path: Path) -> None:
     api = KubeClient(None, timeout=0.01)
     with pytest.raises(Unavailable, match="no credentials"):
         await api.get(NODES, "n")
     await api.close()
 
 
-async def test_a_certificate_of_our_own_takes_the_place_of_the_files_credentials(
+async def test_a_certificate_of_our_own_replaces_the_files_credentials(
     certificates: Path,
 ) -> None:
     path = kubeconfig(certificates, "{token: abc}", "https://127.0.0.1:1")

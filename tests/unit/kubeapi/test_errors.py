@@ -1,4 +1,4 @@
-"""What becomes of an answer that is an error."""
+"""Exceptions raised for error answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_kinds(code: int, reason: str, kind: type[ApiError]) -> None:
         assert (type(by_body), by_body.code) == (kind, code)
 
 
-def test_the_answers_own_code_comes_first() -> None:
+def test_the_http_status_precedes_the_code_of_the_body() -> None:
     assert from_status(404, {"code": 500}).code == 404
 
 
@@ -76,7 +76,7 @@ def test_messages(body: Any, message: str) -> None:
         (3.0, None, 3.0),
     ],
 )
-def test_when_to_ask_again(header: float | None, seconds: Any, expected: float | None) -> None:
+def test_retry_after(header: float | None, seconds: Any, expected: float | None) -> None:
     body = {"details": {"retryAfterSeconds": seconds}}
     found = from_status(429, body, retry_after=header)
     assert found.retry_after == expected

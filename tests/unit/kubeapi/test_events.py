@@ -1,4 +1,4 @@
-"""The writer of Events on virtual time: never blocks, retries for a while, counts what it drops."""
+"""The writer of Events on virtual time: it never blocks, retries for a while, counts drops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_creates_then_patches() -> None:
 
 
 @on_virtual_time
-async def test_an_event_that_is_gone_is_created_again() -> None:
+async def test_a_removed_event_is_created_again() -> None:
     server, writer = writer_to()
     await write(writer, "a")
     server.write_errors = [NotFound("gone", code=404)]
@@ -92,7 +92,7 @@ async def test_a_refusal_is_final() -> None:
     ],
 )
 @on_virtual_time
-async def test_the_end_of_a_namespace_is_nothing_to_tell(
+async def test_the_end_of_a_namespace_is_not_logged(
     caplog: pytest.LogCaptureFixture, details: dict[str, Any], said: bool
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -1,4 +1,4 @@
-"""Which watches keep failing, why and since when."""
+"""Watches that keep failing, with reason and start time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def services(since: float, failures: int = 1, why: str = "broken") -> FailingWat
         (["accepted 1", 2.0, 3.0], [services(2.0, 2)]),
     ],
 )
-def test_a_row_of_failures(happens: Sequence[float | str], found: list[FailingWatch]) -> None:
+def test_consecutive_failures(happens: Sequence[float | str], found: list[FailingWatch]) -> None:
     watches = FailingWatches()
     for each in happens:
         if isinstance(each, float):
@@ -95,7 +95,7 @@ async def test_a_watch_that_keeps_failing_is_named_until_it_is_accepted() -> Non
 
 @on_virtual_time
 async def test_a_watch_that_is_accepted_and_then_breaks_each_time_is_named() -> None:
-    """Its LIST succeeds each time, and so does the head of each answer."""
+    """Each LIST succeeds, and each watch answer begins without an error."""
     api = ScriptedApi(
         [{"items": [], "metadata": {"resourceVersion": "7"}}], [[ACCEPTED, BROKEN]] * 4
     )
@@ -106,11 +106,11 @@ async def test_a_watch_that_is_accepted_and_then_breaks_each_time_is_named() -> 
     assert (found.since, found.failures) == (0.0, 4)
     following.cancel()
     await settle()
-    assert api.failing_watches.now() == [], "nobody wants it any more"
+    assert api.failing_watches.now() == [], "the reflector has ended"
 
 
 @on_virtual_time
-async def test_the_watch_of_one_object_is_named_by_it() -> None:
+async def test_the_watch_of_one_object_is_named_by_its_object() -> None:
     api = ScriptedApi([], [[BROKEN]] * 2, streams_lists=True)
     one = Reflector(
         api,

@@ -1,4 +1,4 @@
-"""What is only so on HTTP/1.1, where each request under way holds a connection."""
+"""Behavior on HTTP/1.1 alone, where each pending request occupies a connection."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .api_server import answer, serving
 POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
 
 
-async def test_heartbeats_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods had a watch for each object, until there were no connections left."""
+async def test_heartbeats_do_not_wait_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods had a watch for each object, until no connections were left."""
     monkeypatch.setattr("kubeletpy.kubeapi.http1.MAX_CONNECTIONS", 3)
     arrived = asyncio.Semaphore(0)
 

@@ -1,4 +1,4 @@
-"""Gzip members one after another, at once and within bounds."""
+"""Consecutive gzip members, decompressed immediately and within bounds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def inflated(*chunks: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 19, 20, 21, 1000, 100_000])
-def test_members_follow_each_other_however_they_are_cut(size: int) -> None:
+def test_members_in_pieces_of_any_size(size: int) -> None:
     body = b"".join(map(member, EVENTS))
     assert inflated(*(body[at : at + size] for at in range(0, len(body), size))) == b"".join(EVENTS)
 
@@ -48,7 +48,7 @@ def test_a_flushed_event_is_returned_before_its_member_ends() -> None:
 
 @pytest.mark.parametrize("size", range(PIECE_BYTES - 300, PIECE_BYTES + 300, 37))
 def test_output_that_fills_a_piece_is_not_left_inside(size: int) -> None:
-    """zlib may have taken all input and still hold output: a watch would get it an event later."""
+    """If zlib keeps output after all input, a watch would get it one event later."""
     body = gzip.compress(bytes(size))
     for end in range(len(body)):
         inflater, unbounded = Inflater(), zlib.decompressobj(31)
@@ -75,7 +75,7 @@ def test_an_empty_body_is_empty() -> None:
         (member(b"hello") + opened(b"more")[0], "ends before its gzip"),
     ],
 )
-def test_bytes_that_are_no_members(body: bytes, error: str) -> None:
+def test_bytes_that_are_not_members(body: bytes, error: str) -> None:
     for chunks in ([body], [body[at : at + 1] for at in range(len(body))]):
         with pytest.raises(TransportError, match=error):
             inflated(*chunks)
@@ -99,7 +99,7 @@ def test_gzip_that_contains_nothing_ends_at_a_bound(body: bytes, chunk: int) -> 
     assert time.thread_time() - began < 0.5
 
 
-def test_some_empty_members_are_passed_over() -> None:
+def test_some_empty_members_are_skipped() -> None:
     body = (member(b"") * 500 + member(b"event\n")) * 20
     assert inflated(body) == b"event\n" * 20
 
@@ -119,7 +119,7 @@ async def test_other_encodings_are_refused(encoding: str) -> None:
     ids=["bomb", "tiny members"],
 )
 async def test_the_loop_runs_between_pieces(body: bytes) -> None:
-    """A megabyte that becomes much more, or that is 30,000 members, is many turns of the loop."""
+    """A megabyte that inflates to much more, or to 30,000 members, takes many turns of the loop."""
 
     async def chunks() -> AsyncIterator[bytes]:
         yield body
@@ -146,8 +146,8 @@ async def test_the_loop_runs_between_pieces(body: bytes) -> None:
     assert longest < 0.05
 
 
-def test_a_large_answer_costs_what_zlib_costs() -> None:
-    """The part of the input that is left is copied for each piece; with 16 KiB it is little."""
+def test_a_large_answer_costs_little_more_than_zlib() -> None:
+    """The remaining input is copied for each piece; with 16 KiB that is little."""
     text = random.Random(1).randbytes(300_000).hex().encode() * 20
     packed = gzip.compress(text, 1)
     began = time.thread_time()

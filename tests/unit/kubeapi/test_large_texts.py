@@ -1,4 +1,4 @@
-"""Large JSON texts: answers and events are decoded in threads, small ones at once."""
+"""Large JSON texts of answers and events are decoded in threads, small ones at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates and waits."""
+"""Rate limits and retry delays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_waiting() -> None:
 
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 4), (0.5, 6), (1.0, 8)])
-def test_what_a_server_asked_for_is_the_least(chance: float, seconds: float) -> None:
+def test_retry_after_is_a_minimum(chance: float, seconds: float) -> None:
     assert spread(4, chance) == seconds
 
 

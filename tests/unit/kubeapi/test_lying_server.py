@@ -1,4 +1,4 @@
-"""An API server that answers with other objects than were asked for."""
+"""An API server that answers with objects other than the requested ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API server's name is looked up where nobody else works."""
+"""The API server's name is resolved on a thread of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubeletpy.kubeapi.name_lookup import NameLookup
 from kubeletpy.kubeapi.sessions import Sessions
 
 
-async def test_a_request_by_name_goes_out_while_all_threads_hang() -> None:
+async def test_a_request_by_name_is_sent_while_all_threads_hang() -> None:
     async def ok(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 

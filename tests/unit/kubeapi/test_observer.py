@@ -1,4 +1,4 @@
-"""What a client counts: each try, what it waited for its turn, how much it sent and was sent."""
+"""Counts of a client: attempts, waiting time for the rate limit, bytes sent and received."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG = "x" * 5000
 
 
 class Counted:
-    """What an observer is told, without times."""
+    """Records calls of the observer, without times."""
 
     def __init__(self) -> None:
         self.tries: list[tuple[int | None, str, int, bool]] = []
@@ -77,7 +77,7 @@ async def test_a_retry_is_reported_from_a_first_try() -> None:
     assert len(counted.turns) == 4
 
 
-async def test_a_refusal_has_a_size_and_no_answer_has_none() -> None:
+async def test_a_refusal_has_a_size_and_a_lost_answer_has_none() -> None:
     counted = Counted()
     async with serving(failure(404, "NotFound", LONG)) as server:
         api = client_of(server, counted)
@@ -103,7 +103,7 @@ async def test_a_watch_is_tried_but_has_no_length() -> None:
     assert counted.answers == []
 
 
-async def test_without_a_limit_nobody_waits_for_a_turn() -> None:
+async def test_without_a_limit_requests_are_not_held_back() -> None:
     counted = Counted()
     async with serving(answer({})) as server:
         api = client_of(server, counted)
@@ -115,7 +115,7 @@ async def test_without_a_limit_nobody_waits_for_a_turn() -> None:
 
 
 @on_virtual_time
-async def test_how_long_a_turn_took() -> None:
+async def test_waiting_times_of_the_rate_limit() -> None:
     limiter = RateLimiter(2, 1)
     assert [await limiter.wait() for _ in range(3)] == pytest.approx([0, 0.5, 0.5])
     assert await RateLimiter(0, 0).wait() is None

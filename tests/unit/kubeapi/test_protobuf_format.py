@@ -1,4 +1,4 @@
-"""The client where protobuf is asked for: requests, answers, watches and errors in it."""
+"""The client with protobuf requested: requests, answers, watches and errors."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ NOVEL = {**LEASE, "spec": {"novel": 1}}
 UNKNOWN = {"apiVersion": "x.io/v1", "kind": "Gadget"}
 
 
-async def test_what_is_sent_in_which_form() -> None:
+async def test_formats_of_sent_objects() -> None:
     sent: list[tuple[str, bytes]] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -164,12 +164,12 @@ async def test_what_is_sent_in_which_form() -> None:
     assert [json.loads(data) for _, data in sent[6:]] == [NOVEL, UNKNOWN, {"metadata": {}}]
 
 
-def test_json_is_asked_for_where_the_table_has_no_such_kind() -> None:
+def test_json_is_requested_for_kinds_absent_from_the_table() -> None:
     assert FORMAT.headers(Resource("x.io", "v1", "gadgets", True, "Gadget")) == {}
     assert FORMAT.headers(PODS)
 
 
-def test_the_table_has_all_that_the_agent_asks_for() -> None:
+def test_the_table_has_every_kind_that_the_agent_requests() -> None:
     asked = [each for each in vars(protocol).values() if isinstance(each, Resource)]
     asked += [*trust_bundles.VERSIONS, *pod_certificates.VERSIONS]
     missing = [
@@ -214,7 +214,7 @@ async def test_an_error_event_is_raised() -> None:
     assert (raised.value.code, raised.value.reason) == (410, "Expired")
 
 
-async def test_an_error_tells_its_causes() -> None:
+async def test_an_error_contains_its_causes() -> None:
     cause = field(1, "Invalid") + field(2, "bad") + field(3, "spec.x")
     details = field(1, "p") + field(3, "pods") + field(4, cause) + field(5, 7)
     status = field(3, "no") + field(4, "Invalid") + field(5, details) + field(6, 422)
@@ -235,7 +235,7 @@ async def test_an_error_tells_its_causes() -> None:
 @pytest.mark.parametrize(
     ("status", "data"), [(200, b"\xff" * 9), (200, body("v1", "Gadget", b"")), (500, b"\xff" * 9)]
 )
-async def test_an_answer_that_can_not_be_read(status: int, data: bytes) -> None:
+async def test_an_unreadable_answer(status: int, data: bytes) -> None:
     async with serving(protobuf(data, status)) as server:
         api = client_of(server)
         with pytest.raises(errors.Unavailable):
@@ -244,7 +244,7 @@ async def test_an_answer_that_can_not_be_read(status: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("more", "elsewhere"), [(-1, False), (0, True)])
-async def test_what_is_large_is_read_on_a_thread(
+async def test_large_answers_are_decoded_on_a_thread(
     more: int, elsewhere: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = []
@@ -259,7 +259,7 @@ async def test_what_is_large_is_read_on_a_thread(
     assert used == [elsewhere]
 
 
-async def test_a_loop_is_not_held_up_by_a_large_list() -> None:
+async def test_a_large_list_does_not_block_the_loop() -> None:
     pods = body("v1", "PodList", field(2, METADATA + field(2, field(2, field(1, "c")) * 20)) * 2000)
     turns, over = 0, False
 

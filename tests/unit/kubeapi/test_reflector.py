@@ -34,7 +34,7 @@ def event(kind: str, name: str, version: str) -> WatchEvent:
 
 
 class Seen:
-    """What a reflector told, with names only."""
+    """Notifications of a reflector, with names only."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Seen:
         return [what for _at, name, what in self.api.calls if name == verb]
 
     async def run(self, calls: int) -> None:
-        """Run until so many calls were made."""
+        """Runs until the given number of calls was made."""
         task = asyncio.create_task(self.reflector.run())
         await self.api.called(calls)
         await settle()
@@ -74,14 +74,14 @@ class Seen:
 
 @on_virtual_time
 @pytest.mark.parametrize("streams_lists", [False, True])
-async def test_an_ended_watch_goes_with_its_last_reference(streams_lists: bool) -> None:
+async def test_an_ended_watch_is_freed_with_its_last_reference(streams_lists: bool) -> None:
     seen = Seen([page("a")], streams_lists=streams_lists)
     calls = 1 if streams_lists else 2
     assert await leaves_when_cancelled(seen.reflector.run(), seen.api.called(calls))
 
 
 @on_virtual_time
-async def test_lists_then_watches_and_resumes_where_it_was() -> None:
+async def test_lists_then_watches_and_resumes() -> None:
     bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "30"}})
     seen = Seen(
         [page("a", "b")],
@@ -106,7 +106,7 @@ async def test_pages() -> None:
 
 
 @on_virtual_time
-async def test_pages_that_expire_are_asked_for_at_once() -> None:
+async def test_expired_pages_are_requested_again_at_once() -> None:
     seen = Seen([page("a", continue_="x"), Gone("expired", code=410), page("a", "b")])
     await seen.run(4)
     assert seen.called("list") == [(500, ""), (500, "x"), (0, "")]
@@ -114,7 +114,7 @@ async def test_pages_that_expire_are_asked_for_at_once() -> None:
 
 
 @on_virtual_time
-async def test_gone_lists_again_at_once() -> None:
+async def test_an_expired_version_lists_again_at_once() -> None:
     seen = Seen([page("a"), page("b", version="90")], [[5.0, Gone("old", code=410)]])
     await seen.run(4)
     assert seen.told == [["a"], ["b"]]
@@ -126,7 +126,7 @@ async def test_gone_lists_again_at_once() -> None:
 
 
 @on_virtual_time
-async def test_failures_wait_longer_and_longer_and_one_success_starts_over() -> None:
+async def test_delays_grow_with_failures_and_a_success_resets_them() -> None:
     down = Unavailable("down")
     seen = Seen(
         [down, down, Forbidden("no", code=403), page("a")],
@@ -144,7 +144,7 @@ async def test_failures_wait_longer_and_longer_and_one_success_starts_over() -> 
 
 
 @on_virtual_time
-async def test_waits_stay_bounded_and_retry_after_is_heard() -> None:
+async def test_delays_are_bounded_and_retry_after_is_respected() -> None:
     down = Unavailable("down")
     seen = Seen([TooManyRequests("slow", code=429, retry_after=20.0), *[down] * 12])
     await seen.run(13)
@@ -164,8 +164,8 @@ async def test_waits_stay_bounded_and_retry_after_is_heard() -> None:
     ],
 )
 @on_virtual_time
-async def test_an_api_that_answers_others_is_asked_at_once(error: ApiError, at_once: bool) -> None:
-    """Unless it was the API that said no."""
+async def test_hurrying_retries_an_unreachable_api_at_once(error: ApiError, at_once: bool) -> None:
+    """Refusals by the API itself are not retried early."""
     seen = Seen([*[error] * 6, page("a")])
     task = asyncio.create_task(seen.reflector.run())
     await seen.api.called(6)
@@ -200,7 +200,7 @@ async def test_health_follows_the_last_request() -> None:
 
 
 @on_virtual_time
-async def test_bad_objects_and_answers_spoil_nothing() -> None:
+async def test_malformed_objects_and_answers_are_skipped() -> None:
     bad: list[Any] = [None, 5, {}, {"metadata": None}, {"metadata": {"name": 3}}]
     nameless: list[Any] = [{}, {"metadata": []}, {"metadata": {}}]
     seen = Seen(

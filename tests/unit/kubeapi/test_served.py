@@ -1,4 +1,4 @@
-"""Which version of a kind is used with servers of several Kubernetes versions."""
+"""The version of a kind that is used with servers of several Kubernetes versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEW, OLD = (
 
 
 class Server:
-    """Serves these versions; with ``fault`` it answers nothing."""
+    """Serves the given versions; with ``fault`` every request fails."""
 
     def __init__(self, *served: str, fault: Exception | None = None) -> None:
         self.served, self.fault = served, fault
@@ -32,7 +32,7 @@ class Server:
 @pytest.mark.parametrize(
     ("served", "expected"), [(("v1",), NEW), (("v1beta1",), OLD), (("v1", "v1beta1"), NEW)]
 )
-async def test_the_best_version_that_is_there(served: tuple[str, ...], expected: Resource) -> None:
+async def test_the_best_served_version(served: tuple[str, ...], expected: Resource) -> None:
     assert await first_served(Server(*served), (NEW, OLD)) == expected  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""What a session loads when a server needs it, and what of a server spans show."""
+"""Code that a session loads on demand, and the server attributes of spans."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HTTP1, POOL, CONNECTION = (
 
 
 class Imports:
-    """Imports of the transports' code: what each of them raises, in order; then they work."""
+    """Test double for imports: raises the given errors in order, then succeeds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *failures: Exception | None) -> None:
         self.asked: list[str] = []
@@ -48,7 +48,7 @@ class Imports:
         ImportError("x.so: cannot open shared object file: Too many open files"),
     ],
 )
-async def test_what_can_not_be_loaded_now_is_an_attempt_that_failed(
+async def test_a_failed_import_is_a_failed_attempt(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     imports = Imports(monkeypatch, failure)
@@ -104,5 +104,5 @@ async def test_a_session_that_is_closed_meanwhile_opens_nothing(
         ("https://u:p@api.example:6443/a/", ("https://api.example:6443/a", "api.example", 6443)),
     ],
 )
-def test_what_spans_show_of_a_server(host: str, shown: tuple[str, str, int]) -> None:
+def test_server_attributes_of_spans(host: str, shown: tuple[str, str, int]) -> None:
     assert sessions._server(host) == shown

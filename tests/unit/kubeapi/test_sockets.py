@@ -1,4 +1,4 @@
-"""A server that has vanished is noticed soon, and one lost packet is not taken for it."""
+"""A server that has vanished is detected soon, but not after a single lost packet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists that come over a watch, and servers that can't send them, on virtual time."""
+"""Lists streamed over a watch, and servers that can't send them, on virtual time."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_one_watch_lists_and_follows_and_is_resumed_after_its_last_bookmar
 
 
 @on_virtual_time
-async def test_nothing_is_told_before_the_list_is_whole() -> None:
+async def test_nothing_is_reported_before_the_list_is_complete() -> None:
     seen = streaming(
         [ACCEPTED, event("ADDED", "a", "3"), Unavailable("broken off")],
         [ACCEPTED, event("ADDED", "b", "4"), 5.0],
@@ -101,7 +101,7 @@ async def test_an_expired_version_streams_the_list_again_at_once() -> None:
 
 
 @on_virtual_time
-async def test_a_server_that_refuses_is_listed_and_asked_again_later(
+async def test_a_server_that_refuses_is_listed_and_retried_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -110,11 +110,11 @@ async def test_a_server_that_refuses_is_listed_and_asked_again_later(
     await seen.run(6)
     assert seen.told == [["a"], ["b"], ["c"]]
     said = [r.message for r in caplog.records if "stream" in r.message]
-    assert len(said) == 2, "at first, and when it was asked again"
+    assert len(said) == 2, "at first, and at the second attempt"
 
 
 @on_virtual_time
-async def test_what_one_finds_out_the_others_know() -> None:
+async def test_reflectors_share_what_a_server_supports() -> None:
     seen = streaming([from_status(422, {})], [1000.0], lists=[page("a"), page("b")])
     await seen.run(3)
     seen.api.watches = [[1000.0]]
@@ -136,7 +136,7 @@ async def test_a_server_that_never_ends_its_list_is_listed() -> None:
 
 
 @on_virtual_time
-async def test_a_server_that_does_not_answer_is_asked_again() -> None:
+async def test_a_server_that_does_not_answer_is_retried() -> None:
     seen = streaming([4000.0], [*streamed([pod("a")], "20"), 5.0])
     await seen.run(3)
     assert seen.told == [["a"]]
@@ -145,7 +145,7 @@ async def test_a_server_that_does_not_answer_is_asked_again() -> None:
 
 
 @on_virtual_time
-async def test_a_list_may_be_long_if_it_goes_on() -> None:
+async def test_a_list_may_take_long_while_it_continues() -> None:
     slow: list[Step] = []
     for number in range(10):
         slow += [event("ADDED", f"p{number}", "3"), SILENCE_S * 0.9]
@@ -175,7 +175,7 @@ async def test_a_list_may_be_long_if_it_goes_on() -> None:
         (Unavailable("connection refused"), False, False),
     ],
 )
-def test_what_an_answer_says(error: ApiError, listed: bool, remembered: bool) -> None:
+def test_errors_that_lead_to_a_plain_list(error: ApiError, listed: bool, remembered: bool) -> None:
     assert list_instead(error) is listed
     lists = StreamedLists()
     assert lists.refused(error, 5.0) is remembered
@@ -185,7 +185,7 @@ def test_what_an_answer_says(error: ApiError, listed: bool, remembered: bool) ->
 
 
 @pytest.mark.parametrize("metadata", [{}, {"resourceVersion": ""}, {"resourceVersion": 5}])
-def test_an_end_without_a_version_is_none(metadata: dict[str, Any]) -> None:
+def test_the_end_of_a_list_needs_a_version(metadata: dict[str, Any]) -> None:
     end = {"metadata": {**metadata, "annotations": {"k8s.io/initial-events-end": "true"}}}
     with pytest.raises(Unavailable, match="without a resourceVersion"):
         InitialEvents().add_event("BOOKMARK", end)
@@ -198,7 +198,7 @@ def test_other_bookmarks_end_nothing(metadata: Any) -> None:
     assert InitialEvents().add_event("BOOKMARK", {"metadata": metadata}) is False
 
 
-def test_namespaces_tell_objects_apart() -> None:
+def test_objects_differ_by_namespace() -> None:
     initial = InitialEvents()
     for namespace in ("x", "y"):
         initial.add_event("ADDED", {"metadata": {"name": "a", "namespace": namespace}})

@@ -1,11 +1,11 @@
-"""Who may have a watch, and who has it when the pod that it was for has ended."""
+"""Watch slots of pods, and their transfer when a pod has ended."""
 
 from __future__ import annotations
 
 from kubeletpy.kubeapi.watch_slots import WatchSlots
 
 
-def test_a_pod_has_so_many_and_another_has_its_own() -> None:
+def test_each_pod_has_its_own_slots() -> None:
     slots = WatchSlots(pod=2)
     assert [slots.acquire(n, ["a"], 4) for n in range(3)] == [True, True, False]
     assert slots.acquire(0, ["a"], 4), "what has a slot keeps it"
@@ -21,7 +21,7 @@ def test_a_pod_has_so_many_and_another_has_its_own() -> None:
     assert len(slots) == 4
 
 
-def test_a_shared_watch_goes_on_for_those_who_are_left() -> None:
+def test_a_shared_watch_continues_for_the_remaining_pods() -> None:
     slots = WatchSlots(pod=1)
     assert slots.acquire("x", ["a", "b"])
     slots.pass_on("x", "b", ["a"])
@@ -33,7 +33,7 @@ def test_a_shared_watch_goes_on_for_those_who_are_left() -> None:
     assert slots.acquire("z", ["b"])
 
 
-def test_of_several_each_is_given_back_by_itself() -> None:
+def test_slots_are_returned_one_by_one() -> None:
     slots = WatchSlots(pod=2)
     assert slots.acquire(0, ["a"])
     assert slots.acquire(1, ["a"])

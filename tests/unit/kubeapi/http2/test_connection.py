@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 @on_virtual_time
-async def test_an_answer_however_it_is_cut() -> None:
+async def test_an_answer_in_pieces_of_any_size() -> None:
     for size in (1, 7, 1 << 20):
         wire = Wire()
         asking = asyncio.ensure_future(wire.ask())
@@ -58,7 +58,7 @@ async def test_a_body_waits_for_the_servers_window() -> None:
 
 
 @on_virtual_time
-async def test_a_server_may_answer_before_it_has_all() -> None:
+async def test_a_server_may_answer_before_the_whole_request() -> None:
     wire = Wire(INITIAL_WINDOW_SIZE=10)
     asking = asyncio.ensure_future(wire.ask(b"x" * 100))
     await settle()
@@ -72,8 +72,8 @@ async def test_a_server_may_answer_before_it_has_all() -> None:
 
 
 @on_virtual_time
-async def test_a_server_may_answer_early_and_reset_the_stream_at_once() -> None:
-    """In one packet, as servers do that want no more of the request."""
+async def test_a_server_may_answer_early_and_reset_the_stream() -> None:
+    """Both in one packet, as servers do that stop reading the request."""
     wire = Wire(INITIAL_WINDOW_SIZE=10)
     asking = asyncio.ensure_future(wire.ask(b"x" * 100))
     await settle()
@@ -87,7 +87,7 @@ async def test_a_server_may_answer_early_and_reset_the_stream_at_once() -> None:
 
 
 @on_virtual_time
-async def test_a_watch_that_nobody_reads_stalls_no_other() -> None:
+async def test_an_unread_watch_does_not_stall_others() -> None:
     wire = Wire()
     slow, quick = await wire.asked(), await wire.asked()
     part = b"x" * 16384
@@ -176,7 +176,7 @@ async def test_a_bomb_is_cut_off_at_the_limit() -> None:
     ],
     ids=["plain", "cut off", "longer", "wrong sum", "not requested"],
 )
-def test_what_is_not_the_gzip_that_was_asked_for(body: bytes, encoding: str, error: str) -> None:
+def test_bodies_other_than_the_requested_gzip(body: bytes, encoding: str, error: str) -> None:
     @on_virtual_time
     async def reading() -> None:
         _, stream = await compressed(body, encoding)
@@ -200,7 +200,7 @@ async def test_a_cancelled_request_leaves_nothing() -> None:
     assert (reset.stream_id, reset.error_code) == (1, ErrorCodes.CANCEL)
     assert wire.client.load.streams == 0
     other = await wire.asked()
-    # what the server had sent before it knew; its share of the window is given back
+    # data sent before the server got the reset; its share of the window is returned
     late = b"\x00\x00\x05\x00\x00\x00\x00\x00\x01hello"
     wire.say(late)
     assert not wire.client.lost
@@ -211,7 +211,7 @@ async def test_a_cancelled_request_leaves_nothing() -> None:
 
 
 @on_virtual_time
-async def test_time_is_up() -> None:
+async def test_deadlines() -> None:
     wire = Wire()
     stream = await wire.asked(seconds=5)
     with pytest.raises(TransportError, match="no answer within 5 s"):
@@ -223,7 +223,7 @@ async def test_time_is_up() -> None:
 
 
 @on_virtual_time
-async def test_a_silent_server_gets_no_more_requests_until_it_is_heard() -> None:
+async def test_a_silent_server_gets_no_more_requests_until_it_answers() -> None:
     wire = Wire()
     with pytest.raises(TransportError, match="no answer within 3 s"):
         await wire.ask(seconds=3)
@@ -259,7 +259,7 @@ async def test_a_dead_connection_is_noticed_within_half_a_minute() -> None:
 
 
 @on_virtual_time
-async def test_without_streams_it_is_not_asked_and_ends() -> None:
+async def test_a_connection_without_streams_sends_no_pings_and_ends() -> None:
     wire = Wire()
     (await wire.asked()).close()
     await asyncio.sleep(limits.IDLE_S - 1)
@@ -277,12 +277,12 @@ def _goaway(last: int, code: int = 0, text: bytes = b"") -> bytes:
 
 
 @on_virtual_time
-async def test_a_server_that_ends_the_connection_finishes_what_it_has_begun() -> None:
+async def test_a_server_that_ends_the_connection_finishes_open_streams() -> None:
     wire = Wire()
     first = await wire.asked()
     second = asyncio.ensure_future(wire.ask())
     await settle()
-    # as Go's server: first without a limit, then with the last one
+    # as Go's server does: first without a limit, then with the last stream
     wire.say(_goaway(2**31 - 1))
     assert not wire.client.load.usable
     assert wire.client.ending
@@ -301,7 +301,7 @@ async def test_a_server_that_ends_the_connection_finishes_what_it_has_begun() ->
 
 
 @on_virtual_time
-async def test_what_a_reset_says() -> None:
+async def test_errors_of_a_reset() -> None:
     for code, kind, text in (
         (ErrorCodes.REFUSED_STREAM, StreamRefused, "refused"),
         (ErrorCodes.INTERNAL_ERROR, TransportError, "INTERNAL_ERROR"),
@@ -337,7 +337,7 @@ async def test_a_lost_connection_fails_all() -> None:
 
 
 @on_virtual_time
-async def test_what_a_server_allows() -> None:
+async def test_settings_of_a_server() -> None:
     wire = Wire(MAX_CONCURRENT_STREAMS=2)
     wire.server.update_settings({SettingCodes.HEADER_TABLE_SIZE: 1 << 30})
     wire.reply()
@@ -404,7 +404,7 @@ async def test_a_hostile_server_loses_one_connection(name: str) -> None:
 
 
 @on_virtual_time
-async def test_a_server_that_does_not_read_is_left() -> None:
+async def test_a_server_that_does_not_read_is_disconnected() -> None:
     wire = Wire()
     wire.reads = False
     asking = asyncio.ensure_future(wire.ask())

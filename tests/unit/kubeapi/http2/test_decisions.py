@@ -18,7 +18,7 @@ def of(streams: int, allowed: int = 100) -> Load:
 
 
 PLACES = [
-    # loads, a request's place, a watch's
+    # loads, a request's connection, a watch's
     ([], CONNECT, CONNECT),
     ([of(0)], 0, 0),
     ([of(74)], 0, 0),
@@ -27,10 +27,10 @@ PLACES = [
     ([of(100)], CONNECT, CONNECT),
     ([of(219, 250)], 0, 0),
     ([of(220, 250)], 0, CONNECT),
-    # what is left to requests need not be on one connection, nor on each
+    # streams reserved for requests need not be on one connection, nor on each
     ([of(100), of(69)], 1, 1),
     ([of(100), of(70)], 1, CONNECT),
-    # a server may allow fewer than there are
+    # a server may allow fewer streams than are open
     ([of(102), of(69)], 1, 1),
     ([of(85), of(84)], 0, 0),
     ([of(85), of(85)], 0, CONNECT),
@@ -49,7 +49,9 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("loads", "request_", "watch"), PLACES)
-def test_places(loads: list[Load], request_: int | Otherwise, watch: int | Otherwise) -> None:
+def test_connections_of_requests_and_watches(
+    loads: list[Load], request_: int | Otherwise, watch: int | Otherwise
+) -> None:
     assert place(loads, lasting=False) == request_
     assert place(loads, lasting=True) == watch
 
@@ -65,11 +67,11 @@ def test_places(loads: list[Load], request_: int | Otherwise, watch: int | Other
         (0, 0),
     ],
 )
-def test_how_many_watches_connections_carry(allowed: int, watches: int) -> None:
+def test_the_number_of_watches_per_connection(allowed: int, watches: int) -> None:
     assert watch_capacity(allowed) == watches
 
 
-def test_the_watches_that_are_promised_leave_room_for_all_else() -> None:
+def test_the_guaranteed_watches_leave_streams_for_requests() -> None:
     reserved, loads = limits.RESERVED_WATCHES, list[Load]()
     for _ in range(MAX_WATCHES + reserved):
         where = place(loads, lasting=True)

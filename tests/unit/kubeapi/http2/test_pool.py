@@ -37,7 +37,7 @@ async def node(exchange: Exchange) -> None:
 
 
 async def watched(exchange: Exchange) -> None:
-    """A watch gives an event and stays; all else is answered."""
+    """A watch sends an event and stays open; other requests are answered."""
     if "watch=true" not in exchange.path:
         await node(exchange)
         return
@@ -56,7 +56,7 @@ def watch(api: KubeClient) -> AsyncIterator[WatchEvent]:
 
 
 async def opened(api: KubeClient) -> AsyncIterator[WatchEvent]:
-    """A watch that is on its way."""
+    """A watch that has received its first event."""
     events = watch(api)
     assert [(await anext(events)).type for _ in range(2)] == ["BOOKMARK", "ADDED"]
     return events
@@ -75,7 +75,7 @@ async def test_a_burst_shares_one_handshake(tls: Certificates) -> None:
         await api.close()
 
 
-async def test_an_ended_watch_goes_with_its_last_reference(tls: Certificates) -> None:
+async def test_an_ended_watch_is_freed_with_its_last_reference(tls: Certificates) -> None:
     async with serving_http2(watched, tls.server()) as server:
         api, seen = client_of(server, tls), asyncio.Event()
 
@@ -92,7 +92,7 @@ async def test_watches_beyond_what_a_server_allows_open_more(tls: Certificates) 
     allowed = {CODES.MAX_CONCURRENT_STREAMS: 8}
     async with serving_http2(watched, tls.server(), allowed) as server:
         api = client_of(server, tls)
-        await api.get(NODES, "n")  # so that it is known what is allowed
+        await api.get(NODES, "n")  # so that the server's limit is known
         kept = [await opened(api) for _ in range(13)]
         assert server.accepted == 3, "a quarter of all streams is for requests"
         await asyncio.gather(*(api.get(NODES, "n") for _ in range(6)))
@@ -109,8 +109,8 @@ async def test_watches_beyond_what_a_server_allows_open_more(tls: Certificates) 
         await api.close()
 
 
-async def test_a_server_that_allows_fewer_than_we_believe(tls: Certificates) -> None:
-    """The first requests leave before its settings are known."""
+async def test_a_server_that_allows_fewer_streams_than_assumed(tls: Certificates) -> None:
+    """The first requests are sent before the server's settings arrive."""
     allowed = {CODES.MAX_CONCURRENT_STREAMS: 1}
     async with serving_http2(node, tls.server(), allowed) as server:
         api = client_of(server, tls)
@@ -121,7 +121,7 @@ async def test_a_server_that_allows_fewer_than_we_believe(tls: Certificates) -> 
 
 
 @pytest.mark.parametrize("protocols", [(), ("http/1.1",)])
-async def test_a_server_of_http1_is_asked_once(
+async def test_a_server_of_http1_is_detected_once(
     tls: Certificates, protocols: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
@@ -200,7 +200,7 @@ async def test_a_server_that_restarts(tls: Certificates) -> None:
         await api.close()
 
 
-async def test_usage_and_losses_are_known(tls: Certificates) -> None:
+async def test_usage_and_losses_are_counted(tls: Certificates) -> None:
     metrics = Metrics()
     async with serving_http2(watched, tls.server()) as server:
         api = client_of(server, tls, observer=metrics.rest_client)
@@ -229,7 +229,7 @@ async def test_usage_and_losses_are_known(tls: Certificates) -> None:
         assert usage.lost_at is not None
         assert usage.lost_why
         events = await opened(api)
-        # a GOAWAY for new streams; those it has go on
+        # a GOAWAY for new streams; open ones continue
         peer = server.peers[-1]
         assert peer.transport is not None
         peer.transport.write(b"\0\0\x08\x07\0\0\0\0\0" + b"\x7f\xff\xff\xff" + bytes(4))
@@ -241,7 +241,7 @@ async def test_usage_and_losses_are_known(tls: Certificates) -> None:
 
 
 async def test_many_goaways_leave_few_connections(tls: Certificates) -> None:
-    """A server that ends connections now and then, for its load balancer's sake."""
+    """A server that ends connections at times, so that its load balancer can spread them."""
     async with serving_http2(watched, tls.server()) as server:
         api = client_of(server, tls)
         readers = []
@@ -280,7 +280,7 @@ async def test_a_large_answer(tls: Certificates) -> None:
         await api.close()
 
 
-async def test_whoever_waits_when_all_is_closed_is_told(tls: Certificates) -> None:
+async def test_waiting_readers_get_an_error_on_close(tls: Certificates) -> None:
     async with serving_http2(watched, tls.server()) as server:
         api = client_of(server, tls)
         events = await opened(api)
