@@ -13,7 +13,7 @@ IMAGE = "registry.k8s.io/pause:3.10.2"
 
 
 def _found(values: dict[str, Any], wanted: str) -> list[Any]:
-    """The values of a key, wherever it is."""
+    """Values of a key, at any depth."""
     found = [values[wanted]] if wanted in values else []
     for each in values.values():
         if isinstance(each, dict):

@@ -1,4 +1,4 @@
-"""The matrix: which suites run, and what a report of pytest becomes."""
+"""The matrix: suites to run, and the row made from a pytest report."""
 
 from __future__ import annotations
 

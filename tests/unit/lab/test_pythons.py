@@ -1,4 +1,4 @@
-"""Which Pythons the tests run under, and how a root file system is entered."""
+"""Python versions that the tests run under, and commands in a root file system."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_versions_are_separated_from_arguments_of_pytest(
     assert pythons.divide(words) == (versions, rest)
 
 
-def test_an_unknown_version_names_the_known_ones(
+def test_an_unknown_version_lists_the_known_ones(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["pythons", "2.7"])

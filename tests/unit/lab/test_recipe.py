@@ -1,4 +1,4 @@
-"""What an image is made of, what it is cached by, and how a kernel is started."""
+"""Content of an image, its cache key, and the command that starts a kernel."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tools.lab.requests import Done, GuestError
 
 
 def carried_out(request: bytes) -> bytes:
-    """The answer's line, as the guest makes it."""
+    """The answer's line, as the guest writes it."""
     assert request.count(b"\n") == 1
     assert request.endswith(b"\n")
     return json.dumps(guest.answer(json.loads(request))).encode()
@@ -60,11 +60,11 @@ def test_a_command_that_fails_or_does_not_end(
 
 
 @pytest.mark.parametrize("line", [b"", b"[1]", b"Kernel panic", b"\xff"])
-def test_what_is_no_answer_is_shown(line: bytes) -> None:
+def test_malformed_answers_are_quoted(line: bytes) -> None:
     with pytest.raises(GuestError, match="the node answered"):
         requests.parse_answer(line)
 
 
 @pytest.mark.parametrize("request_", [{}, {"run": ["true"]}, {"run": 1, "timeout": 1}])
-def test_a_request_that_is_none_is_an_error_and_ends_nothing(request_: dict[str, object]) -> None:
+def test_an_invalid_request_is_an_error_and_ends_nothing(request_: dict[str, object]) -> None:
     assert "error" in guest.answer(request_)

@@ -1,4 +1,4 @@
-"""As whom the agent joins: what it says when there is no way in."""
+"""Credentials with which the agent joins, and the error when there are none."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kubeletpy.launch.identity import join, wire_format
 from kubeletpy.metrics.registry import Metrics
 
 
-async def test_no_way_in_names_both_kubeconfigs(tmp_path: Path) -> None:
-    """A node that was away for longer than its certificate lived: kubeadm removed the token."""
+async def test_without_credentials_both_kubeconfigs_are_named(tmp_path: Path) -> None:
+    """The node was off for longer than its certificate lived, and kubeadm removed the token."""
     flags = NodeFlags(
         kubeconfig=str(tmp_path / "kubelet.conf"),
         bootstrap_kubeconfig=str(tmp_path / "bootstrap-kubelet.conf"),
@@ -32,7 +32,7 @@ async def test_no_way_in_names_both_kubeconfigs(tmp_path: Path) -> None:
     assert f"the bootstrap kubeconfig: kubeconfig {tmp_path}/bootstrap-kubelet.conf: " in said
 
 
-async def test_requests_are_in_what_is_asked_for() -> None:
+async def test_requests_have_the_configured_content_type() -> None:
     assert await wire_format(default_settings().content_type) is JSON_FORMAT
     other = default_settings(contentType="application/cbor")
     assert await wire_format(other.content_type) is JSON_FORMAT

@@ -1,4 +1,4 @@
-"""--lock-file: one agent at a time, which ends when another wants the file."""
+"""--lock-file: one agent at a time, which exits when another opens the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubeletpy.launch import LaunchError, lock
 
 
 class Running:
-    """An agent that runs until it is cancelled."""
+    """An agent that runs until it is canceled."""
 
     def __init__(self) -> None:
         self.began, self.ended = asyncio.Event(), False
@@ -27,7 +27,7 @@ class Running:
             self.ended = True
 
 
-async def test_it_waits_while_another_has_it(
+async def test_the_agent_waits_while_another_holds_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(lock, "RETRY_S", 0.01)
@@ -48,7 +48,7 @@ async def test_it_waits_while_another_has_it(
     assert agent.ended
 
 
-async def test_a_waiting_one_can_be_stopped(tmp_path: Path) -> None:
+async def test_a_waiting_agent_can_be_stopped(tmp_path: Path) -> None:
     path, agent = tmp_path / "lock", Running()
     with path.open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -60,7 +60,7 @@ async def test_a_waiting_one_can_be_stopped(tmp_path: Path) -> None:
     assert not agent.began.is_set()
 
 
-async def test_it_ends_when_another_wants_it(tmp_path: Path) -> None:
+async def test_the_agent_exits_when_another_opens_the_lock(tmp_path: Path) -> None:
     path, agent = tmp_path / "lock", Running()
     flags = NodeFlags(lock_file=str(path), exit_on_lock_contention=True)
     task = asyncio.ensure_future(lock.run_locked(flags, agent.run()))
@@ -70,7 +70,7 @@ async def test_it_ends_when_another_wants_it(tmp_path: Path) -> None:
     assert agent.ended
 
 
-async def test_what_the_agent_raises_is_not_lost(tmp_path: Path) -> None:
+async def test_an_error_of_the_agent_is_raised(tmp_path: Path) -> None:
     async def agent() -> None:
         raise LaunchError("no runtime")
 

@@ -1,4 +1,4 @@
-"""Which addresses a node says it has."""
+"""Addresses that a node reports."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_name_that_is_an_address(monkeypatch: pytest.MonkeyPatch) -> Non
     assert await find_node_ips(flags, read_machine_facts(Path("/"))) == ["198.51.100.9"]
 
 
-def test_whose_an_address_is() -> None:
+def test_own_addresses() -> None:
     assert not any(
         map(is_own_address, ("127.0.0.1", "224.0.0.1", "fe80::1", "0.0.0.0", "192.0.2.1"))
     )
@@ -67,7 +67,7 @@ def test_whose_an_address_is() -> None:
     assert not own or is_own_address(own)
 
 
-async def test_an_address_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_that_changes_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = {4: "192.0.2.7"}
     monkeypatch.setattr(node, "default_route_ip", lambda version=4: routes.get(version, ""))
     monkeypatch.setattr(node, "resolve", lambda _name: [])

@@ -1,4 +1,4 @@
-"""What the runtime reports about itself at the start, and how long it may take."""
+"""Information that the runtime reports at the start, and limits on its size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubeletpy.runtime_manager.read.health import health_from_conditions
 
 
 class Boasting(PartialRuntime):
-    """A runtime with megabytes of texts and thousands of handlers."""
+    """A runtime with megabytes of text and thousands of handlers."""
 
     async def version(self) -> cri.VersionResponse:
         return cri.VersionResponse(runtime_name="a\n\x1b[2Jb" * 100_000, runtime_version="1.2.3")

@@ -1,4 +1,4 @@
-"""How an agent learns the version of its API server, and starts without it."""
+"""Detection of the API server's version, and a start without it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_compressed_answer_is_bounded_when_unpacked() -> None:
     assert isinstance(found, NoVersion)
 
 
-async def test_a_silent_server_is_given_up() -> None:
+async def test_a_silent_server_is_abandoned() -> None:
     never = asyncio.Event()
 
     async def silent(_request: web.Request) -> web.Response:
@@ -142,7 +142,7 @@ async def test_resolving(  # noqa: PLR0917 - a row of the table
     assert bool(server.asked) is (source is not VersionSource.FLAG)
 
 
-async def test_without_an_api_nothing_is_asked(tmp_path: Path) -> None:
+async def test_without_an_api_nothing_is_queried(tmp_path: Path) -> None:
     found = await resolve(loaded_in(tmp_path), None, None)
     assert (found.version, found.source) == (NEWEST, VersionSource.STANDALONE)
 
@@ -177,7 +177,7 @@ async def test_a_record_that_cannot_be_written_is_named(
 
 
 async def test_the_settings_are_those_of_the_resolved_version(tmp_path: Path) -> None:
-    """What was opened for the first attempt is closed before the second begins."""
+    """Resources of the first attempt are closed before the second begins."""
     seen: list[Any] = []
     resolved = decide(None, ServerVersion(1, 35, "v1.35.4"), None)
 

@@ -1,4 +1,4 @@
-"""READY and WATCHDOG to a service manager of the test's own."""
+"""READY and WATCHDOG notifications, received by a socket of the test."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_abstract_socket() -> None:
         assert sock.recv(100) == b"READY=1"
 
 
-def test_nobody_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_socket(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ServiceManager({}).notify("READY=1")
     assert caplog.text == ""
     ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).notify("READY=1")
@@ -60,12 +60,12 @@ def test_the_watchdogs_period(environment: dict[str, str], period: float) -> Non
 
 
 @pytest.mark.parametrize("text", ["1000000", "soon"])
-def test_a_period_that_is_no_use(text: str) -> None:
+def test_an_invalid_period(text: str) -> None:
     with pytest.raises(LaunchError, match="WATCHDOG_USEC"):
         ServiceManager({"WATCHDOG_USEC": text})
 
 
-async def test_the_watchdog_is_told_while_all_is_well(heard: socket.socket) -> None:
+async def test_the_watchdog_is_notified_while_healthy(heard: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     problem = ""
     manager = ServiceManager({"NOTIFY_SOCKET": heard.getsockname(), "WATCHDOG_USEC": "1000001"})

@@ -28,7 +28,7 @@ def in_version(row: dict[str, str], version: KubernetesVersion) -> bool:
 
 
 def of_version(row: dict[str, str], version: KubernetesVersion) -> dict[str, str]:
-    """A row as the version has it: column earlier is ``LAST VERSION: column=value``."""
+    """Row as it applies to the version; column earlier is ``LAST VERSION: column=value``."""
     if not row["earlier"]:
         return row
     last, _, change = row["earlier"].partition(": ")
@@ -53,7 +53,7 @@ LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 def with_all_series(version: KubernetesVersion = NEWEST) -> Metrics:
-    """Metrics of which each family has a series."""
+    """Metrics with a series in each family."""
     metrics = Metrics(version)
     for group in vars(metrics).values():
         for family in vars(group).values():
@@ -127,7 +127,7 @@ def test_counters_without_total_keep_their_names() -> None:
     assert "kubelet_pleg_discard_events_total" not in text
 
 
-def test_buckets_are_written_as_go_does() -> None:
+def test_buckets_have_the_format_of_go() -> None:
     metrics = Metrics()
     metrics.runtime.call_done("version", 0.01, failed=False)
     text = metrics.render().decode()

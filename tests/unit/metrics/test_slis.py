@@ -1,4 +1,4 @@
-"""The metrics of health checks count every run, whoever asked."""
+"""The metrics of health checks count every run, for any client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_runs_are_counted_and_a_scrape_runs_all() -> None:
     assert "kubernetes_healthcheck" not in metrics.render().decode()
 
 
-def test_where_container_metrics_come_from() -> None:
+def test_the_source_of_container_metrics() -> None:
     metrics = Metrics()
     metrics.http.metrics_come_from("cadvisor")
     metrics.http.metrics_come_from("cri")

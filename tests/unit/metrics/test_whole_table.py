@@ -1,4 +1,4 @@
-"""Each metric of the kubelet is served as the kubelet does, or listed with a reason."""
+"""Each metric of the kubelet is served as by the kubelet, or listed with a reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def families(scrape: bytes) -> dict[str, tuple[str, set[str]]]:
 
 
 def scrapes(version: KubernetesVersion = NEWEST) -> dict[str, bytes]:
-    """What each endpoint shows."""
+    """Output of each endpoint."""
     metrics: Metrics = with_all_series(version)
     metrics.health.counted({"ping": lambda: ""})["ping"]()
     disks = Disks(pods={REF.uid: PodDisk(logs={"main": use(7)})})
@@ -61,7 +61,7 @@ SERVED = {endpoint: families(scrape) for endpoint, scrape in SCRAPES.items()}
 
 
 def levels(scrapes: dict[str, bytes]) -> dict[str, str]:
-    """Name -> level of stability in its help text, of all endpoints together."""
+    """Name -> stability level in its help text, from all endpoints."""
     text = b"".join(scrapes.values()).decode()
     found = [HELP.match(line) for line in text.splitlines() if line.startswith("# HELP ")]
     return {each[1]: each[2] or "" for each in found if each}
@@ -71,11 +71,13 @@ LEVELS = levels(SCRAPES)
 
 
 @pytest.mark.parametrize(("endpoint", "name"), ROWS)
-def test_it_is_served_or_explained(endpoint: str, name: str) -> None:
+def test_a_metric_is_served_or_explained(endpoint: str, name: str) -> None:
     row = ROWS[endpoint, name]
     explained = allowed("metrics.csv", name, "not served")
     served = SERVED[endpoint].get(name)
-    assert explained == (served is None), "docs/reference/differences.csv says which are not there"
+    assert explained == (served is None), (
+        "docs/reference/differences.csv lists those that are not served"
+    )
     if served is not None:
         assert served == (row["type"], set(filter(None, row["labels"].split("|"))))
 
@@ -84,7 +86,7 @@ def test_it_is_served_or_explained(endpoint: str, name: str) -> None:
     ("name", "level"),
     [(name, row["stability"]) for (_, name), row in ROWS.items() if row["stability"]],
 )
-def test_help_says_how_stable_a_metric_is(name: str, level: str) -> None:
+def test_help_contains_the_stability_level(name: str, level: str) -> None:
     assert LEVELS.get(name, level) == level
 
 
@@ -126,7 +128,7 @@ def test_a_metric_of_another_version_can_be_counted() -> None:
     assert b"kubelet_pod_level_resources_admission_total" not in metrics.render()
 
 
-def test_endpoints_of_their_own_say_when_the_process_started() -> None:
+def test_separate_endpoints_contain_the_process_start_time() -> None:
     assert "process_start_time_seconds" in SERVED["/metrics/probes"]
     assert "process_start_time_seconds" in SERVED["/metrics/slis"]
 
@@ -135,7 +137,7 @@ REGISTERED_ALWAYS = {
     "KubeletEnsureSecretPulledImages",
     *("DynamicResourceAllocation", "InPlacePodVerticalScaling"),
 }
-"""Gates that do not decide what a scrape shows here: the last two are locked to on."""
+"""Gates without effect on this scrape: the last two are locked to on."""
 
 SWITCHED = [
     (name, gate)
