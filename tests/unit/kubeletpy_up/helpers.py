@@ -1,4 +1,4 @@
-"""What the tests of the embedded API share: a settable clock, a registry in memory, objects."""
+"""Helpers for tests of the embedded API: a settable clock, a registry in memory, objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODE = node_caller("n1")
 
 
 class SetClock:
-    """A clock that stands still until told."""
+    """A clock that changes only when a test sets it."""
 
     def __init__(self, now: float = START) -> None:
         self.time = now

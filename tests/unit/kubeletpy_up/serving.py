@@ -15,7 +15,7 @@ from kubeletpy_up.api import LocalApi
 
 
 class Client:
-    """One identity's session."""
+    """HTTP session of one identity."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self.session = session
@@ -39,7 +39,7 @@ class Client:
 async def serving(
     tmp_path: Path, pki: Path, **options: Any
 ) -> AsyncIterator[tuple[LocalApi, Client, Client]]:
-    """The API, and its clients as administrator and as the node ``n1``; ``pki``: where keys are."""
+    """Yields the API and its clients as administrator and as node ``n1``; ``pki`` has the keys."""
     if not (tmp_path / "pki").exists():
         (tmp_path / "pki").symlink_to(pki)
     api = LocalApi(tmp_path, "n1", port=0, **options)

@@ -1,4 +1,4 @@
-"""Large patches and objects: refused, or done in time that grows no faster than they do."""
+"""Large patches and objects are refused, or processed in linear time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MANY = 16_000
 
 @contextmanager
 def soon() -> Iterator[None]:
-    """What compares each with each takes minutes for as many."""
+    """Fails work of quadratic time, which would take minutes."""
     began = time.thread_time()
     yield
     assert time.thread_time() - began < 5
@@ -95,7 +95,7 @@ def test_a_move_is_no_copy(registry: Registry) -> None:
         registry.patch(ADMIN, "configmaps", "a", patch, "default", patch_type=JSON_PATCH)
 
 
-def test_a_patch_that_nests_without_end(registry: Registry) -> None:
+def test_an_endlessly_nested_patch(registry: Registry) -> None:
     patch: list[Any] = [{"op": "add", "path": "/data", "value": {}}]
     patch += [{"op": "add", "path": "/data" + "/d" * at, "value": {}} for at in range(1, 2_000)]
     patch += [{"op": "copy", "from": "/data", "path": "/data/e"}]
@@ -120,7 +120,7 @@ def test_applies_of_long_lists(registry: Registry) -> None:
             )
 
 
-def test_many_things_that_are_wrong_are_counted(registry: Registry) -> None:
+def test_many_mistakes_are_counted(registry: Registry) -> None:
     wrong = pod("c", containers=[{} for _ in range(2_000)])
     error = refusal(registry.create, ADMIN, "pods", wrong, "default")
     assert error.code == 422

@@ -1,4 +1,4 @@
-"""Strict mode, row by row: what a node may ask of a real cluster, and what not."""
+"""Strict mode, row by row: requests of a node that a real cluster allows or refuses."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_the_node_authorizer(
         ),
     ],
 )
-def test_what_a_node_may_change_of_itself(change: dict[str, Any], allowed: bool) -> None:
+def test_changes_that_a_node_may_make_to_itself(change: dict[str, Any], allowed: bool) -> None:
     assert _allowed(_world(), "patch", "nodes", "n1", change) is allowed
 
 
@@ -301,7 +301,7 @@ def _mirror(registry: Registry, **spec: Any) -> dict[str, Any]:
     return made
 
 
-def test_mirror_pods_may_be_made_and_their_references_open_nothing() -> None:
+def test_mirror_pods_may_be_created_and_their_references_grant_nothing() -> None:
     registry = _world()
     registry.create(NODE, "pods", _mirror(registry), "default")
     stored = registry.find("pods", "default", "static-n1")
@@ -342,7 +342,7 @@ def _without(made: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("spec.volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}]),
     ],
 )
-def test_no_other_pods_may_be_made(path: str, value: Any) -> None:
+def test_a_node_creates_no_other_pods(path: str, value: Any) -> None:
     registry = _world()
     made = _without(_mirror(registry), path, value)
     assert refusal(registry.create, NODE, "pods", made, "default").code == 403
@@ -370,7 +370,7 @@ def test_tokens_only_for_its_own_pods(reference: dict[str, str], allowed: bool) 
     assert _allowed(registry, "create", *call, name="default", subresource="token") is allowed
 
 
-def test_service_accounts_may_only_ask_about_themselves() -> None:
+def test_service_accounts_may_only_review_themselves() -> None:
     registry = _world()
     account = Caller("system:serviceaccount:default:default", ("system:serviceaccounts",))
     assert refusal(registry.list, account, "pods").code == 403
@@ -378,12 +378,12 @@ def test_service_accounts_may_only_ask_about_themselves() -> None:
     assert asked["status"]["userInfo"]["username"] == account.user
 
 
-def test_a_user_that_only_looks_like_a_node_is_none() -> None:
+def test_a_user_with_a_nodes_name_but_no_group_is_refused() -> None:
     fake = Caller("system:node:n1", ("system:authenticated",))
     assert refusal(_world().get, fake, "nodes", "n1").code == 403
 
 
-def test_the_refusal_reads_like_the_real_one() -> None:
+def test_the_refusal_has_the_text_of_kube_apiserver() -> None:
     error = refusal(_world().get, NODE, "secrets", "s-free", "default")
     assert error.message == (
         'secrets "s-free" is forbidden: User "system:node:n1" cannot get resource "secrets" in API '
@@ -393,7 +393,7 @@ def test_the_refusal_reads_like_the_real_one() -> None:
     assert error.details == {"name": "s-free", "kind": "secrets"}
 
 
-def test_access_reviews_know_the_same_rules() -> None:
+def test_access_reviews_apply_the_same_rules() -> None:
     registry = _world()
     wanted = {"verb": "get", "resource": "secrets", "namespace": "default", "name": "s-free"}
     spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": wanted}

@@ -1,4 +1,4 @@
-"""What NodeRestriction refuses in a pod's status. Source: docs/reference/api-server.md, ae."""
+"""Pod status changes that NodeRestriction refuses. Source: docs/reference/api-server.md, ae."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Service account tokens and what TokenReview says of them."""
+"""Service account tokens, and their TokenReview."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _review(registry: Registry, token: str, *audiences: str) -> Any:
     return registry.create(ADMIN, "tokenreviews", {"spec": spec})["status"]
 
 
-def test_a_token_speaks_for_its_account_until_it_expires() -> None:
+def test_a_token_authenticates_its_account_until_it_expires() -> None:
     clock = SetClock()
     registry = make_registry(clock=clock)
     answer = _request(registry, expirationSeconds=600)
@@ -80,7 +80,7 @@ def test_a_stale_uid_conflicts() -> None:
         lambda t: t[:-2] + "AA",
         lambda t: "a.b.c",
         str.upper,
-        lambda t: t + "=",  # a decoder passes over what the last two add
+        lambda t: t + "=",  # a decoder ignores what these two add
         lambda t: t[:-4] + "\0" + t[-4:],
     ],
 )

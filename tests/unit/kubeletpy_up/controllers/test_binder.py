@@ -1,4 +1,4 @@
-"""Claims get volumes, lose them, and let them go: the binder and its neighbours on a registry."""
+"""Claims get, lose and release volumes: the binder and related controllers on a registry."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _reasons(registry: Registry, name: str) -> list[str]:
 
 
 @on_virtual_time
-async def test_a_claim_whose_volume_is_gone_is_lost() -> None:
+async def test_a_claim_whose_volume_was_removed_is_lost() -> None:
     registry = _started()
     _volume(registry, "v")
     _claim(registry)
@@ -119,7 +119,7 @@ async def test_a_binding_that_was_cut_off_is_completed() -> None:
 
 
 @on_virtual_time
-async def test_a_claim_without_a_class_gets_the_default_one_when_it_comes() -> None:
+async def test_a_claim_without_a_class_gets_a_later_default_class() -> None:
     registry = _started()
     _claim(registry, storageClassName=None)
     await settle()
@@ -136,7 +136,7 @@ async def test_a_claim_without_a_class_gets_the_default_one_when_it_comes() -> N
 
 
 @on_virtual_time
-async def test_what_is_used_stays_until_its_pod_is_gone() -> None:
+async def test_used_claims_are_kept_until_their_pod_is_removed() -> None:
     registry = _started()
     _volume(registry, "v")
     _claim(registry)
@@ -152,7 +152,7 @@ async def test_what_is_used_stays_until_its_pod_is_gone() -> None:
 
 
 @on_virtual_time
-async def test_a_claim_of_another_is_not_taken_for_a_pods_own() -> None:
+async def test_an_ephemeral_volume_does_not_use_a_foreign_claim() -> None:
     registry = _started()
     _volume(registry, "v")
     _claim(registry, "p-v")

@@ -1,4 +1,4 @@
-"""Which devices claims are given, with the reasons when there are none."""
+"""Devices allocated to claims, and the reasons when there are none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLASSES: dict[str, JSON] = {
 
 
 def device(name: str, **facts: Any) -> JSON:
-    """One with attributes, by the kind of their values."""
+    """A device with attributes of the given values."""
     others = ("taints", "consumesCounters")
     more: JSON = {key: facts.pop(key) for key in others if key in facts}
     kinds = {bool: "bool", int: "int", str: "string"}
@@ -52,7 +52,7 @@ def claim(*requests: JSON, **devices: Any) -> JSON:
 
 
 def given(what: JSON, *slices: JSON, gone: tuple[str, ...] = ()) -> list[tuple[str, str]]:
-    """Request and device of each result."""
+    """Returns request and device of each result."""
     found = allocation(what, *slices, gone=gone)
     return [(each["request"], each["device"]) for each in found["devices"]["results"]]
 
@@ -78,7 +78,7 @@ def test_the_first_that_are_free() -> None:
     ]
 
 
-def test_what_is_written() -> None:
+def test_the_recorded_allocation() -> None:
     config = [{"requests": ["r"], "opaque": {"driver": DRIVER, "parameters": {"b": 2}}}]
     found = allocation(claim(exactly(), config=config), THREE)
     assert found == {
@@ -93,7 +93,7 @@ def test_what_is_written() -> None:
     }
 
 
-def test_the_first_alternative_that_can_be_had() -> None:
+def test_the_first_satisfiable_alternative() -> None:
     many = {"name": "many", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 4}
     one = {**many, "name": "one", "count": 1}
     wanted = {"name": "r", "firstAvailable": [many, one]}
@@ -113,7 +113,7 @@ def test_constraints() -> None:
         given(claim(exactly(), constraints=unknown), THREE)
 
 
-def test_admin_access_takes_what_others_have() -> None:
+def test_admin_access_gets_allocated_devices() -> None:
     everything = exactly(allocationMode="All", adminAccess=True)
     found = allocation(claim(everything), THREE, gone=("d0", "d1"))
     assert [each["adminAccess"] for each in found["devices"]["results"]] == [True] * 3
@@ -187,12 +187,12 @@ def test_where_devices_are() -> None:
         (claim(exactly(count=33)), "33 of class gpu requested"),
     ],
 )
-def test_why_not(what: JSON, why: str) -> None:
+def test_reasons(what: JSON, why: str) -> None:
     with pytest.raises(CannotAllocate, match=why):
         given(what, THREE)
 
 
-def test_devices_that_cannot_be_given_are_named() -> None:
+def test_devices_that_cannot_be_allocated_are_named() -> None:
     waits = {**device("d0"), "bindingConditions": ["Ready"]}
     with pytest.raises(CannotAllocate, match="1 more cannot be given here: it has binding cond"):
         given(claim(exactly()), slice_of(waits))
@@ -207,8 +207,8 @@ def test_a_search_ends() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_against_every_way(seed: int) -> None:
-    """There is an allocation if and only if some choice of devices is one."""
+def test_allocations_agree_with_exhaustive_search(seed: int) -> None:
+    """An allocation is found exactly when some choice of devices is valid."""
     rng = random.Random(seed)
     every = [device(f"d{i}", big=rng.random() < 0.6, numa=rng.randrange(3)) for i in range(5)]
     requests = [
@@ -245,7 +245,7 @@ def _fact(what: JSON, name: str) -> Any:
     return value
 
 
-def test_nothing_is_asked_for() -> None:
+def test_a_claim_without_requests() -> None:
     assert allocate(claim(), Devices(), CLASSES, Taken(), lambda: "id") == {
         "devices": {"results": []}
     }

@@ -1,4 +1,4 @@
-"""Devices that several claims share: what each takes, and when there is no more."""
+"""Devices that several claims share: the share of each claim, and exhausted devices."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ VALUES = {"default": "2Gi", "validValues": ["1Gi", "2Gi", "4Gi"]}
         ("5Gi", VALUES, None),
     ],
 )
-def test_what_a_request_takes(asked: str | None, policy: JSON | None, taken: str | None) -> None:
+def test_the_share_of_a_request(asked: str | None, policy: JSON | None, taken: str | None) -> None:
     capacity: JSON = {"value": "8Gi"} | ({"requestPolicy": policy} if policy else {})
     request = {"capacity": {"requests": {"memory": asked}}} if asked else {}
     found = share({"capacity": {"memory": capacity}}, request)
     assert found == (None if taken is None else {"memory": taken})
 
 
-def test_a_device_without_the_capacity_is_none_for_it() -> None:
+def test_a_device_without_the_capacity_does_not_fit() -> None:
     assert share({}, {"capacity": {"requests": {"memory": "1"}}}) is None
     assert share({}, {}) == {}
 
 
 def shared(name: str, size: str = "8Gi", **more: Any) -> JSON:
-    """A device that several claims may have."""
+    """A device that several claims may share."""
     capacity = {"memory": {"value": size, "requestPolicy": OPEN}}
     return {**device(name, **more), "allowMultipleAllocations": True, "capacity": capacity}
 
@@ -71,7 +71,7 @@ def wants(size: str, name: str = "r", **more: Any) -> JSON:
 
 
 class Node:
-    """Claims that are allocated one after the other."""
+    """A node whose claims are allocated one after another."""
 
     def __init__(self, *slices: JSON) -> None:
         self.devices = device_pools.on_node(NODE, slices)
@@ -83,7 +83,7 @@ class Node:
         return f"share{self.shares}"
 
     def give(self, *requests: JSON, **more: Any) -> list[tuple[str, str, str | None]]:
-        """Request, device and memory of each result."""
+        """Allocates a claim; returns request, device and memory of each result."""
         found = allocate(
             claim(*requests, **more),
             self.devices,
@@ -113,7 +113,7 @@ def test_claims_share_a_device_until_it_is_full() -> None:
     assert node.give(wants("5Gi")) == [("r", "d0", "5Gi")]
 
 
-def test_requests_of_one_claim_share_too_and_one_request_does_not() -> None:
+def test_requests_of_one_claim_share_but_one_request_gets_distinct_devices() -> None:
     node = Node(slice_of(shared("d0"), shared("d1")))
     both = (wants("4Gi", "a"), wants("4Gi", "b"))
     assert node.give(*both) == [("a", "d0", "4Gi"), ("b", "d0", "4Gi")]
@@ -125,7 +125,7 @@ def test_requests_of_one_claim_share_too_and_one_request_does_not() -> None:
     ]
 
 
-def test_a_choice_that_leads_nowhere_is_given_back() -> None:
+def test_a_choice_without_a_solution_is_undone() -> None:
     """The first request must leave the large device to the second."""
     node = Node(slice_of(shared("d0", numa=0), shared("d1", "4Gi", numa=0)))
     assert node.give(wants("4Gi", "a"), wants("8Gi", "b")) == [
@@ -141,7 +141,7 @@ def test_all_that_have_the_capacity() -> None:
     assert node.give(everything) == [("r", "d0", "5Gi"), ("r", "d2", "5Gi")]
 
 
-def test_a_device_of_its_own_needs_the_capacity_and_is_taken_whole() -> None:
+def test_an_unshared_device_needs_the_capacity_and_is_allocated_completely() -> None:
     small = {**device("small"), "capacity": {"memory": {"value": "1Gi"}}}
     large = {**device("large"), "capacity": {"memory": {"value": "8Gi"}}}
     node = Node(slice_of(small, large))
@@ -176,7 +176,7 @@ def test_admin_access_to_a_shared_device_takes_a_share() -> None:
         node.give(wants("1Gi"))
 
 
-def test_who_has_a_device_for_itself_has_it_also_when_it_is_shared_later() -> None:
+def test_a_device_allocated_exclusively_stays_exclusive() -> None:
     devices = device_pools.on_node(NODE, [slice_of(shared("d0"))])
     with pytest.raises(CannotAllocate):
         allocate(

@@ -1,4 +1,4 @@
-"""Claims of devices from template to deletion: controller and scheduler on a registry."""
+"""Device claims from template to deletion: controller and scheduler on a registry."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _waits(registry: Registry, name: str) -> str:
 
 
 @on_virtual_time
-async def test_a_claim_is_made_allocated_and_deleted_with_its_pod() -> None:
+async def test_a_claim_is_created_allocated_and_deleted_with_its_pod() -> None:
     registry = await _started("d0", "d1")
     _template(registry, exactly())
     registry.create(ADMIN, "pods", _using("p", resourceClaimTemplateName="t"), "default")
@@ -115,7 +115,7 @@ async def test_an_ended_pod_keeps_no_devices() -> None:
 
 
 @on_virtual_time
-async def test_a_shared_claim_stays_and_is_free_again() -> None:
+async def test_a_shared_claim_is_kept_and_released() -> None:
     registry = await _started("d0")
     _claim(registry, "c", exactly())
     for name in "pq":
@@ -138,7 +138,7 @@ async def test_a_shared_claim_stays_and_is_free_again() -> None:
 
 
 @on_virtual_time
-async def test_a_claim_of_nobody_is_not_allocated() -> None:
+async def test_an_unused_claim_is_not_allocated() -> None:
     registry = await _started("d0")
     _claim(registry, "c", exactly())
     registry.create(ADMIN, "pods", _using("p", resourceClaimName="c"), "default")
@@ -151,7 +151,7 @@ async def test_a_claim_of_nobody_is_not_allocated() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_waits_until_there_is_what_it_wants() -> None:
+async def test_a_pod_waits_until_its_devices_exist() -> None:
     registry = await _started()
     registry.create(ADMIN, "pods", _using("p", resourceClaimTemplateName="t"), "default")
     await settle()
@@ -199,7 +199,7 @@ async def test_an_extended_resource_is_a_claim_too() -> None:
 
 
 @on_virtual_time
-async def test_a_resource_of_the_node_is_no_claim() -> None:
+async def test_a_resource_of_the_node_needs_no_claim() -> None:
     registry = await _started("d0")
     registry.patch(ADMIN, CLASSES, "gpu", {"spec": {"extendedResourceName": "example.com/gpu"}})
     had = copy.deepcopy(registry.get(ADMIN, "nodes", "n1"))
@@ -242,7 +242,7 @@ async def test_admin_access_needs_a_label_of_the_namespace() -> None:
 
 
 @on_virtual_time
-async def test_what_cannot_be_evaluated_is_said() -> None:
+async def test_evaluation_errors_are_reported() -> None:
     registry = await _started("d0")
     selectors = [{"cel": {"expression": f'device.attributes["{DRIVER}"].nix == 1'}}]
     _claim(registry, "c", exactly(selectors=selectors))

@@ -1,4 +1,4 @@
-"""Directories for claims: made, kept, removed, and never anything else."""
+"""Directories for claims: created, kept and removed; nothing else is touched."""
 
 # ruff: noqa: ASYNC240 - directories are what it is about
 
@@ -37,7 +37,7 @@ def _started(directory: Path) -> Registry:
 
 
 async def _done() -> None:
-    """Threads too: virtual time stands still for them."""
+    """Waits for threads too: virtual time does not advance for them."""
     await asyncio.sleep(1)
 
 
@@ -53,7 +53,7 @@ def _claim(**spec: Any) -> JSON:
 
 
 async def _provisioned(registry: Registry, **more: Any) -> JSON:
-    """The volume of a new claim of a class that binds at once."""
+    """Returns the volume of a new claim whose class binds at once."""
     registry.create(ADMIN, CLASSES, {**_CLASS, **more})
     body = {"metadata": {"name": "c"}, "spec": _claim()["spec"]}
     registry.create(ADMIN, CLAIMS, body, "default")
@@ -66,7 +66,7 @@ async def _provisioned(registry: Registry, **more: Any) -> JSON:
 
 
 @on_virtual_time
-async def test_a_claim_gets_a_directory_that_goes_with_it(tmp_path: Path) -> None:
+async def test_a_claim_gets_a_directory_that_is_removed_with_it(tmp_path: Path) -> None:
     registry = _started(tmp_path / "volumes")
     volume = await _provisioned(registry)
     path = Path(volume["spec"]["local"]["path"])
@@ -86,7 +86,7 @@ async def test_a_claim_gets_a_directory_that_goes_with_it(tmp_path: Path) -> Non
 
 
 @on_virtual_time
-async def test_a_directory_goes_though_its_volume_was_deleted_first(tmp_path: Path) -> None:
+async def test_a_directory_is_removed_even_if_its_volume_was_deleted_first(tmp_path: Path) -> None:
     registry = _started(tmp_path)
     volume = await _provisioned(registry)
     name, path = volume["metadata"]["name"], Path(volume["spec"]["local"]["path"])
@@ -122,7 +122,7 @@ async def test_a_volume_that_points_elsewhere_is_left_alone(tmp_path: Path, path
     (tmp_path / "volumes").mkdir()
     (tmp_path / "x").mkdir()
     forged = local.volume(_claim(), _CLASS, node(), path.format(directory=tmp_path / "volumes"))
-    if "/../" in path:  # the API itself would refuse it
+    if "/../" in path:  # the API would refuse it
         registry.store.put(VOLUMES, "", forged["metadata"]["name"], {**forged, "status": {}})
     else:
         registry.create(ADMIN, VOLUMES, forged)
@@ -161,7 +161,7 @@ async def test_a_link_in_the_place_of_a_directory_is_not_followed(tmp_path: Path
 
 
 @on_virtual_time
-async def test_what_was_left_half_done_is_ended_after_a_restart(tmp_path: Path) -> None:
+async def test_unfinished_work_is_completed_after_a_restart(tmp_path: Path) -> None:
     registry = _started(tmp_path)
     volume = await _provisioned(registry)
     path = Path(volume["spec"]["local"]["path"])
@@ -193,7 +193,7 @@ async def test_a_claim_grows_and_its_volume_with_it(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_disk_that_refuses_is_an_event_and_tried_again(tmp_path: Path) -> None:
+async def test_a_disk_error_is_reported_and_retried(tmp_path: Path) -> None:
     (tmp_path / "volumes").write_text("a file")
     registry = _started(tmp_path / "volumes")
     registry.create(ADMIN, CLASSES, _CLASS)
@@ -209,7 +209,7 @@ async def test_a_disk_that_refuses_is_an_event_and_tried_again(tmp_path: Path) -
 
 
 @on_virtual_time
-async def test_a_class_that_somebody_changed_is_left_alone(tmp_path: Path) -> None:
+async def test_a_changed_class_is_left_alone(tmp_path: Path) -> None:
     registry = make_registry(clock=LoopClock())
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
     mine = {"metadata": {"name": "mine", "annotations": annotations}, "provisioner": "x/y"}
@@ -236,13 +236,13 @@ async def test_a_class_that_somebody_changed_is_left_alone(tmp_path: Path) -> No
         ),
     ],
 )
-def test_what_no_directory_can_be(spec: JSON, more: JSON, said: str) -> None:
+def test_refused_claims(spec: JSON, more: JSON, said: str) -> None:
     found = local.problem(_claim(**spec), {**_CLASS, **more}, node())
     assert (said in found) if said else found == ""
 
 
 @pytest.mark.parametrize("uid", ["../../etc", "", "a/b", f"{UID}/.."])
-def test_a_uid_that_is_none_names_no_directory(uid: str) -> None:
+def test_an_invalid_uid_names_no_directory(uid: str) -> None:
     claim = _claim()
     claim["metadata"]["uid"] = uid
     assert "no uid" in local.problem(claim, _CLASS, node())

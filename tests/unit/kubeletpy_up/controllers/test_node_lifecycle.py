@@ -40,7 +40,7 @@ def test_taints_of_conditions(
     assert condition_taints({**_conditions(**conditions), "spec": spec}) == wanted
 
 
-def test_the_taints_of_others_stay() -> None:
+def test_the_taints_of_others_are_kept() -> None:
     own = {"key": "mine", "effect": "NoExecute"}
     stale = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     spec = {"taints": [own, stale]}
@@ -87,7 +87,7 @@ async def test_forty_seconds_of_silence() -> None:
 
 
 @on_virtual_time
-async def test_a_node_that_speaks_again_gets_pods_again() -> None:
+async def test_a_node_that_renews_its_lease_gets_pods_again() -> None:
     registry = make_registry(clock=LoopClock())
     NodeLifecycle(registry).start()
     Scheduler(registry).start()
@@ -103,7 +103,7 @@ async def test_a_node_that_speaks_again_gets_pods_again() -> None:
 
 
 @on_virtual_time
-async def test_after_a_restart_a_silent_node_is_found_out_too() -> None:
+async def test_after_a_restart_a_silent_node_is_detected_too() -> None:
     registry = make_registry(clock=LoopClock())
     registry.create(NODE, "nodes", node())
     lifecycle = NodeLifecycle(registry)

@@ -1,4 +1,4 @@
-"""Where a pod fits, and the words when it fits nowhere."""
+"""Nodes that a pod fits on, and the message when there are none."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ _PORT = [{"name": "c", "image": "b", "ports": [{"containerPort": 80, "hostPort":
         ({"tolerations": [{"operator": "Exists"}]}, _NOT_READY, [], ""),
         ({"tolerations": [_tolerated("not-ready", "NoSchedule")]}, _NOT_READY, [], ""),
         (
-            {"tolerations": [_tolerated("not-ready", "NoExecute")]},  # as every pod has
+            {"tolerations": [_tolerated("not-ready", "NoExecute")]},  # every pod has it
             _NOT_READY,
             [],
             "1 node(s) were not ready",
@@ -120,7 +120,7 @@ def test_fit(
     assert found.message == (f"0/1 nodes are available: {why}." if why else "")
 
 
-def test_finished_pods_take_no_room() -> None:
+def test_finished_pods_use_no_capacity() -> None:
     done = {**pod("d", nodeName="n1", **_asks(cpu="2")), "status": {"phase": "Succeeded"}}
     assert pick_node(pod("x", **_asks(cpu="2")), [_node()], [done]).node == "n1"
 

@@ -1,4 +1,4 @@
-"""The scheduler: binds at once what fits, says why not, and looks again when something changes."""
+"""The scheduler binds pods that fit at once, reports why others wait, and retries on changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _asks(cpu: str) -> dict[str, Any]:
 
 
 @on_virtual_time
-async def test_it_binds_at_once_and_says_so() -> None:
+async def test_it_binds_at_once_with_an_event() -> None:
     registry, _ = _started()
     _ready_node(registry)
     registry.create(ADMIN, "pods", pod(), "default")
@@ -70,7 +70,7 @@ async def test_a_pod_waits_with_one_event_until_there_is_a_node() -> None:
 
 
 @on_virtual_time
-async def test_room_that_becomes_free_is_used() -> None:
+async def test_released_capacity_is_used() -> None:
     registry, _ = _started()
     _ready_node(registry)
     for name in ("a", "b"):
@@ -83,7 +83,7 @@ async def test_room_that_becomes_free_is_used() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_counts_for_the_most_it_may_have_until_its_resize_is_done() -> None:
+async def test_a_pod_counts_with_its_highest_requests_during_a_resize() -> None:
     registry, _ = _started()
     _ready_node(registry)
     registry.create(ADMIN, "pods", pod("a", **_asks("2")), "default")
@@ -119,7 +119,7 @@ async def test_a_pod_counts_for_the_most_it_may_have_until_its_resize_is_done() 
 
 
 @on_virtual_time
-async def test_a_pod_that_ends_frees_its_room() -> None:
+async def test_a_pod_that_ends_releases_its_capacity() -> None:
     registry, _ = _started()
     _ready_node(registry)
     for name in ("a", "b"):
@@ -132,7 +132,7 @@ async def test_a_pod_that_ends_frees_its_room() -> None:
 
 
 @on_virtual_time
-async def test_two_pods_in_one_turn_do_not_get_the_same_room() -> None:
+async def test_two_pods_in_one_turn_do_not_get_the_same_capacity() -> None:
     registry, _ = _started()
     for name in ("a", "b"):
         registry.create(ADMIN, "pods", pod(name, **_asks("1500m")), "default")
@@ -142,7 +142,7 @@ async def test_two_pods_in_one_turn_do_not_get_the_same_room() -> None:
 
 
 @on_virtual_time
-async def test_the_important_pod_goes_first() -> None:
+async def test_the_pod_with_higher_priority_is_bound_first() -> None:
     registry, _ = _started()
     registry.create(ADMIN, "pods", pod("a", **_asks("2")), "default")
     urgent = pod("b", priorityClassName="system-node-critical", **_asks("2"))
@@ -153,7 +153,7 @@ async def test_the_important_pod_goes_first() -> None:
 
 
 @on_virtual_time
-async def test_whose_pods_it_leaves_alone() -> None:
+async def test_pods_of_other_schedulers_and_gated_pods_are_left_alone() -> None:
     registry, scheduler = _started()
     _ready_node(registry)
     registry.create(ADMIN, "pods", pod("other", schedulerName="mine"), "default")

@@ -1,4 +1,4 @@
-"""New Services get one Warning event: nothing serves their address or name."""
+"""New Services get one Warning event, because nothing serves their address or name."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_pod_level() -> None:
     }
 
 
-def test_what_is_given_stays() -> None:
+def test_given_values_are_kept() -> None:
     given = {"restartPolicy": "Never", "enableServiceLinks": False, "serviceAccount": "x"}
     given["terminationGracePeriodSeconds"] = 0
     spec = spec_of({"containers": [], **given})

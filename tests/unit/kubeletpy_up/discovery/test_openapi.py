@@ -36,7 +36,7 @@ def test_plain_discovery_lists_what_is_served() -> None:
 
 
 @pytest.mark.parametrize("core", [True, False])
-def test_aggregated_says_the_same(core: bool) -> None:
+def test_aggregated_discovery_agrees(core: bool) -> None:
     document = discovery.aggregated(core)
     assert document["kind"] == "APIGroupDiscoveryList"
     for item in document["items"]:
@@ -61,7 +61,7 @@ POD_PATH = "/api/v1/namespaces/{namespace}/pods/{name}"
 
 
 def document_class() -> Any:
-    """openapi.v2.Document by protobuf itself, from the table of fields."""
+    """Class of openapi.v2.Document, built with protobuf from the table of fields."""
     table = load_json("openapi-v2-document.json")
     assert AnyMessage.DESCRIPTOR.full_name == "google.protobuf.Any"
     kinds = {
@@ -98,7 +98,7 @@ def document_class() -> Any:
 def test_v2_protobuf_is_the_json_document() -> None:
     parsed = document_class()()
     parsed.ParseFromString(openapi.v2_protobuf())
-    # Nothing was lost to a wrong number: what protobuf writes again is as long.
+    # No field was lost to a wrong number: protobuf's own encoding has the same length.
     assert parsed.ByteSize() == len(openapi.v2_protobuf())
     plain = json.loads(openapi.v2_json())
     assert {path.name for path in parsed.paths.path} == set(plain["paths"])
@@ -143,7 +143,7 @@ def test_no_reference_dangles() -> None:
         assert references(document) <= known, path
 
 
-def test_v3_has_what_kubectl_looks_for() -> None:
+def test_v3_has_the_documents_that_kubectl_reads() -> None:
     index = openapi.v3_index()["paths"]
     assert set(index) >= {"api/v1", "apis/coordination.k8s.io/v1"}
     assert index["api/v1"]["serverRelativeURL"].startswith("/openapi/v3/api/v1?hash=")
@@ -157,7 +157,7 @@ def test_v3_has_what_kubectl_looks_for() -> None:
     assert "patch" in document["paths"]["/api/v1/namespaces/{name}"]
 
 
-def test_every_served_kind_has_a_definition_or_is_known_to_lack_one() -> None:
+def test_every_served_kind_has_a_definition_with_two_exceptions() -> None:
     lacking = {
         info.kind
         for info in resources.all_resources()

@@ -69,14 +69,14 @@ async def test_every_kind_reads_as_empty_and_refuses_every_write(admin: Client) 
         assert (await admin.ask("DELETE", path))[0] == 200
 
 
-async def test_the_sentence_names_the_cause_and_both_remedies(admin: Client) -> None:
+async def test_the_message_names_the_cause_and_both_remedies(admin: Client) -> None:
     body = {"metadata": {"name": "web"}}
     _, status, _ = await admin.ask("POST", DEPLOYMENTS, body)
     assert status["message"] == SENTENCE
     assert status["details"] == {"group": "apps", "kind": "deployments"}
 
 
-async def test_a_body_in_protobuf_is_refused_with_the_same_sentence(admin: Client) -> None:
+async def test_a_body_in_protobuf_is_refused_with_the_same_message(admin: Client) -> None:
     kubectl_create = "application/vnd.kubernetes.protobuf"
     body = b"k8s\x00\x0a\x15\x0a\x07apps/v1\x12\x0aDeployment"
     code, status, _ = await admin.ask("POST", DEPLOYMENTS, body, Content_Type=kubectl_create)
@@ -122,7 +122,7 @@ def test_kubectl_finds_the_patch_operation_and_a_description_of_each_kind() -> N
         assert each.refusal in {schema.get("description") for schema in schemas}
 
 
-def test_nothing_that_is_stored_is_a_kind_of_a_cluster() -> None:
+def test_no_stored_kind_is_a_kind_of_a_cluster() -> None:
     stored = {(r.group, r.kind) for r in resources.all_resources()}
     assert not stored & {(each.group, each.kind) for each in CLUSTER_KINDS}
     names = [(r.group, r.version, r.plural) for r in resources.listed_resources()]
@@ -133,7 +133,7 @@ def test_an_owner_of_such_a_kind_is_unknown_to_garbage_collection() -> None:
     assert resources.find_kind("apps/v1", "ReplicaSet") is None
 
 
-def test_a_node_is_not_told_more_than_that_it_may_not() -> None:
+def test_a_node_only_gets_forbidden() -> None:
     registry = make_registry()
     for verb in (registry.create, registry.update):
         found = refusal(verb, NODE, "deployments.apps", {"metadata": {"name": "x"}}, "default")
@@ -153,7 +153,7 @@ def single() -> Registry:
     return make_registry(only_node="n1")
 
 
-def test_a_second_node_is_refused_and_the_own_one_registers(single: Registry) -> None:
+def test_a_second_node_is_refused_and_the_apis_own_node_registers(single: Registry) -> None:
     single.create(ADMIN, "nodes", node("n1"))
     expected = (
         'The Node is not registered: this single-node API serves only its own node "n1"; '

@@ -1,4 +1,4 @@
-"""Nonsense from clients: each ends as a proper Status, and nothing of it in the log."""
+"""Malformed requests: each gets a proper Status, and none of its content is logged."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def test_how_deep_yaml_may_be(depth: int) -> None:
         assert bodies.read_yaml(b"# \n" + text)
 
 
-def test_an_address_without_an_address_spoils_no_table() -> None:
+def test_an_empty_address_does_not_break_a_table() -> None:
     from kubeletpy_up.printers.others import node as row
 
     addresses = [{"type": "InternalIP"}, {}]
     assert "Ready" in row(node(addresses=addresses), 0.0)
 
 
-def test_a_class_without_a_value_is_one_of_zero() -> None:
+def test_a_class_without_a_value_has_priority_zero() -> None:
     registry = make_registry()
     name = "priorityclasses.scheduling.k8s.io"
     registry.create(ADMIN, name, {"metadata": {"name": "p"}})

@@ -36,7 +36,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-async def test_a_day_in_the_life(tmp_path: Path, pki: Path) -> None:
+async def test_the_lifecycle_of_a_pod(tmp_path: Path, pki: Path) -> None:
     async with serving(tmp_path, pki) as (_, admin, node):
         status, made, _ = await admin.ask("POST", PODS, pod("a", schedulerName="none"))
         assert (status, made["kind"]) == (201, "Pod")
@@ -130,7 +130,7 @@ async def api(tmp_path: Path, pki: Path) -> AsyncIterator[tuple[LocalApi, Client
         yield started
 
 
-async def test_anybody_may_ask_for_health(api: Any) -> None:
+async def test_health_needs_no_credentials(api: Any) -> None:
     _, admin, _ = api
     for path in ("/healthz", "/readyz", "/livez", "/version"):
         assert (await admin.ask("GET", path, Authorization=""))[0] == 200
@@ -167,7 +167,7 @@ async def test_discovery_in_both_forms(api: Any) -> None:
     assert (await admin.ask("GET", url))[1]["openapi"].startswith("3.")
 
 
-async def test_large_answers_are_compressed_when_asked(api: Any) -> None:
+async def test_large_answers_are_compressed_on_request(api: Any) -> None:
     _, admin, _ = api
     headers = (await admin.ask("GET", "/openapi/v2", Accept_Encoding="gzip"))[2]
     assert headers["Content-Encoding"] == "gzip"
@@ -220,7 +220,7 @@ async def test_a_watch_streams_and_ends_with_the_server(tmp_path: Path, pki: Pat
         assert asyncio.get_running_loop().time() - began < 0.9
 
 
-async def test_a_watch_as_table_sends_columns_once(api: Any) -> None:
+async def test_a_watch_as_a_table_sends_columns_once(api: Any) -> None:
     _, admin, _ = api
     for name in ("a", "b"):
         await admin.ask("POST", PODS, pod(name, schedulerName="none"))
@@ -242,7 +242,7 @@ async def test_a_watch_from_the_past_gets_410(api: Any) -> None:
         assert await _next(response.content) is None
 
 
-async def test_a_watcher_that_goes_away_is_forgotten(
+async def test_a_watcher_that_disconnects_is_dropped(
     api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, admin, _ = api
@@ -265,7 +265,7 @@ async def test_a_watcher_that_goes_away_is_forgotten(
     assert len(watchers) == 0
 
 
-async def test_service_account_tokens_work_and_open_nothing(api: Any) -> None:
+async def test_service_account_tokens_authenticate_and_grant_nothing(api: Any) -> None:
     _, admin, _ = api
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
     token = (await admin.ask("POST", path, {}))[1]["status"]["token"]
@@ -277,7 +277,7 @@ async def test_service_account_tokens_work_and_open_nothing(api: Any) -> None:
     assert (await admin.ask("GET", PODS, Authorization=bearer))[0] == 403
 
 
-async def test_all_is_as_it_was_after_a_restart(tmp_path: Path, pki: Path) -> None:
+async def test_objects_and_tokens_survive_a_restart(tmp_path: Path, pki: Path) -> None:
     async with serving(tmp_path, pki) as (_, admin, _):
         made = (await admin.ask("POST", PODS, pod("a", schedulerName="none")))[1]
     token = json.loads((tmp_path / "admin.kubeconfig").read_text())["users"]
@@ -318,14 +318,14 @@ def test_a_name_that_can_not_stand_in_a_certificate_is_reported(tmp_path: Path) 
         certificates.ensure(tmp_path / "pki", "node,1")
 
 
-def test_certificates_of_another_node_are_made_again(tmp_path: Path) -> None:
+def test_certificates_of_another_node_are_replaced(tmp_path: Path) -> None:
     first = certificates.ensure(tmp_path, "node-1").node.certificate.read_text()
     second = certificates.ensure(tmp_path, "node-2").node.certificate
     assert second.read_text() != first
     assert x509.read_certificate(second.read_bytes()).names.dns_names == ("node-2", "localhost")
 
 
-def test_certificates_are_made_once_and_again_when_spoilt(tmp_path: Path) -> None:
+def test_certificates_are_created_once_and_again_when_corrupt(tmp_path: Path) -> None:
     first = certificates.ensure(tmp_path, "node-1")
     pem = first.certificate.read_text()
     assert certificates.ensure(tmp_path, "node-1").certificate.read_text() == pem
@@ -336,7 +336,7 @@ def test_certificates_are_made_once_and_again_when_spoilt(tmp_path: Path) -> Non
 async def test_a_watch_that_begins_with_a_list_is_compressed_flush_by_flush(
     tmp_path: Path, pki: Path
 ) -> None:
-    """As kube-apiserver 1.37 does it, where the client accepts gzip; not other watches."""
+    """kube-apiserver 1.37 does this if the client accepts gzip; other watches stay uncompressed."""
     watch = f"{MAPS}?watch=true&allowWatchBookmarks=true"
     listing = f"{watch}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
     body = {"metadata": {"name": "late"}}

@@ -1,4 +1,4 @@
-"""Large requests and answers are worked on beside the event loop."""
+"""Large requests and answers are processed off the event loop."""
 
 from __future__ import annotations
 
@@ -95,8 +95,7 @@ REQUESTS: list[tuple[str, str, str, Any, dict[str, str], int]] = [
 def longest(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """CPU seconds of each callback of the event loop.
 
-    The collector does not look at what earlier tests have left: that took up to 0.25 s of whichever
-    callback it fell into.
+    Objects of earlier tests are set aside: collecting them took up to 0.25 s in a random callback.
     """
     seen: list[float] = []
     set_aside()
@@ -213,7 +212,7 @@ async def test_cluster_addresses_stay_unique(registry: Registry) -> None:
     await workshop.close()
 
 
-async def test_stopping_refuses_what_is_under_way(registry: Registry) -> None:
+async def test_stopping_refuses_pending_requests(registry: Registry) -> None:
     workshop = Workshop(registry)
     begun, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()

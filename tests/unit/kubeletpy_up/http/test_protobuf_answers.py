@@ -1,4 +1,4 @@
-"""Answers in protobuf: what they say is what JSON says."""
+"""Answers in protobuf have the same content as in JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Noted(ProtobufFormat):
-    """Notes what answers are in."""
+    """Records the content types of answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Noted(ProtobufFormat):
 
 @pytest.fixture
 async def clients(tmp_path: Path, pki: Path) -> AsyncIterator[tuple[KubeClient, KubeClient, Noted]]:
-    """The same administrator with JSON and with protobuf."""
+    """Two clients of the administrator, one with JSON and one with protobuf."""
     noted = Noted()
     async with serving(tmp_path, pki):
         connection = await connect_kubeconfig(str(tmp_path / "admin.kubeconfig"))
@@ -72,7 +72,7 @@ LEASE = {
 }
 
 
-async def test_protobuf_says_what_json_says(
+async def test_protobuf_and_json_agree(
     clients: tuple[KubeClient, KubeClient, Noted],
 ) -> None:
     plain, binary, noted = clients
@@ -128,7 +128,7 @@ def test_protobuf_is_chosen(accept: str, known: bool, chosen: bool) -> None:
     assert (form.kind, form.protobuf) == ("object", chosen)
 
 
-def test_what_can_not_be_written_whole_is_not_written() -> None:
+def test_objects_that_protobuf_cannot_hold_are_not_encoded() -> None:
     assert protobuf.encode({"apiVersion": "v1", "kind": "Pod", "novel": 1}) is None
     assert protobuf.encode({"apiVersion": "v1", "kind": "Gadget"}) is None
     assert protobuf.encode({"kind": "Pod"}) is None

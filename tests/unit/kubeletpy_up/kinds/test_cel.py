@@ -1,4 +1,4 @@
-"""What expressions select, and which are refused."""
+"""Devices that expressions select, and expressions that are refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OWN = 'device.attributes["gpu.example.com"]'
         ("device.allowMultipleAllocations", False),
     ],
 )
-def test_what_is_selected(expression: str, expected: bool) -> None:
+def test_selected_devices(expression: str, expected: bool) -> None:
     assert cel.problem(expression) == ""
     assert cel.selects(expression, cel.device_value("gpu.example.com", DEVICE)) is expected
 
@@ -61,7 +61,7 @@ def test_what_is_selected(expression: str, expected: bool) -> None:
         ("(" * 1000 + "1" + ")" * 1000, "nested too deeply"),
     ],
 )
-def test_what_cannot_be_compiled(expression: str, why: str) -> None:
+def test_expressions_that_do_not_compile(expression: str, why: str) -> None:
     assert cel.problem(expression).startswith("compilation failed: ")
     assert why in cel.problem(expression)
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_compiled(expression: str, why: str) -> None:
         ('quantity("x") == quantity("1")', "CEL runtime error"),
     ],
 )
-def test_what_cannot_be_evaluated(expression: str, why: str) -> None:
+def test_expressions_that_fail_at_runtime(expression: str, why: str) -> None:
     assert cel.problem(expression) == ""
     with pytest.raises(cel.BadExpression, match=why):
         cel.selects(expression, cel.device_value("gpu.example.com", DEVICE))

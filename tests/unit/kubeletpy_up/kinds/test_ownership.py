@@ -1,4 +1,4 @@
-"""What becomes of an object when its owners go."""
+"""Garbage collection of an object whose owners are removed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_state_of_an_owner() -> None:
     assert ownership.state(made(**going, finalizers=["foregroundDeletion"]), reference) == WAITING
 
 
-def test_whom_an_owner_waits_for() -> None:
+def test_dependents_that_block_an_owner() -> None:
     references = [{"uid": "u", "blockOwnerDeletion": True}, {"uid": "v"}]
     dependent = made("d", ownerReferences=references)
     assert ownership.blocks(dependent, "u")

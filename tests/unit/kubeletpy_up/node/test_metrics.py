@@ -1,4 +1,4 @@
-"""metrics.k8s.io: from scrapes of a node to what kubectl top shows."""
+"""metrics.k8s.io: from scrapes of a node to the numbers of kubectl top."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A, B = ("shop", "web", "a"), ("shop", "web", "b")
 
 
 def scrape(at: float, *, a: float = 1.0, b: float | None = 2.0, started: float = EPOCH) -> str:
-    """What a node says at a time: seconds of cpu of two containers; None: b is not there."""
+    """A node's metrics at a time: CPU seconds of two containers; with None, b is absent."""
     stamp = int(at * 1000)
     lines = [f"node_cpu_usage_seconds_total {a + 5} {stamp}"]
     lines += [f"node_memory_working_set_bytes 1048576 {stamp}"]
@@ -56,7 +56,7 @@ def test_between_two_scrapes() -> None:
     assert not has_unreported(first, second)
 
 
-def test_a_container_that_was_not_there_before_counts_from_its_start() -> None:
+def test_a_new_container_counts_from_its_start() -> None:
     first, second = parse(scrape(100.0, b=None)), parse(scrape(110.0, b=2.0, started=106.0))
     found = used(first, second, B)
     assert found is not None
@@ -86,12 +86,12 @@ def test_a_restarted_container_counts_from_its_new_start() -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "a{} b c", 'a{b="\\"} 1 1', "nan", "node_cpu_usage_seconds_total x 1"]
 )
-def test_odd_lines_are_passed_over(text: str) -> None:
+def test_malformed_lines_are_skipped(text: str) -> None:
     assert parse(f"{text}\n{scrape(5.0)}\n{text}") == parse(scrape(5.0))
 
 
 class Nodes:
-    """Stands for the way to the nodes; ``say`` gives what one answers."""
+    """Test double for requests to nodes; ``say`` returns a node's answer."""
 
     def __init__(self, say: Callable[[], str]) -> None:
         self.say = say
@@ -107,13 +107,13 @@ def now() -> float:
 
 
 def burning() -> str:
-    """Half a core of a, a quarter of b."""
+    """Metrics of containers that use half a core (a) and a quarter (b)."""
     seconds = asyncio.get_running_loop().time()
     return scrape(now(), a=10 + seconds / 2, b=10 + seconds / 4)
 
 
 def make(say: Callable[[], str] = burning) -> tuple[NodeMetrics, Nodes]:
-    """An API with one node and two pods, one of them not running anywhere."""
+    """An API with one node and two pods, one of which runs nowhere."""
     registry = make_registry(clock=LoopClock())
     registry.create(ADMIN, "nodes", {"metadata": {"name": "n1", "labels": {"zone": "a"}}})
     registry.create(ADMIN, "namespaces", {"metadata": {"name": "shop"}})
@@ -128,7 +128,7 @@ def make(say: Callable[[], str] = burning) -> tuple[NodeMetrics, Nodes]:
 
 
 def cores(usage: JSON) -> float:
-    """What an amount of cpu says."""
+    """Cores in an amount of CPU."""
     return int(usage["cpu"].removesuffix("n")) / 1e9
 
 
@@ -139,7 +139,7 @@ def route(path: str) -> paths.Route:
 
 
 @on_virtual_time
-async def test_the_first_who_asks_waits_for_a_second_scrape() -> None:
+async def test_the_first_client_waits_for_a_second_scrape() -> None:
     metrics, nodes = make()
     listed, took = await timed(metrics.read(ADMIN, route("nodes"), "", ""))
     assert took == pytest.approx(APART_S)
@@ -162,7 +162,7 @@ async def test_the_first_who_asks_waits_for_a_second_scrape() -> None:
 
 
 @on_virtual_time
-async def test_who_asks_again_waits_for_nothing() -> None:
+async def test_later_requests_do_not_wait() -> None:
     metrics, nodes = make()
     await metrics.read(ADMIN, route("nodes"), "", "")
     await asyncio.sleep(15)
@@ -171,18 +171,18 @@ async def test_who_asks_again_waits_for_nothing() -> None:
     assert listed["items"][0]["window"] == "15.000s"
     await asyncio.sleep(OLD_S + 1)
     _, took = await timed(metrics.read(ADMIN, route("nodes"), "", ""))
-    assert took == pytest.approx(APART_S), "an old scrape says nothing of now"
+    assert took == pytest.approx(APART_S), "an old scrape does not count"
 
 
 @on_virtual_time
-async def test_many_who_ask_at_once_share_the_scrapes() -> None:
+async def test_simultaneous_requests_share_the_scrapes() -> None:
     metrics, nodes = make()
     await asyncio.gather(*(metrics.read(ADMIN, route("pods"), "", "") for _ in range(10)))
     assert len(nodes.asked) == 2
 
 
 @on_virtual_time
-async def test_a_container_that_has_only_just_started_is_waited_for() -> None:
+async def test_a_container_that_has_just_started_is_awaited() -> None:
     begun = EPOCH + 20.0
 
     def say() -> str:
@@ -221,7 +221,7 @@ async def test_selectors_and_single_objects() -> None:
         ("nodes/n1/status", 404),
     ],
 )
-def test_what_is_not_there(path: str, code: int) -> None:
+def test_absent_objects(path: str, code: int) -> None:
     @on_virtual_time
     async def check() -> None:
         metrics, _ = make()

@@ -1,4 +1,4 @@
-"""What a node answers when the API itself asks it."""
+"""A node's answers to requests by the API itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_PATH = "the server could not find the requested resource"
 
 @asynccontextmanager
 async def asked(folder: Path, body: bytes) -> AsyncIterator[str]:
-    """What is read of a node that answers with a body."""
+    """Text that the API reads from a node with the given answer body."""
     made = certificates.ensure(folder, "n")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(made.node.certificate, made.node.key)
@@ -49,12 +49,12 @@ async def asked(folder: Path, body: bytes) -> AsyncIterator[str]:
         server.close()
 
 
-async def test_a_node_s_text_is_read_whatever_it_says_that_it_is(tmp_path: Path) -> None:
+async def test_a_node_s_text_is_read_regardless_of_its_content_type(tmp_path: Path) -> None:
     async with asked(tmp_path, b"cpu 1\n\xff") as text:
         assert text == "cpu 1\n\ufffd"
 
 
-async def test_a_node_that_does_not_stop_is_not_listened_to(
+async def test_an_endless_answer_of_a_node_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_proxy, "MAX_TEXT", 1 << 20)
@@ -65,7 +65,7 @@ async def test_a_node_that_does_not_stop_is_not_listened_to(
 
 
 def told(request: bytes) -> bytes:
-    """What a request says of itself, with no header of the way."""
+    """The request's first line and its headers that a proxy must not add."""
     head = request.decode().split("\r\n")
     shown = [
         each for each in head[1:] if each.lower().startswith(("authorization", "cookie", "x-"))
@@ -75,7 +75,7 @@ def told(request: bytes) -> bytes:
 
 @asynccontextmanager
 async def listening(tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """The port of a server that answers what it was asked."""
+    """Runs a server that echoes its requests; yields its port."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = b"tls" if writer.get_extra_info("ssl_object") else b"plain"
@@ -93,7 +93,7 @@ async def listening(tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def cluster(folder: Path, agent_port: int) -> AsyncIterator[Client]:
-    """The client of an API with a node whose own server is at a port."""
+    """Client of an API with a node whose server listens on the port."""
     certificates.ensure(folder / "pki", "n1")
     async with serving(folder, folder / "pki") as (api, admin, _):
         made = node(
@@ -105,7 +105,7 @@ async def cluster(folder: Path, agent_port: int) -> AsyncIterator[Client]:
 
 
 def agent_tls(folder: Path) -> ssl.SSLContext:
-    """A server's certificate that the API's authority vouches for as the node n1."""
+    """TLS context of a server with a certificate of the API's authority for the node n1."""
     made = certificates.ensure(folder / "pki", "n1")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(made.node.certificate, made.node.key)
@@ -148,14 +148,14 @@ REFUSED = [
 ]
 
 
-async def test_what_no_proxy_is_for(tmp_path: Path) -> None:
+async def test_refused_proxy_requests(tmp_path: Path) -> None:
     async with cluster(tmp_path, 1) as admin:
         for name, code, message in REFUSED:
             status, answer, _ = await admin.ask("GET", f"/api/v1/nodes/{name}/proxy/")
             assert (status, answer["kind"], answer["message"]) == (code, "Status", message)
 
 
-async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+async def test_an_absent_server(tmp_path: Path) -> None:
     async with cluster(tmp_path, 1) as admin:
         status, answer, _ = await admin.ask("GET", "/api/v1/nodes/n1/proxy/")
         assert (status, answer["reason"]) == (503, "ServiceUnavailable")

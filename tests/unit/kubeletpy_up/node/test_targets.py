@@ -1,4 +1,4 @@
-"""What the API asks of a node's own server, by table."""
+"""Tables: requests of the API to a node's own server."""
 
 from __future__ import annotations
 
@@ -105,5 +105,5 @@ def test_a_node_without_a_port_has_no_server() -> None:
         ("255.255.255.255", False),
     ],
 )
-def test_where_the_api_lets_itself_be_sent(address: str, expected: bool) -> None:
+def test_addresses_that_the_api_connects_to(address: str, expected: bool) -> None:
     assert may_be_asked(address) is expected

@@ -39,7 +39,7 @@ def owners(obj: Obj) -> dict[str, Any]:
     return {e["manager"]: e["fieldsV1"] for e in obj["metadata"]["managedFields"]}
 
 
-def test_first_apply_owns_what_it_says() -> None:
+def test_the_first_apply_owns_its_fields() -> None:
     found = put(None, config({"k": "v"}, a="b"))
     (entry,) = found["metadata"]["managedFields"]
     assert entry == {
@@ -52,13 +52,13 @@ def test_first_apply_owns_what_it_says() -> None:
     }
 
 
-def test_what_is_left_out_later_goes_away() -> None:
+def test_fields_left_out_later_are_removed() -> None:
     found = put(put(None, config({"k": "v", "l": "w"}, a="b")), config({"k": "v"}))
     assert found["data"] == {"k": "v"}
     assert "labels" not in found["metadata"]
 
 
-def test_what_another_manager_owns_stays() -> None:
+def test_fields_of_another_manager_are_kept() -> None:
     shared = put(put(None, config({"k": "v", "l": "w"})), config({"l": "w"}), "two")
     found = put(shared, config({"k": "v"}))
     assert found["data"] == {"k": "v", "l": "w"}
@@ -123,7 +123,7 @@ def test_keyed_lists_merge_by_their_keys_with_defaults() -> None:
     assert "ports" not in fewer["spec"]["containers"][0]
 
 
-def test_a_dropped_item_goes_but_anothers_stays() -> None:
+def test_a_dropped_item_is_removed_but_not_anothers() -> None:
     live = put(None, pod({"name": "a", "image": "x"}, {"name": "b", "image": "y"}))
     live = put(live, pod({"name": "b", "image": "y"}, {"name": "s", "image": "z"}), "two")
     found = put(live, pod({"name": "a", "image": "x"}))
@@ -134,14 +134,14 @@ def test_a_dropped_item_goes_but_anothers_stays() -> None:
     ] == ["b", "a"]
 
 
-def test_an_object_made_otherwise_belongs_to_before_first_apply() -> None:
+def test_an_object_created_otherwise_belongs_to_before_first_apply() -> None:
     with pytest.raises(ApiError, match=r'conflict with "before-first-apply" using v1: \.data\.k'):
         put(config({"k": "v"}), config({"k": "w"}))
     found = put(config({"k": "v"}), config({"k": "v"}))
     assert set(owners(found)) == {"before-first-apply", "one"}
 
 
-def test_kubectl_takes_over_what_it_applied_from_the_client() -> None:
+def test_kubectl_takes_over_fields_of_client_side_apply() -> None:
     live = config({"k": "v", "l": "w"})
     last = json.dumps(config({"k": "v"}))
     live["metadata"]["annotations"] = {field_managers._LAST_APPLIED: last}
@@ -186,7 +186,7 @@ def test_updates_take_fields_over() -> None:
         "f:data",
     ],
 )
-def test_a_record_that_can_not_be_read_owns_nothing(fields: Any) -> None:
+def test_an_unreadable_record_owns_nothing(fields: Any) -> None:
     live = put(None, config({"k": "v"}))
     live["metadata"]["managedFields"].append({"manager": "odd", "fieldsV1": fields})
     owner = "odd" if isinstance(fields, dict) and isinstance(fields.get("f:data"), dict) else ""
@@ -199,7 +199,7 @@ def test_a_record_that_can_not_be_read_owns_nothing(fields: Any) -> None:
         assert put(live, config({"k": "new"}))["data"] == {"k": "new"}
 
 
-def test_whoever_changes_an_applied_object_owns_what_it_changed() -> None:
+def test_a_change_of_an_applied_object_owns_its_fields() -> None:
     registry = make_registry()
     by_apply = {"patch_type": "application/apply-patch+yaml"}
 
@@ -222,7 +222,7 @@ def test_paths_as_messages_show_them() -> None:
     assert field_sets.text(path) == '.spec[containerPort=80,protocol="TCP"].name[="x"]'
 
 
-def test_sets_survive_their_written_form() -> None:
+def test_sets_survive_encoding() -> None:
     obj = pod({"name": "c", "args": ["a"], "env": [{"name": "A", "value": "b"}]})
     obj["metadata"]["finalizers"] = ["f/x"]
     members = set(field_sets.paths(field_sets.of_object(POD, obj)))

@@ -1,4 +1,4 @@
-"""Strategic merge patches: the API's answers to malformed ones, and kinds without a definition."""
+"""Strategic merge patches: answers to malformed ones, and kinds without a definition."""
 
 from __future__ import annotations
 

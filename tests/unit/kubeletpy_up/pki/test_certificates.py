@@ -1,4 +1,4 @@
-"""The embedded API's certificates: who is who, what is approved and signed, and for whom."""
+"""The embedded API's certificates: identities, approval and signing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SERVER = Names("system:node:n", ("system:nodes",), ("n",), ("10.0.0.1",))
 JOINING = Caller("system:bootstrap:abcdef", ("system:bootstrappers", csr_rules.JOINING_GROUP))
 NOW = 1_800_000_000.0
 
-# -- who is who ------------------------------------------------------------------------------
+# -- identities ----------------------------------------------------------------------------------
 
 
 def token_secret(**changed: str) -> JSON:
@@ -138,7 +138,7 @@ def spec(signer: str, caller: Caller = JOINING, **changed: object) -> JSON:
         ),
     ],
 )
-def test_what_is_signed(names: Names, signer: str, changed: JSON, refused: str) -> None:
+def test_requests_that_are_signed(names: Names, signer: str, changed: JSON, refused: str) -> None:
     found = csr_rules.problem(spec(signer, **changed), names)
     assert (refused in found) if refused else found == ""
 
@@ -154,17 +154,19 @@ def test_what_is_signed(names: Names, signer: str, changed: JSON, refused: str) 
         (JOINING, SERVER, False),
     ],
 )
-def test_what_is_approved_by_itself(caller: Caller, names: Names, approved: bool) -> None:
+def test_requests_that_are_approved_automatically(
+    caller: Caller, names: Names, approved: bool
+) -> None:
     wanted = {"spec": spec(request.CLIENT_SIGNER, caller)}
     assert bool(csr_rules.approval(wanted, names)) == approved
 
 
-def test_serving_certificates_wait_for_somebody() -> None:
+def test_serving_certificates_wait_for_approval() -> None:
     assert csr_rules.waits_for_approval({"spec": spec(request.CLIENT_SIGNER)})
     assert not csr_rules.waits_for_approval({"spec": spec(request.SERVING_SIGNER)})
 
 
-# -- the whole controller --------------------------------------------------------------------
+# -- the complete controller ---------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +194,7 @@ async def controller(
 
 
 async def decided(registry: Registry, name: str) -> JSON:
-    """The request once it has a certificate or has failed."""
+    """Returns the request once it has a certificate or has failed."""
     watch = registry.watch(
         ADMIN, REQUESTS, options=ListOptions(field_selector=f"metadata.name={name}")
     )
@@ -230,7 +232,7 @@ async def test_a_joining_node_gets_its_certificate(
     assert signing.verifies(authority.certificate, pair.certificate)
 
 
-async def test_a_serving_certificate_waits_and_is_signed_as_asked(
+async def test_a_serving_certificate_waits_for_approval_and_is_signed(
     registry: Registry, controller: CertificateController
 ) -> None:
     obj, _ = wanted("s", SERVER, request.SERVING_SIGNER)
@@ -247,7 +249,7 @@ async def test_a_serving_certificate_waits_and_is_signed_as_asked(
     assert certificate.names == SERVER
 
 
-async def test_what_breaks_the_signers_rules_fails(
+async def test_requests_against_the_signers_rules_fail(
     registry: Registry, controller: CertificateController
 ) -> None:
     obj, _ = wanted("bad", Names("admin", ("system:masters",)), request.CLIENT_SIGNER)
@@ -280,7 +282,7 @@ async def test_nobody_becomes_an_administrator_by_the_form_of_a_name(
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyError("a bug")])
-async def test_a_request_that_can_not_be_handled_keeps_no_other(
+async def test_a_failing_request_does_not_block_others(
     registry: Registry,
     controller: CertificateController,
     monkeypatch: pytest.MonkeyPatch,
@@ -312,7 +314,9 @@ async def test_a_request_that_can_not_be_handled_keeps_no_other(
         (None, "unable to parse"),
     ],
 )
-def test_a_node_asks_for_itself_only(registry: Registry, subject: str | None, refusal: str) -> None:
+def test_a_node_requests_only_its_own_certificate(
+    registry: Registry, subject: str | None, refusal: str
+) -> None:
     obj = request.request_object("a", request.CLIENT_SIGNER, b"-----BEGIN CERTIFICATE REQUEST-----")
     options = WriteOptions(subject=subject)
     if refusal:
@@ -330,7 +334,9 @@ def test_a_joining_machine_may_do_nothing_else(registry: Registry, resource: str
     assert caught.value.code == 403
 
 
-async def test_old_requests_go(registry: Registry, controller: CertificateController) -> None:
+async def test_old_requests_are_removed(
+    registry: Registry, controller: CertificateController
+) -> None:
     obj, _ = wanted("s", SERVER, request.SERVING_SIGNER)
     registry.create(JOINING, REQUESTS, obj)
     controller.expire()
@@ -343,7 +349,7 @@ async def test_old_requests_go(registry: Registry, controller: CertificateContro
     assert registry.find(REQUESTS, "", "s") is None
 
 
-def test_tls_server_wants_no_certificate_but_takes_one(tmp_path: Path) -> None:
+def test_tls_server_accepts_an_optional_client_certificate(tmp_path: Path) -> None:
     from kubeletpy_up.pki import certificates
 
     made = certificates.ensure(tmp_path, "n")

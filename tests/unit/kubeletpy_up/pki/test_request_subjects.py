@@ -1,4 +1,4 @@
-"""A node's certificate request is read off the event loop, and refused if it is for another."""
+"""A node's certificate request is parsed off the event loop, and refused if for another node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pem(names: Names) -> bytes:
     return x509.new_request(x509.new_key(), names)
 
 
-async def test_while_a_request_is_read_others_are_answered(
+async def test_while_a_request_is_parsed_others_are_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificates.ensure(tmp_path / "pki", "n1")
@@ -46,7 +46,7 @@ async def test_while_a_request_is_read_others_are_answered(
         assert (await asked)[0] == 201
 
 
-async def test_a_node_asks_for_itself_only(tmp_path: Path) -> None:
+async def test_a_node_requests_only_its_own_certificate(tmp_path: Path) -> None:
     certificates.ensure(tmp_path / "pki", "n1")
     other = Names("system:node:m", SERVER.organizations, SERVER.dns_names)
     async with serving(tmp_path, tmp_path / "pki") as (_, _, node):
@@ -66,6 +66,6 @@ async def test_a_node_asks_for_itself_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "%", "====", "\ud800"])
-async def test_what_can_t_be_read(text: str) -> None:
+async def test_unreadable_requests(text: str) -> None:
     spec = {"signerName": request.CLIENT_SIGNER, "request": text}
     assert await SubjectReader().common_name({"spec": spec}) is None

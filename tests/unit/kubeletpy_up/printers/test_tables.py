@@ -1,4 +1,4 @@
-"""What kubectl get shows."""
+"""Tables that kubectl get prints."""
 
 from __future__ import annotations
 
@@ -338,7 +338,7 @@ def test_every_served_resource_prints_even_an_empty_object() -> None:
         assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"]), info.key
 
 
-def test_what_travels_with_a_row() -> None:
+def test_objects_in_a_row() -> None:
     obj = pod(RUNNING)
 
     def carried(include: tables.IncludeObject) -> Any:

@@ -1,4 +1,4 @@
-"""Which finalizers a deletion leaves, and so whether the object goes at once."""
+"""Finalizers that remain after a deletion, and whether the object is removed at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_finalizers_by_policy(finalizers: list[str], propagation: str, left: lis
         assert decision.object["metadata"]["finalizers"] == left
 
 
-def test_a_second_deletion_may_let_an_owner_go() -> None:
+def test_a_second_deletion_may_remove_an_owner() -> None:
     meta = {"name": "a", "finalizers": ["foregroundDeletion"]}
     going = {"metadata": {**meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     assert deletion.decide("configmaps", going, DeleteOptions(propagation="Background"), 0.0).remove

@@ -84,7 +84,7 @@ def test_owners_of_files_need_their_gate(source: dict[str, Any], on: bool) -> No
     assert registry.update(ADMIN, "pods", made, "default")["spec"]["volumes"] == [kept]
 
 
-def test_what_a_stored_pod_uses_stays_when_the_gate_is_turned_off() -> None:
+def test_fields_of_stored_pods_are_kept_when_the_gate_is_turned_off() -> None:
     registry = make_registry(feature_gates=GATES)
     made = registry.create(ADMIN, "pods", new_pod(), "default")
     registry.feature_gates = frozenset()

@@ -1,4 +1,4 @@
-"""The registry's verbs: what is stored, what is refused, and in which words."""
+"""The registry's verbs: stored objects, refusals and messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _named(name: str, **fields: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, **fields}
 
 
-def test_create_fills_in_what_the_server_owns() -> None:
+def test_create_sets_fields_of_the_server() -> None:
     registry = make_registry()
     given = pod("web")
     made = registry.create(
@@ -83,7 +83,7 @@ def test_create_refusals(obj: Any, namespace: str, code: int, reason: str, messa
     assert error.status()["kind"] == "Status"
 
 
-def test_pods_need_what_they_name() -> None:
+def test_pods_need_the_objects_that_they_name() -> None:
     registry = make_registry()
     for spec, message in (
         ({"serviceAccountName": "bob"}, 'serviceaccount "bob" not found'),
@@ -104,7 +104,7 @@ def test_pods_need_what_they_name() -> None:
     assert made["spec"]["priority"] == 2_000_001_000
 
 
-def test_pull_secrets_come_from_the_account_and_tokens_only_when_switched_on() -> None:
+def test_pull_secrets_come_from_the_account_and_tokens_are_optional() -> None:
     registry = make_registry()
     patch = {"imagePullSecrets": [{"name": "reg"}]}
     registry.patch(ADMIN, "serviceaccounts", "default", patch, "default")
@@ -116,7 +116,7 @@ def test_pull_secrets_come_from_the_account_and_tokens_only_when_switched_on() -
     assert made["spec"]["volumes"][0]["name"].startswith("kube-api-access-")
 
 
-def test_updates_check_version_and_uid_and_keep_what_the_server_owns() -> None:
+def test_updates_check_version_and_uid_and_keep_fields_of_the_server() -> None:
     registry = make_registry()
     made = registry.create(ADMIN, "configmaps", _named("c", data={"a": "1"}), "default")
     stale = {**made, "data": {"a": "2"}}
@@ -287,14 +287,14 @@ def test_lists_page_and_keep_their_version() -> None:
         (lambda r: r.delete(ADMIN, "namespaces", "default"), 403),
     ],
 )
-def test_what_cannot_be_asked(call: Any, code: int) -> None:
+def test_refused_requests(call: Any, code: int) -> None:
     assert refusal(call, make_registry()).code == code
 
 
 # -- deletion ------------------------------------------------------------------------------------
 
 
-def test_a_bound_pod_goes_gracefully_and_its_node_removes_it() -> None:
+def test_a_bound_pod_is_deleted_gracefully_and_removed_by_its_node() -> None:
     clock = SetClock()
     registry = make_registry(clock=clock)
     bound_pod(registry)
@@ -319,7 +319,7 @@ def test_a_bound_pod_goes_gracefully_and_its_node_removes_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["unbound", "succeeded", "forced"])
-def test_pods_that_nobody_must_stop_go_at_once(how: str) -> None:
+def test_pods_without_running_containers_are_removed_at_once(how: str) -> None:
     registry = make_registry()
     if how == "unbound":
         registry.create(ADMIN, "pods", pod(), "default")
@@ -341,7 +341,7 @@ def test_a_negative_grace_period_is_one_second() -> None:
     assert meta["deletionGracePeriodSeconds"] == 1
 
 
-def test_a_grace_period_of_all_the_bits_there_are() -> None:
+def test_the_largest_grace_period() -> None:
     clock = SetClock()
     registry = make_registry(clock=clock)
     bound_pod(registry)
@@ -364,7 +364,7 @@ def test_preconditions_of_a_delete() -> None:
         assert (error.code, error.reason) == (409, "Conflict")
 
 
-def test_finalizers_hold_until_the_list_is_empty() -> None:
+def test_an_object_is_kept_until_it_has_no_finalizers() -> None:
     registry = make_registry()
     obj = {"metadata": {"name": "c", "finalizers": ["a.b/c"]}}
     registry.create(ADMIN, "configmaps", obj, "default")
@@ -390,7 +390,7 @@ def test_a_pod_with_finalizers_outlives_its_node_s_delete() -> None:
     assert registry.find("pods", "default", "web") is None
 
 
-def test_delete_collection_takes_what_is_selected() -> None:
+def test_delete_collection_removes_selected_objects() -> None:
     registry = make_registry()
     for name in ("a", "b"):
         labelled = {"metadata": {"name": name, "labels": {"n": name}}}
@@ -406,7 +406,7 @@ def test_delete_collection_takes_what_is_selected() -> None:
 # -- namespaces ----------------------------------------------------------------------------------
 
 
-def test_a_namespace_goes_with_its_content_pods_gracefully() -> None:
+def test_a_namespace_is_deleted_with_its_content_and_pods_gracefully() -> None:
     registry = make_registry()
     registry.create(ADMIN, "namespaces", _named("x"))
     assert registry.find("serviceaccounts", "x", "default")
@@ -432,20 +432,20 @@ def test_a_namespace_goes_with_its_content_pods_gracefully() -> None:
     assert registry.find("serviceaccounts", "x", "default")
 
 
-def test_what_every_namespace_has_comes_back() -> None:
+def test_objects_of_every_namespace_are_created_again() -> None:
     registry = make_registry()
     registry.delete(ADMIN, "serviceaccounts", "default", "default")
     assert registry.find("serviceaccounts", "default", "default")
 
 
-def test_a_namespace_that_was_going_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_the_deletion_of_a_namespace_continues_after_a_restart(tmp_path: Path) -> None:
     registry = make_registry(str(tmp_path / "db"))
     registry.create(ADMIN, "namespaces", _named("x"))
     entry = registry.find("namespaces", "", "x")
     assert entry is not None
     meta = {**entry["metadata"], "deletionTimestamp": "2023-11-14T22:13:20Z"}
     registry.store.subscribe(lambda _: None)
-    registry.store._listeners.clear()  # the process dies right after this write
+    registry.store._listeners.clear()  # the process exits right after this write
     registry.store.put("namespaces", "", "x", {**entry, "metadata": meta})
     registry.store.close()
     again = make_registry(str(tmp_path / "db"))
@@ -571,7 +571,7 @@ def test_new_nodes_keep_their_status_and_are_tainted_until_ready() -> None:
     assert [taint["key"] for taint in taints] == ["node.kubernetes.io/not-ready"]
 
 
-def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_objects_and_revision_survive_a_restart(tmp_path: Path) -> None:
     registry = make_registry(str(tmp_path / "db"))
     made = registry.create(ADMIN, "pods", pod("a"), "default")
     revision = registry.store.revision

@@ -168,7 +168,7 @@ def test_bytes() -> None:
     assert schema.decode(secrets, {"data": {"a": "YQ=="}})[0]["data"] == {"a": "YQ=="}
 
 
-def test_empty_lists_go_and_empty_structures_stay() -> None:
+def test_empty_lists_are_dropped_and_empty_structures_kept() -> None:
     spec: dict[str, Any] = {
         "containers": [],
         "volumes": [{"name": "v", "emptyDir": {}}],

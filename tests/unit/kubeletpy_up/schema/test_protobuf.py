@@ -1,4 +1,4 @@
-"""Protobuf bodies: what kubectl's typed commands send, and what nobody should."""
+"""Protobuf bodies: those of kubectl's typed commands, and malformed ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.protobuf import body, entry, field
 
 
 def _meta(name: str) -> bytes:
-    # As Go writes it: fields that nobody set are there and empty.
+    # Go's encoding: unset fields are present and empty.
     return b"".join((field(1, name), field(2, ""), field(3, "default"), field(7, 0), field(8, b"")))
 
 
@@ -114,7 +114,7 @@ def test_objects(api_version: str, kind: str, message: bytes, expected: dict[str
         body("v1", "ConfigMap", field(1, b"\x0b")),
     ],
 )
-def test_what_is_none_of_these(sent: bytes) -> None:
+def test_malformed_bodies_are_refused(sent: bytes) -> None:
     with pytest.raises(ApiError) as caught:
         protobuf.decode(sent)
     assert caught.value.code == 400

@@ -1,4 +1,4 @@
-"""Ranges of addresses: one reading, no bits of a host, as the API server has them."""
+"""Address ranges: one spelling and no host bits, as in the API server."""
 
 from __future__ import annotations
 

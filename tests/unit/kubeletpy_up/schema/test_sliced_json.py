@@ -1,4 +1,4 @@
-"""JSON in steps is the same text, and values are counted without parsing."""
+"""JSON encoded in steps gives the same text; values are counted without parsing."""
 
 from __future__ import annotations
 

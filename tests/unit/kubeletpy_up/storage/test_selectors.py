@@ -76,7 +76,7 @@ def test_no_selector_costs_more_than_its_length(piece: str, end: str) -> None:
     assert is_linear(read, size=4 << 10), "four times this is the longest that is read"
 
 
-def test_who_may_not_list_has_no_selector_read() -> None:
+def test_selectors_of_unauthorized_callers_are_not_parsed() -> None:
     for text in ("a b", " " * 20_000, "a in ("):
         for options in (ListOptions(label_selector=text), ListOptions(field_selector="x=y")):
             with pytest.raises(ApiError) as caught:

@@ -1,4 +1,4 @@
-"""The store: one counter, what survives, what a watch can catch up with."""
+"""The store: one counter, data that survives, and changes that a watch can catch up with."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_one_counter_for_all_objects_survives_a_restart(tmp_path: Path) -> None:
     assert found is not None and found.object["metadata"]["resourceVersion"] == "2"
 
 
-def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "api.db"
     script = (
         "import sys\nfrom kubeletpy.clock import SystemClock\n"
@@ -63,14 +63,14 @@ def test_the_database_is_private(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "api.db"
     path.write_text("not a database, but long enough to be taken for one" * 20)
     with pytest.raises(StoreError, match=r"api\.db"):
         Store(str(path), SetClock())
 
 
-def test_an_unreadable_object_does_not_spoil_the_rest(tmp_path: Path) -> None:
+def test_an_unreadable_object_does_not_affect_others(tmp_path: Path) -> None:
     path = str(tmp_path / "api.db")
     store = Store(path, SetClock())
     store.put("configmaps", "d", "a", _obj("a"))
@@ -81,7 +81,7 @@ def test_an_unreadable_object_does_not_spoil_the_rest(tmp_path: Path) -> None:
     assert [key for key, _ in Store(path, SetClock()).entries("configmaps")] == [("d", "b")]
 
 
-def test_changes_since_knows_before_and_after() -> None:
+def test_changes_since_has_before_and_after() -> None:
     store = Store(":memory:", SetClock())
     store.put("pods", "d", "a", _obj("a", n=1))
     store.put("secrets", "d", "s", _obj("s"))
@@ -94,7 +94,7 @@ def test_changes_since_knows_before_and_after() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"history_count": 3}, {"history_bytes": 250}])
-def test_history_is_bounded_and_says_gone(limits: dict[str, int]) -> None:
+def test_bounded_history_answers_expired(limits: dict[str, int]) -> None:
     store = Store(":memory:", SetClock(), **limits)
     for index in range(20):
         store.put("pods", "d", "a", _obj("a", n=index))
@@ -116,7 +116,7 @@ def test_history_is_bounded_by_age() -> None:
     assert [c.object["metadata"]["name"] for c in store.changes_since(1, "pods")] == ["b"]
 
 
-def test_listeners_hear_changes_in_order_even_if_one_writes() -> None:
+def test_listeners_get_changes_in_order_even_if_one_writes() -> None:
     store = Store(":memory:", SetClock())
     heard: list[int] = []
 

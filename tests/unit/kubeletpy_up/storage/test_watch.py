@@ -1,4 +1,4 @@
-"""Watches: what a watcher is told, from where, and when it ends."""
+"""Watches: the events sent to a watcher, the starting point, and the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _seen(subscription: Subscription) -> list[tuple[str, str]]:
     return [(e.type, e.object["metadata"].get("name", "")) for e in subscription.take()]
 
 
-def test_it_begins_with_what_is_there_then_what_happens() -> None:
+def test_a_watch_begins_with_stored_objects_and_continues_with_changes() -> None:
     registry = make_registry()
     registry.create(ADMIN, "pods", pod("a"), "default")
     subscription = registry.watch(ADMIN, "pods")
@@ -30,12 +30,12 @@ def test_it_begins_with_what_is_there_then_what_happens() -> None:
         ("ADDED", "a"),
         ("ADDED", "b"),
         ("MODIFIED", "a"),
-        ("MODIFIED", "b"),  # it is marked before it goes
+        ("MODIFIED", "b"),  # marked before its removal
         ("DELETED", "b"),
     ]
 
 
-def test_from_a_list_on_nothing_is_missed_or_repeated() -> None:
+def test_after_a_list_no_event_is_missed_or_repeated() -> None:
     registry = make_registry()
     registry.create(ADMIN, "pods", pod("a"), "default")
     version = registry.list(ADMIN, "pods")["metadata"]["resourceVersion"]
@@ -69,7 +69,7 @@ def test_selector_transitions(
     assert _seen(live) == expected
 
 
-def test_the_end_of_what_was_never_asked_for_is_no_news() -> None:
+def test_the_end_of_an_unselected_object_is_no_event() -> None:
     registry = make_registry()
     registry.create(ADMIN, "pods", pod("a"), "default")
     subscription = registry.watch(
@@ -110,7 +110,7 @@ def test_initial_events_end_with_an_annotated_bookmark() -> None:
 
 
 @on_virtual_time
-async def test_bookmarks_while_nothing_happens_and_the_timeout() -> None:
+async def test_bookmarks_while_idle_and_the_timeout() -> None:
     registry = make_registry()
     start = str(registry.store.revision)
     subscription = registry.watch(
@@ -146,7 +146,7 @@ async def test_a_change_wakes_the_watcher_at_once_and_close_ends_it() -> None:
 
 
 @on_virtual_time
-async def test_too_slow_a_watcher_is_ended_and_can_resume(monkeypatch: Any) -> None:
+async def test_a_slow_watcher_is_ended_and_can_resume(monkeypatch: Any) -> None:
     monkeypatch.setattr(watch, "QUEUE_LIMIT", 3)
     registry = make_registry()
     subscription = registry.watch(

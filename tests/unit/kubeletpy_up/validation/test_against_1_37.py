@@ -1,4 +1,4 @@
-"""Refusals and defaults as a kube-apiserver 1.37.2 answered the same pods."""
+"""Refusals and defaults that a kube-apiserver 1.37.2 returned for the same pods."""
 
 from __future__ import annotations
 
@@ -177,7 +177,9 @@ def made(spec: dict[str, Any], gates: tuple[str, ...] = ()) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_pod_is_refused_in_the_words_of_1_37(spec: dict[str, Any], expected: list[str]) -> None:
+def test_a_pod_is_refused_with_the_message_of_1_37(
+    spec: dict[str, Any], expected: list[str]
+) -> None:
     assert refused(spec) == expected
 
 
@@ -256,7 +258,7 @@ def test_pod_level_limits_need_a_limit_of_every_container() -> None:
 
 
 @pytest.mark.parametrize("subresource", ["", "resize"])
-def test_pod_level_resources_that_a_client_leaves_out_stay(subresource: str) -> None:
+def test_pod_level_resources_that_a_client_leaves_out_are_kept(subresource: str) -> None:
     registry = make_registry()
     own = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     created = registry.create(ADMIN, "pods", pod(resources=own), "default")
@@ -279,7 +281,7 @@ def put_status(registry: Any, status: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_a_status_without_resource_claims_keeps_those_that_are_stored() -> None:
+def test_a_status_without_resource_claims_keeps_stored_ones() -> None:
     registry = make_registry()
     bound_pod(registry, resourceClaims=[{"name": "a", "resourceClaimName": "x"}])
     put_status(registry, STATUS_OF_CLAIMS)
@@ -309,7 +311,7 @@ def test_the_addresses_of_a_status_agree(
     assert (after["podIP"], after["podIPs"]) == (first, entries)
 
 
-def test_the_health_of_a_volume_has_one_of_three_names() -> None:
+def test_the_health_of_a_volume_has_one_of_three_values() -> None:
     registry = make_registry(feature_gates=("CSIVolumeHealth",))
     bound_pod(registry, volumes=[{"name": "v"}])
     health = [{"name": "v", "healthConditions": [{"status": "x", "reason": "R"}]}]

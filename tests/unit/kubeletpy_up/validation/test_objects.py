@@ -1,4 +1,4 @@
-"""Validation: each rule's cause, in the API server's words."""
+"""Validation: each rule's cause, with the API server's message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The path pods/resize: what it takes, what it leaves, what it refuses and with which words."""
+"""The subresource pods/resize: accepted changes, unchanged fields, refusals and messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def made(**spec: Any) -> tuple[Any, Pod]:
 
 
 def resized(change: Any, **spec: Any) -> list[str]:
-    """Replace a pod by way of resize, as ``kubectl edit`` does; what is wrong with it."""
+    """Replaces a pod through its resize subresource, as ``kubectl edit`` does; returns errors."""
     registry, pod = made(**spec)
     wanted = copy.deepcopy(pod)
     change(wanted)
@@ -131,11 +131,11 @@ ONLY = "spec: Forbidden: only cpu and memory resources are mutable"
         ),
     ],
 )
-def test_what_a_resize_may_change(act: Any, expected: list[str]) -> None:
+def test_changes_that_a_resize_may_make(act: Any, expected: list[str]) -> None:
     assert resized(act) == expected
 
 
-def test_all_else_stays_as_it_was() -> None:
+def test_other_fields_are_not_changed() -> None:
     registry, pod = made()
     wanted = copy.deepcopy(pod)
     wanted["spec"]["containers"][0].update(
@@ -153,7 +153,7 @@ def test_all_else_stays_as_it_was() -> None:
     assert after == expected
 
 
-def test_the_class_stays() -> None:
+def test_the_qos_class_may_not_change() -> None:
     full = needs("cpu=1 memory=1Gi", "cpu=1 memory=1Gi")
     text = "Pod QOS Class may not change as a result of resizing"
     only = {"containers": [container("a", full)], "initContainers": []}
@@ -167,7 +167,7 @@ def test_the_class_stays() -> None:
     ]
 
 
-def test_a_limit_alone_brings_its_request() -> None:
+def test_a_limit_alone_sets_its_request() -> None:
     registry, _ = made()
     patch = {"spec": {"containers": [{"name": "b", "resources": {"limits": {"memory": "1Gi"}}}]}}
     after = registry.patch(ADMIN, "pods", "web", patch, "default", subresource="resize")
@@ -188,7 +188,7 @@ def test_a_limit_alone_brings_its_request() -> None:
         ),
     ],
 )
-def test_the_pod_as_a_whole(before: Any, after: Any, expected: list[str]) -> None:
+def test_pod_level_resources(before: Any, after: Any, expected: list[str]) -> None:
     def act(p: Pod) -> None:
         p["spec"].pop("resources", None)
         if after is not None:

@@ -1,4 +1,4 @@
-"""Policies of shared capacity: what an API server says of bad ones (compared with a real one)."""
+"""Policies of shared capacity: an API server's messages for bad ones (from a real server)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BASE = {"default": "1Gi", "validRange": {"min": "1Gi"}}
 
 
 def said(policy: Any, *, shared: bool = True) -> list[str]:
-    """Paths and messages about a policy of a capacity of 8Gi."""
+    """Returns paths and messages about a policy of a capacity of 8Gi."""
     report = Report()
     capacity = {"value": "8Gi"} | ({} if policy is None else {"requestPolicy": policy})
     request_policy(report, capacity, "p", shared=shared)
@@ -117,7 +117,7 @@ def test_bad_ones(policy: Any, words: list[str]) -> None:
         {"default": "1", "validRange": {"min": "1", "max": "x"}},
     ],
 )
-def test_what_would_harm_the_allocation(policy: Any) -> None:
+def test_policies_that_would_break_the_allocation(policy: Any) -> None:
     assert len(said(policy)) == 1
 
 
