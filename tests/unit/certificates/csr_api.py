@@ -45,7 +45,7 @@ class CsrApi:
 
     def remove(self, name: str) -> None:
         """Delete a request."""
-        self._tell(WatchEvent("DELETED", self.requests.pop(name)))
+        self._notify(WatchEvent("DELETED", self.requests.pop(name)))
 
     async def create(self, resource: Resource, obj: JSON, *args: Any, **more: Any) -> JSON:
         self._check(resource)
@@ -103,9 +103,9 @@ class CsrApi:
         about = {**request["metadata"], "resourceVersion": version}
         stored = {**request, "metadata": about}
         self.requests[about["name"]] = stored
-        self._tell(WatchEvent(kind, stored))
+        self._notify(WatchEvent(kind, stored))
         return stored
 
-    def _tell(self, event: WatchEvent) -> None:
+    def _notify(self, event: WatchEvent) -> None:
         for queue in self._watching:
             queue.put_nowait(event)

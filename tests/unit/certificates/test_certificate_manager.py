@@ -64,13 +64,13 @@ class World:
             self.store,
             self.clock,
             names=lambda: self.names,
-            api=self._asking,
+            api=self._open_api,
             on_change=self._changed,
             rng=random.Random(1),
         )
 
     @asynccontextmanager
-    async def _asking(self, valid: bool) -> AsyncIterator[KubeApi]:
+    async def _open_api(self, valid: bool) -> AsyncIterator[KubeApi]:
         self.valid.append(valid)
         yield cast(KubeApi, self.api)
 
@@ -288,7 +288,7 @@ async def test_after_a_kill_the_same_request_continues(tmp_path: Path) -> None:
         CertificateStore(world.store.directory, "kubelet-client"),
         world.clock,
         names=lambda: world.names,
-        api=world._asking,
+        api=world._open_api,
     )
     await again.load()
     await again.obtain()

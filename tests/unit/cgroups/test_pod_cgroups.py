@@ -328,18 +328,18 @@ async def test_nothing_is_cleared_where_nothing_was_protected(tmp_path: Path) ->
 async def test_a_pod_with_pod_level_resources_is_throttled(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "fs", MemoryQoS(tiered=True, throttling_factor=0.5))
 
-    def asking(request: str, limit: str) -> Pod:
+    def with_memory(request: str, limit: str) -> Pod:
         resources = {"requests": {"memory": request}, "limits": {"memory": limit}}
         return pod(container(), uid="b", resources=resources)
 
     def high() -> str:
         return kept.node.file("", f"{GROUP}/podb", "memory.high")
 
-    await kept.node.add(asking("8Ki", "24Ki"))
+    await kept.node.add(with_memory("8Ki", "24Ki"))
     assert (high(), kept.pod(f"{GROUP}/podb")) == ("16384", ("", "8192"))
-    kept.node.cgroups.resized(asking("16Ki", "48Ki"))
+    kept.node.cgroups.resized(with_memory("16Ki", "48Ki"))
     assert (high(), kept.pod(f"{GROUP}/podb")) == ("32768", ("", "16384"))
-    kept.node.cgroups.resized(asking("48Ki", "48Ki"))
+    kept.node.cgroups.resized(with_memory("48Ki", "48Ki"))
     assert high() == "max"
     await kept.node.add(pod(container("1", "1Ki"), uid="plain"))
     assert kept.node.file("", f"{GROUP}/podplain", "memory.high") == ""

@@ -129,10 +129,10 @@ def test_the_driver_comes_from_the_runtime(
     asked: list[str] = []
     monkeypatch.setattr(setup, "make_tree", lambda s, k, driver, **more: asked.append(driver))
 
-    async def says(runtime: Any, losing_support: Any) -> str | None:
+    async def reported_driver(runtime: Any, losing_support: Any) -> str | None:
         return str(runtime) if runtime else None
 
-    monkeypatch.setattr(setup, "cgroup_driver", says)
+    monkeypatch.setattr(setup, "cgroup_driver", reported_driver)
     for runtime in ("systemd", ""):
         asyncio.run(setup.set_up(settings(), KERNEL, runtime, capacity=CAPACITY))  # type: ignore[arg-type]
     assert asked == ["systemd", "cgroupfs"]

@@ -110,12 +110,12 @@ def test_statuses_that_the_api_does_not_accept(monkeypatch: pytest.MonkeyPatch) 
         "other": [{"kind": "readiness gate", "why": "x", "since": EPOCH - 60}],
     }
 
-    def ask(path: Path, *parts: str) -> dict[str, object]:
+    def get_json(path: Path, *parts: str) -> dict[str, object]:
         if parts[2] not in waits:
             raise agent_socket.NoSuchPod("no such pod")
         return {"waits": waits[parts[2]]}
 
-    monkeypatch.setattr(agent_socket, "get_json", ask)
+    monkeypatch.setattr(agent_socket, "get_json", get_json)
     pods = [f"ns/{name}" for name in (*waits, "gone")]
     assert adopt.refused_statuses(Path("/x"), Clock(), pods) == ("pod ns/old: 422",)
 

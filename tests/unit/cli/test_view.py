@@ -40,7 +40,7 @@ async def test_it_prints_the_url_and_queries_the_socket(
     """The page reports an absent pod and an agent that exited."""
     asked = []
 
-    def ask(*parts: str) -> Any:
+    def get_json(*parts: str) -> Any:
         asked.append(parts)
         if parts[2:] == ("gone",):
             raise agent_socket.NoSuchPod("no pod default/gone on this node", {})
@@ -48,7 +48,7 @@ async def test_it_prints_the_url_and_queries_the_socket(
             raise agent_socket.NoAgent("nobody listens any more")
         return {"name": "node-1", "troubles": [], "pods": []} if parts[0] != "pods" else []
 
-    monkeypatch.setattr(agent_socket, "get_json", answering(ask))
+    monkeypatch.setattr(agent_socket, "get_json", answering(get_json))
     serving = asyncio.create_task(view.serve(Path("x"), 0))
     try:
         printed = ""

@@ -55,29 +55,29 @@ class Api:
         return await self._answer([{"at": 2.0, "source": "default-scheduler"}])
 
 
-async def asked(sources: Sources, *parts: str) -> Any:
+async def answer_of(sources: Sources, *parts: str) -> Any:
     return await asyncio.to_thread(sources, *parts)
 
 
 async def test_without_such_an_api_the_agent_answers_alone() -> None:
     sources = Sources(agent, None, asyncio.get_running_loop())
     for parts in (("node",), ("pods",), ("pods", "ns", "web"), ("pods", "ns", "web", "events")):
-        assert await asked(sources, *parts) == agent(*parts)
+        assert await answer_of(sources, *parts) == agent(*parts)
 
 
 async def test_the_api_adds_pods_and_events() -> None:
     sources = Sources(agent, Api(), asyncio.get_running_loop())  # type: ignore[arg-type]
-    assert await asked(sources, "pods") == ["placed", "web"]
-    assert await asked(sources, "pods", "ns", "web") == {"uid": "none"}
+    assert await answer_of(sources, "pods") == ["placed", "web"]
+    assert await answer_of(sources, "pods", "ns", "web") == {"uid": "none"}
     for parts in (("pods", "ns", "other"), ("pods", "ns", "gone"), ("pods", "ns", "placed")):
-        assert await asked(sources, *parts) == agent(*parts)
-    assert await asked(sources, "pods", "ns", "placed", "events") == [
+        assert await answer_of(sources, *parts) == agent(*parts)
+    assert await answer_of(sources, "pods", "ns", "placed", "events") == [
         {"at": 1.0},
         {"at": 2.0, "source": "default-scheduler"},
         {"at": 3.0},
     ]
     for path in ("node", "usage", "pods/ns/placed/timeline"):
-        assert await asked(sources, *path.split("/")) == agent(*path.split("/"))
+        assert await answer_of(sources, *path.split("/")) == agent(*path.split("/"))
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ async def test_an_api_that_does_not_answer_is_a_trouble_of_the_node(
     api = Api()
     api.unread, api.hangs = unread, not unread
     sources = Sources(agent, api, asyncio.get_running_loop())  # type: ignore[arg-type]
-    assert await asked(sources, "pods") == ["placed"]
-    assert await asked(sources, "pods", "ns", "web") == NOT_HERE
-    first, trouble = (await asked(sources, "node"))["troubles"]
+    assert await answer_of(sources, "pods") == ["placed"]
+    assert await answer_of(sources, "pods", "ns", "web") == NOT_HERE
+    first, trouble = (await answer_of(sources, "node"))["troubles"]
     assert first == "the disk is full"
     assert trouble.startswith("pods without a node and events of the scheduler are missing: ")
     assert trouble.endswith(why)
     api.unread, api.hangs = "", False
-    assert await asked(sources, "pods") == ["placed", "web"]
-    assert (await asked(sources, "node"))["troubles"] == ["the disk is full"]
+    assert await answer_of(sources, "pods") == ["placed", "web"]
+    assert (await answer_of(sources, "node"))["troubles"] == ["the disk is full"]

@@ -47,7 +47,7 @@ def devices(*ids: str) -> list[PluginDevice]:
     return [PluginDevice(each) for each in ids]
 
 
-def asked(
+def decided(
     made: DeviceState, number: int = 1, *, runs: bool = False, mask: int | None = None
 ) -> Any:
     wish = Wish(DeviceHolder("uid", "c", GPU), number, mask)
@@ -63,41 +63,41 @@ def test_1_served_by_a_claim() -> None:
 
 
 def test_2_changed_request() -> None:
-    answer = asked(state(*devices("a", "b"), held={("uid", "c"): ["a"]}), 2)
+    answer = decided(state(*devices("a", "b"), held={("uid", "c"): ["a"]}), 2)
     assert answer == No(f'pod "uid" container "c" changed request for resource "{GPU}" from 1 to 2')
 
 
 @pytest.mark.parametrize("held", [{}, {("uid", "c"): ["gone"]}])
 def test_3_a_running_pod_keeps_its_devices(held: Any) -> None:
-    assert isinstance(asked(state(held=held), runs=True), Nothing)
+    assert isinstance(decided(state(held=held), runs=True), Nothing)
 
 
 def test_4_unknown() -> None:
     made = DeviceState()
     made.bookings[DeviceHolder("other", "c", GPU)] = Booking({-1: ("a",)}, b"")
-    assert asked(made) == No(f"cannot allocate unregistered device {GPU}")
+    assert decided(made) == No(f"cannot allocate unregistered device {GPU}")
 
 
 def test_5_none_healthy() -> None:
     no = No(f"no healthy devices present; cannot allocate unhealthy devices {GPU}")
-    assert asked(state(PluginDevice("a", "Unhealthy"))) == no
+    assert decided(state(PluginDevice("a", "Unhealthy"))) == no
     stopped = state(*devices("a"))
     stopped.stopped(GPU, 0.0)
-    assert asked(stopped) == no
-    assert asked(stopped, 0) == no, "also when nothing is needed"
+    assert decided(stopped) == no
+    assert decided(stopped, 0) == no, "also when nothing is needed"
 
 
 def test_6_own_devices_became_unhealthy() -> None:
     made = state(PluginDevice("a", "Unhealthy"), PluginDevice("b"), held={("uid", "c"): ["a"]})
-    assert asked(made) == No(
+    assert decided(made) == No(
         "previously allocated devices are no longer healthy; "
         f"cannot allocate unhealthy devices {GPU}"
     )
 
 
 def test_7_a_container_that_has_its_devices() -> None:
-    assert asked(state(*devices("a"), held={("uid", "c"): ["a"]})) == Nothing("it has them")
-    assert asked(state(*devices("a")), 0) == Nothing("it requests none")
+    assert decided(state(*devices("a"), held={("uid", "c"): ["a"]})) == Nothing("it has them")
+    assert decided(state(*devices("a")), 0) == Nothing("it requests none")
 
 
 INIT, APP = container("i"), container("c")
@@ -140,12 +140,12 @@ def test_9_too_few() -> None:
     made = state(*devices("a", "b"), held={("other", "c"): ["a"]})
     asking = DeviceHolder("asking", "c", GPU)
     made.reserved[asking] = Reservation(Wish(asking, 1), frozenset("b"))
-    answer = asked(made, 2)
+    answer = decided(made, 2)
     assert answer == No(
         f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 0"
     )
     del made.reserved[asking]
-    assert isinstance(asked(made, 1), DeviceChoice)
+    assert isinstance(decided(made, 1), DeviceChoice)
 
 
 NUMA = [
@@ -157,13 +157,13 @@ NUMA = [
 
 
 def test_10_groups() -> None:
-    answer = asked(state(*NUMA), 1, mask=0b10)
+    answer = decided(state(*NUMA), 1, mask=0b10)
     assert (answer.aligned, answer.unaligned, answer.anywhere) == ({"b1", "c1"}, {"a0"}, {"d"})
     for mask, made in ((None, state(*NUMA)), (0b10, state(*devices("a", "b")))):
-        answer = asked(made, 1, mask=mask)
+        answer = decided(made, 1, mask=mask)
         assert not answer.aligned
         assert not answer.unaligned
-    both = asked(state(PluginDevice("e", nodes=(0, 1))), 1, mask=0b10)
+    both = decided(state(PluginDevice("e", nodes=(0, 1))), 1, mask=0b10)
     assert both.aligned == {"e"}
 
 
@@ -180,7 +180,7 @@ def test_10_groups() -> None:
     ],
 )
 def test_11_12_order(number: int, preferred: tuple[str, ...], picked: tuple[str, ...]) -> None:
-    answer = asked(state(*NUMA), number, mask=0b10)
+    answer = decided(state(*NUMA), number, mask=0b10)
     assert pick(answer, preferred) == picked
 
 
@@ -193,7 +193,7 @@ def test_11_12_order(number: int, preferred: tuple[str, ...], picked: tuple[str,
     ],
 )
 def test_requests_for_preferred_devices(number: int, asks: Any) -> None:
-    assert asked(state(*NUMA), number, mask=0b10).preferred_request == asks
+    assert decided(state(*NUMA), number, mask=0b10).preferred_request == asks
     assert DeviceChoice(1, frozenset("a"), aligned=frozenset("b")).preferred_request is None, (
         "it has all already"
     )

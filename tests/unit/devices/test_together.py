@@ -34,7 +34,7 @@ SHAPE = machine(sockets=2, nodes=1, cores=4)
 """CPUs 0-3 are of NUMA node 0, 4-7 of NUMA node 1."""
 
 
-def wants(cpus: int, gpus: int, name: str = "c") -> Any:
+def requesting(cpus: int, gpus: int, name: str = "c") -> Any:
     made = sized(name, str(cpus))
     made["resources"]["limits"][GPU] = made["resources"]["requests"][GPU] = str(gpus)
     return made
@@ -113,34 +113,34 @@ def four() -> SimPlugin:
 @on_virtual_time
 async def test_cpus_are_where_the_devices_are(tmp_path: Path) -> None:
     async with agent(tmp_path, four()) as of:
-        await of.admit(pod_of(wants(4, 1)))
+        await of.admit(pod_of(requesting(4, 1)))
         assert of.has("uid-1") == (["c1"], [4, 5, 6, 7]), "node 0 has three CPUs to give"
         why = f"{GPU} (devices) could come from 0 or 1; cpu (cpu) could come from 1"
         assert of.said == [Decision("container c goes to NUMA node 1", why)]
-        shown = pod_of(wants(4, 1))
+        shown = pod_of(requesting(4, 1))
         assert of.devices.held_by(shown) == [HeldResource("c", GPU, "c1", (1,))]
         assert of.cpus.held_by(shown) == [HeldResource("c", "cpu", "4-7, its own", (1,))]
         other = pod_of(sized("d", "100m"), uid="uid-9")
         assert of.cpus.held_by(other) == [HeldResource("d", "cpu", "0-3, shared")]
-        await of.admit(pod_of(wants(2, 2), uid="uid-2"))
+        await of.admit(pod_of(requesting(2, 2), uid="uid-2"))
         assert of.has("uid-2") == (["a0", "b0"], [1, 2])
 
 
 @on_virtual_time
 async def test_resources_on_different_nodes_are_refused_with_both_sides(tmp_path: Path) -> None:
     async with agent(tmp_path, four()) as of:
-        await of.admit(pod_of(wants(1, 2)))
+        await of.admit(pod_of(requesting(1, 2)))
         assert of.has("uid-1") == (["a0", "b0"], [1])
         with pytest.raises(AllocationRefused, match="with Topology locality") as refused:
-            await of.admit(pod_of(wants(4, 2), wants(1, 1, "d"), uid="uid-2"))
+            await of.admit(pod_of(requesting(4, 2), requesting(1, 1, "d"), uid="uid-2"))
         assert refused.value.reason == "TopologyAffinityError"
         assert of.said[-1].what == "refused: no place for container d"
         assert f"{GPU} (devices) can't be had near to each other" in of.said[-1].why
         with pytest.raises(AllocationRefused):
-            await of.admit(pod_of(wants(1, 1), wants(4, 1, "d"), uid="uid-4"))
+            await of.admit(pod_of(requesting(1, 1), requesting(4, 1, "d"), uid="uid-4"))
         assert of.said[-1].what == "refused: no place for container d"
         assert "cpu (cpu) can't be had near to each other" in of.said[-1].why
-        await of.admit(pod_of(wants(4, 2), uid="uid-3"))
+        await of.admit(pod_of(requesting(4, 2), uid="uid-3"))
         assert of.has("uid-3") == (["c1", "d1"], [4, 5, 6, 7]), "what it had booked is free again"
 
 
@@ -148,7 +148,7 @@ async def test_resources_on_different_nodes_are_refused_with_both_sides(tmp_path
 @on_virtual_time
 async def test_other_policies_allow_different_nodes(tmp_path: Path, policy: Policy) -> None:
     async with agent(tmp_path, four(), policy) as of:
-        await of.admit(pod_of(wants(4, 3)))
+        await of.admit(pod_of(requesting(4, 3)))
         devices, cpus = of.has("uid-1")
         assert (len(devices), len(cpus)) == (3, 4)
 
@@ -158,11 +158,11 @@ async def test_a_pod_scope_holds_during_concurrent_admissions(tmp_path: Path) ->
     plugin = four()
     plugin.faults["Allocate"] = lambda: asyncio.sleep(5)
     async with agent(tmp_path, plugin, scope="pod") as of:
-        first = asyncio.create_task(of.admit(pod_of(wants(1, 1), wants(1, 1, "d"))))
+        first = asyncio.create_task(of.admit(pod_of(requesting(1, 1), requesting(1, 1, "d"))))
         await asyncio.sleep(1)
         with pytest.raises(AllocationRefused, match="with Topology locality"):
-            await of.admit(pod_of(wants(1, 3), uid="uid-2"))
-        second = asyncio.create_task(of.admit(pod_of(wants(3, 2), uid="uid-3")))
+            await of.admit(pod_of(requesting(1, 3), uid="uid-2"))
+        second = asyncio.create_task(of.admit(pod_of(requesting(3, 2), uid="uid-3")))
         await asyncio.gather(first, second)
         assert (of.has("uid-1"), of.has("uid-1", "d")) == ((["a0"], [1]), (["b0"], [2]))
         assert of.has("uid-3") == (["c1", "d1"], [4, 5, 6])
@@ -174,7 +174,7 @@ async def test_cpus_are_released_when_a_plugin_fails(tmp_path: Path) -> None:
     async with agent(tmp_path, plugin) as of:
         plugin.faults["Allocate"] = lambda: failed("Allocate", Code.UNKNOWN, "burnt")
         with pytest.raises(AllocationRefused, match="burnt, which is unexpected") as refused:
-            await of.admit(pod_of(wants(1, 1), uid="uid-2"))
+            await of.admit(pod_of(requesting(1, 1), uid="uid-2"))
         assert refused.value.reason == "UnexpectedAdmissionError"
         assert of.said[-1].what == "refused: no devices for container c"
         of.topology.release()

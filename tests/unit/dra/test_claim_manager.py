@@ -380,9 +380,7 @@ async def test_a_pod_newer_than_the_last_pod_list_keeps_its_claims(tmp_path: Pat
     node.manager.pods_known({"uid-old"})
     node.api.allocate("c", ["uid-p"], A)
     await node.manager.prepare(user("p", "c"))
-    await node.drivers.register(
-        node.by_name[A].info("/e2")
-    )  # it registers again, as after an update
+    await node.drivers.register(node.by_name[A].info("/e2"))  # again, as after an update
     await asyncio.sleep(3 * LOOK_S)
     assert on_disk(node) == {"c": {"uid-p"}}
     node.manager.pods_known(set())

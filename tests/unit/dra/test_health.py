@@ -20,7 +20,7 @@ A = "a.example.com"
 STATES = {HEALTHY: pb.HEALTHY, UNHEALTHY: pb.UNHEALTHY, UNKNOWN: pb.UNKNOWN}
 
 
-def said(message: str = "", timeout: int = 0, **devices: str) -> Any:
+def health_report(message: str = "", timeout: int = 0, **devices: str) -> Any:
     """A message that reports the health of the devices."""
     answer = pb.NodeWatchResourcesResponse()
     for name, state in devices.items():
@@ -35,18 +35,19 @@ def key(name: str) -> tuple[str, str]:
 
 
 def test_devices_with_changed_health() -> None:
-    known, changed = health.with_report({}, said(d0=HEALTHY, d1=UNHEALTHY), 100)
+    known, changed = health.with_report({}, health_report(d0=HEALTHY, d1=UNHEALTHY), 100)
     assert changed == {key("d0"), key("d1")}
-    known, changed = health.with_report(known, said(d0=HEALTHY), 110)
+    known, changed = health.with_report(known, health_report(d0=HEALTHY), 110)
     assert changed == set()
-    assert (known[key("d0")].at, known[key("d1")].at) == (
-        110,
-        100,
-    )  # the other is not in the report
-    for news in (said("hot", d0=HEALTHY), said(timeout=5, d0=HEALTHY), said(d0=UNKNOWN)):
+    assert (known[key("d0")].at, known[key("d1")].at) == (110, 100)  # d1 is not in the report
+    for news in (
+        health_report("hot", d0=HEALTHY),
+        health_report(timeout=5, d0=HEALTHY),
+        health_report(d0=UNKNOWN),
+    ):
         assert health.with_report(known, news, 111)[1] == {key("d0")}
     # it was unknown meanwhile
-    assert health.with_report(known, said(d0=HEALTHY), 141)[1] == {key("d0")}
+    assert health.with_report(known, health_report(d0=HEALTHY), 141)[1] == {key("d0")}
 
 
 @pytest.mark.parametrize(
@@ -62,18 +63,18 @@ def test_devices_with_changed_health() -> None:
     ],
 )
 def test_a_report_counts_until_its_timeout(timeout: int, at: float, expected: str) -> None:
-    known, _ = health.with_report({}, said("words", timeout, d0=HEALTHY), 100)
+    known, _ = health.with_report({}, health_report("words", timeout, d0=HEALTHY), 100)
     assert known[key("d0")].now(at) == (expected, "words" if expected == HEALTHY else "")
 
 
 def test_hostile_reports_are_bounded() -> None:
     flood: dict[str, Any] = {f"d{index}": HEALTHY for index in range(health.MAX_DEVICES + 5)}
-    known, _ = health.with_report({}, said(**flood), 0)
+    known, _ = health.with_report({}, health_report(**flood), 0)
     assert len(known) == 16384
-    known, _ = health.with_report(known, said(other=HEALTHY, d0=UNHEALTHY), 0)
+    known, _ = health.with_report(known, health_report(other=HEALTHY, d0=UNHEALTHY), 0)
     assert key("other") not in known
     assert known[key("d0")].health == UNHEALTHY
-    known, _ = health.with_report({}, said("ü\x1b" * 2000, timeout=2**62, d0=HEALTHY), 0)
+    known, _ = health.with_report({}, health_report("ü\x1b" * 2000, timeout=2**62, d0=HEALTHY), 0)
     text = known[key("d0")].message
     assert len(text.encode()) <= health.MAX_TEXT
     assert text.endswith("ü...")
@@ -90,7 +91,7 @@ def test_hostile_reports_are_bounded() -> None:
     ],
 )
 def test_a_message_is_cut_at_a_kibibyte(text: str, kept: str) -> None:
-    known, _ = health.with_report({}, said(text, d0=HEALTHY), 0)
+    known, _ = health.with_report({}, health_report(text, d0=HEALTHY), 0)
     assert known[key("d0")].message == kept
 
 

@@ -10,7 +10,7 @@ from kubeletpy.dra.health import HEALTHY, UNHEALTHY, UNKNOWN
 from kubeletpy.dra.health_state import HealthState
 from kubeletpy.metrics.registry import Metrics
 from tests.unit.dra.node import DriverInProcess, _Calls
-from tests.unit.dra.test_health import A, key, said
+from tests.unit.dra.test_health import A, health_report, key
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
 
@@ -48,11 +48,11 @@ class Watched:
 async def test_a_device_becomes_unknown_when_its_driver_is_silent(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     await node.start()
-    node.driver.reports.put_nowait(said(d0=HEALTHY, d1=HEALTHY))
+    node.driver.reports.put_nowait(health_report(d0=HEALTHY, d1=HEALTHY))
     await settle()
     assert node.news == [{"d0", "d1"}]
     await asyncio.sleep(20)
-    node.driver.reports.put_nowait(said(d0=HEALTHY))
+    node.driver.reports.put_nowait(health_report(d0=HEALTHY))
     await asyncio.sleep(11)
     assert (node.now("d0"), node.now("d1")) == (HEALTHY, UNKNOWN)
     assert node.news[1:] == [{"d1"}]
@@ -65,13 +65,13 @@ async def test_a_device_becomes_unknown_when_its_driver_is_silent(tmp_path: Path
 async def test_a_driver_that_returns_in_time_changes_nothing(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     await node.start()
-    node.driver.reports.put_nowait(said(d0=HEALTHY))
+    node.driver.reports.put_nowait(health_report(d0=HEALTHY))
     node.driver.reports.put_nowait(None)
     await asyncio.sleep(4)
     assert node.driver.watched == 1
     await asyncio.sleep(2)
     assert node.driver.watched == 2
-    node.driver.reports.put_nowait(said(d0=HEALTHY))
+    node.driver.reports.put_nowait(health_report(d0=HEALTHY))
     await asyncio.sleep(1)
     assert node.news == [{"d0"}]
     await node.close()
@@ -92,7 +92,7 @@ async def test_a_driver_that_talks_without_end_is_read_slowly(tmp_path: Path) ->
     node = Watched(tmp_path)
     await node.start()
     for index in range(1000):
-        node.driver.reports.put_nowait(said(d0=(HEALTHY, UNHEALTHY)[index % 2]))
+        node.driver.reports.put_nowait(health_report(d0=(HEALTHY, UNHEALTHY)[index % 2]))
     await asyncio.sleep(1)
     assert len(node.news) <= 12
     await node.close()
@@ -102,7 +102,7 @@ async def test_a_driver_that_talks_without_end_is_read_slowly(tmp_path: Path) ->
 async def test_reports_outlive_the_agent(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     await node.start()
-    node.driver.reports.put_nowait(said("hot", d0=UNHEALTHY))
+    node.driver.reports.put_nowait(health_report("hot", d0=UNHEALTHY))
     await asyncio.sleep(1)
     await node.close()
     again = Watched(tmp_path)
@@ -116,7 +116,7 @@ async def test_reports_outlive_the_agent(tmp_path: Path) -> None:
 async def test_a_failing_disk_is_ignored(tmp_path: Path) -> None:
     node = Watched(tmp_path / "nowhere")
     await node.start()
-    node.driver.reports.put_nowait(said(d0=UNHEALTHY))
+    node.driver.reports.put_nowait(health_report(d0=UNHEALTHY))
     await asyncio.sleep(1)
     assert node.now("d0") == UNHEALTHY
     await node.close()

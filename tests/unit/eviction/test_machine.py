@@ -43,12 +43,13 @@ class Images:
             self.silent -= 1
             raise Unavailable("ImageFsInfo", "starting")
 
-        def of(path: str) -> cri.FilesystemUsage:
+        def usage_of(path: str) -> cri.FilesystemUsage:
             return cri.FilesystemUsage(fs_id=cri.FilesystemIdentifier(mountpoint=path))
 
         images, *layers = self._layers
         return cri.ImageFsInfoResponse(
-            image_filesystems=[of(images)], container_filesystems=[of(each) for each in layers]
+            image_filesystems=[usage_of(images)],
+            container_filesystems=[usage_of(each) for each in layers],
         )
 
 

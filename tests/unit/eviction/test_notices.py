@@ -27,7 +27,7 @@ def descriptors() -> set[Path]:
     return set(Path("/proc/self/fd").iterdir())
 
 
-def asked(control: Path) -> tuple[int, int, int]:
+def registered(control: Path) -> tuple[int, int, int]:
     """Descriptors of event and usage, and the threshold, as registered."""
     found = re.fullmatch(r"(\d+) (\d+) (\d+)", control.read_text())
     assert found is not None, control.read_text()
@@ -40,7 +40,7 @@ async def test_a_threshold_of_version_1(tmp_path: Path, name: str, below: str) -
     control = group(tmp_path, below, "1000\n")
     told = MemoryNotices(tmp_path, 1, pressure=NONE)
     told.arm({name: 234})
-    event, _, threshold = asked(control)
+    event, _, threshold = registered(control)
     assert threshold == 1234, "what is used, and what may be used more"
     assert told.count == 0
     os.eventfd_write(event, 1)
@@ -58,13 +58,13 @@ async def test_thresholds_are_armed_again_after_a_while(
     told = MemoryNotices(tmp_path, 1, pressure=NONE)
     told.arm({"/": 1})
     told.arm({"/": 2})
-    assert asked(control)[2] == 1001
+    assert registered(control)[2] == 1001
     monkeypatch.setattr(notices, "REARM_S", 0.0)
     told.arm({"/": 2})
-    assert asked(control)[2] == 1002
+    assert registered(control)[2] == 1002
     told.close()
     told.arm({"/": 3})
-    assert asked(control)[2] == 1002
+    assert registered(control)[2] == 1002
 
 
 @pytest.mark.parametrize("used", ["", "lots", "-1"])

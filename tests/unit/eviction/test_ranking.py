@@ -263,13 +263,13 @@ def test_growth_since_layers_were_measured_may_belong_to_another(
 @pytest.mark.parametrize("where", ["logs", "volumes"])
 @pytest.mark.parametrize(("grown", "premature"), [(-5, False), (0, False), (6, False), (7, True)])
 def test_growth_may_belong_to_unmeasured_pods(where: str, grown: int, premature: bool) -> None:
-    def of(amount: int, *, pending: bool = False) -> DiskUse:
+    def disk_use(amount: int, *, pending: bool = False) -> DiskUse:
         both = (amount, amount)
         if where == "logs":
             return DiskUse(logs=both, pending=pending)
         return DiskUse(volumes=both, pending=pending)
 
-    measured, pending = pod("a", disk=of(10)), pod("b", disk=of(4, pending=True))
+    measured, pending = pod("a", disk=disk_use(10)), pod("b", disk=disk_use(4, pending=True))
     both = [measured, pending]
     for signal, layout, counts in (
         (Signal.NODEFS, Layout.ONE, True),

@@ -15,7 +15,7 @@ POD = make_pod(tolerations=[{"key": "known", "operator": "Exists"}])
 REFUSED = {"phase": "Failed", "reason": REASON}
 
 
-def of(*taints: dict[str, str]) -> Any:
+def node_with(*taints: dict[str, str]) -> Any:
     return {"spec": {"taints": list(taints)}}
 
 
@@ -25,19 +25,19 @@ BAD = {"key": "k", "value": "v", "effect": "NoExecute"}
 @pytest.mark.parametrize(
     ("status", "node", "expected"),
     [
-        (REFUSED, of(BAD), (NodeTaint("k", "v", "NoExecute"),)),
+        (REFUSED, node_with(BAD), (NodeTaint("k", "v", "NoExecute"),)),
         (
             REFUSED,
-            of({"key": "bare", "effect": "NoExecute"}),
+            node_with({"key": "bare", "effect": "NoExecute"}),
             (NodeTaint("bare", "", "NoExecute"),),
         ),
-        (REFUSED, of({**BAD, "key": "known"}), ()),
-        (REFUSED, of({**BAD, "effect": "NoSchedule"}), ()),
-        (REFUSED, of(), ()),
+        (REFUSED, node_with({**BAD, "key": "known"}), ()),
+        (REFUSED, node_with({**BAD, "effect": "NoSchedule"}), ()),
+        (REFUSED, node_with(), ()),
         (REFUSED, {}, ()),
         (REFUSED, None, ()),
-        ({"phase": "Failed", "reason": "NodePorts"}, of(BAD), ()),
-        ({}, of(BAD), ()),
+        ({"phase": "Failed", "reason": "NodePorts"}, node_with(BAD), ()),
+        ({}, node_with(BAD), ()),
     ],
 )
 def test_taints(status: dict[str, str], node: Any, expected: tuple[NodeTaint, ...]) -> None:
@@ -45,7 +45,7 @@ def test_taints(status: dict[str, str], node: Any, expected: tuple[NodeTaint, ..
 
 
 def test_refusing_taints_are_bounded() -> None:
-    many = of(*({**BAD, "key": f"k{number}"} for number in range(20)))
+    many = node_with(*({**BAD, "key": f"k{number}"} for number in range(20)))
     assert len(refused_for(POD, REFUSED, many)) == MAX_TAINTS
 
 
@@ -56,23 +56,28 @@ K = NodeTaint("k", "v", "NoExecute")
 @pytest.mark.parametrize(
     ("tolerations", "conditions", "node", "expected"),
     [
-        ([], [], of(BAD), (K,)),
-        ([], [], of({**BAD, "effect": "NoSchedule"}), None),
+        ([], [], node_with(BAD), (K,)),
+        ([], [], node_with({**BAD, "effect": "NoSchedule"}), None),
         ([], [], None, None),
-        ([{"operator": "Exists"}], [], of(BAD), None),
-        ([], [CONDITION], of(BAD), (K,)),
-        ([], [CONDITION], of(), ()),
+        ([{"operator": "Exists"}], [], node_with(BAD), None),
+        ([], [CONDITION], node_with(BAD), (K,)),
+        ([], [CONDITION], node_with(), ()),
         ([], [CONDITION], None, ()),
-        ([], [{**CONDITION, "status": "False"}], of(), None),
-        ([], [{**CONDITION, "reason": "EvictionByEvictionAPI"}], of(), None),
-        ([], [{**CONDITION, "type": "Ready"}], of(), None),
-        ([{"key": "k", "operator": "Exists", "tolerationSeconds": 3}], [CONDITION], of(BAD), (K,)),
-        ([{"key": "k", "operator": "Exists", "tolerationSeconds": 3}], [], of(BAD), None),
-        ([{"key": "k", "operator": "Exists"}], [CONDITION], of(BAD), ()),
+        ([], [{**CONDITION, "status": "False"}], node_with(), None),
+        ([], [{**CONDITION, "reason": "EvictionByEvictionAPI"}], node_with(), None),
+        ([], [{**CONDITION, "type": "Ready"}], node_with(), None),
+        (
+            [{"key": "k", "operator": "Exists", "tolerationSeconds": 3}],
+            [CONDITION],
+            node_with(BAD),
+            (K,),
+        ),
+        ([{"key": "k", "operator": "Exists", "tolerationSeconds": 3}], [], node_with(BAD), None),
+        ([{"key": "k", "operator": "Exists"}], [CONDITION], node_with(BAD), ()),
         (
             [{"operator": "Exists", "tolerationSeconds": 3}],
             [CONDITION],
-            of({**BAD, "effect": "NoSchedule"}),
+            node_with({**BAD, "effect": "NoSchedule"}),
             (),
         ),
     ],
@@ -88,5 +93,5 @@ def test_taints_that_a_pod_was_deleted_for(
 
 
 def test_taints_that_a_pod_was_deleted_for_are_bounded() -> None:
-    many = of(*({**BAD, "key": f"k{number}"} for number in range(20)))
+    many = node_with(*({**BAD, "key": f"k{number}"} for number in range(20)))
     assert len(deleted_for(make_pod(deleting=30), many) or ()) == MAX_TAINTS

@@ -15,7 +15,7 @@ from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 from tests.unit.foresee.pods import container, pod
 
 
-def of(made: Pod) -> list[tuple[str, str, tuple[str, ...]]]:
+def needs_of(made: Pod) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(each.kind, each.name, each.users) for each in needs(made, plan_volumes(made))]
 
 
@@ -43,7 +43,7 @@ def test_objects_of_volumes() -> None:
         {"name": "o", "secret": {"secretName": "maybe", "optional": True}},
         {"name": "e", "emptyDir": {}},
     )
-    assert of(made) == [
+    assert needs_of(made) == [
         ("claim", "data", ("volume d",)),
         ("configMap", "conf", ("volume c", "volume p")),
         ("secret", "key", ("volume s",)),
@@ -69,14 +69,14 @@ def test_objects_of_environments() -> None:
         ],
     )
     second = container("b", envFrom=[{"configMapRef": {"name": "all"}}])
-    assert of(pod(first, initContainers=[second])) == [
+    assert needs_of(pod(first, initContainers=[second])) == [
         ("configMap", "all", ("container b", "container a")),
         ("secret", "key", ("container a",)),
     ]
 
 
 def test_a_volume_that_no_container_uses_needs_nothing() -> None:
-    assert of(pod(volumes=[{"name": "c", "configMap": {"name": "conf"}}])) == []
+    assert needs_of(pod(volumes=[{"name": "c", "configMap": {"name": "conf"}}])) == []
 
 
 def needing(outcome: ForeseenOutcome = ForeseenOutcome.RUNS) -> dict[str, Any]:

@@ -31,25 +31,29 @@ POD: dict[str, Any] = {
 }
 
 
-def of(**more: Any) -> dict[str, Any]:
+def with_spec(**more: Any) -> dict[str, Any]:
     return {"spec": more}
 
 
 @pytest.mark.parametrize(
     "patch",
     [
-        of(containers=[{"name": "b", "image": "b:2"}]),
-        of(containers=[{"name": "c", "image": "c:1"}]),
-        of(containers=[{"name": "a", "$patch": "delete"}]),
-        of(containers=[{"name": "a", "env": [{"name": "Y", "value": "2"}]}]),
-        of(containers=[{"name": "a", "ports": [{"containerPort": 80, "name": "http"}]}]),
-        of(containers=[{"name": "a", "volumeMounts": [{"mountPath": "/v", "readOnly": True}]}]),
-        of(containers=[{"name": "a", "command": ["x"]}]),
-        of(initContainers=[{"name": "i", "image": "i:1"}]),
-        of(volumes=[{"name": "v", "$retainKeys": ["name", "secret"], "secret": {}}]),
-        of(imagePullSecrets=[{"name": "t"}], hostAliases=[{"ip": "10.0.0.1", "hostnames": ["y"]}]),
-        of(tolerations=[{"key": "other"}]),
-        of(nodeSelector={"a": "b"}, hostNetwork=None),
+        with_spec(containers=[{"name": "b", "image": "b:2"}]),
+        with_spec(containers=[{"name": "c", "image": "c:1"}]),
+        with_spec(containers=[{"name": "a", "$patch": "delete"}]),
+        with_spec(containers=[{"name": "a", "env": [{"name": "Y", "value": "2"}]}]),
+        with_spec(containers=[{"name": "a", "ports": [{"containerPort": 80, "name": "http"}]}]),
+        with_spec(
+            containers=[{"name": "a", "volumeMounts": [{"mountPath": "/v", "readOnly": True}]}]
+        ),
+        with_spec(containers=[{"name": "a", "command": ["x"]}]),
+        with_spec(initContainers=[{"name": "i", "image": "i:1"}]),
+        with_spec(volumes=[{"name": "v", "$retainKeys": ["name", "secret"], "secret": {}}]),
+        with_spec(
+            imagePullSecrets=[{"name": "t"}], hostAliases=[{"ip": "10.0.0.1", "hostnames": ["y"]}]
+        ),
+        with_spec(tolerations=[{"key": "other"}]),
+        with_spec(nodeSelector={"a": "b"}, hostNetwork=None),
     ],
 )
 def test_results_agree_with_the_schema_of_the_api(patch: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ class KernelLog:
             writer.send(record)
         return reader.detach()
 
-    def say(self, *texts: str, priority: int = 4) -> None:
+    def write(self, *texts: str, priority: int = 4) -> None:
         for text in texts:
             self.raw(f"{priority},{len(self.records)},{len(self.records)},-;{text}\n".encode())
 
@@ -67,10 +67,10 @@ class KernelLog:
 @on_virtual_time
 async def test_kills_before_the_first_start_are_ignored(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
-    kernel.say(BEGIN, KILLED, "later")
+    kernel.write(BEGIN, KILLED, "later")
     async with kernel.watched():
         assert kernel.told == []
-        kernel.say("x", BEGIN, IN_GROUP, BEGIN, "y", KILLED)
+        kernel.write("x", BEGIN, IN_GROUP, BEGIN, "y", KILLED)
     assert kernel.told == [Kill(8, "stress", 4711)]
     assert kernel.mark() == {"bootID": "b1", "sequence": 8}
 
@@ -79,8 +79,8 @@ async def test_kills_before_the_first_start_are_ignored(tmp_path: Path) -> None:
 async def test_kills_are_reported_once_over_restarts_even_late(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
     async with kernel.watched():
-        kernel.say(BEGIN, KILLED)
-    kernel.say(BEGIN, KILLED)  # while the agent does not run
+        kernel.write(BEGIN, KILLED)
+    kernel.write(BEGIN, KILLED)  # while the agent does not run
     async with kernel.watched():
         pass
     async with kernel.watched():
@@ -91,12 +91,12 @@ async def test_kills_are_reported_once_over_restarts_even_late(tmp_path: Path) -
 @on_virtual_time
 async def test_another_boot_starts_anew(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
-    kernel.say(*["x"] * 40)
+    kernel.write(*["x"] * 40)
     async with kernel.watched():
-        kernel.say(BEGIN, KILLED)
+        kernel.write(BEGIN, KILLED)
     kernel.records.clear()
     async with kernel.watched("b2"):
-        kernel.say(BEGIN, KILLED)
+        kernel.write(BEGIN, KILLED)
     assert [kill.sequence for kill in kernel.told] == [41, 1]
 
 
@@ -108,9 +108,9 @@ def test_an_invalid_mark(tmp_path: Path, mark: bytes) -> None:
     async def follow() -> None:
         (tmp_path / MARK).write_bytes(mark)
         kernel = KernelLog(tmp_path)
-        kernel.say(BEGIN, KILLED)
+        kernel.write(BEGIN, KILLED)
         async with kernel.watched():
-            kernel.say(BEGIN, KILLED)
+            kernel.write(BEGIN, KILLED)
         assert [kill.sequence for kill in kernel.told] == [3]
 
     follow()
@@ -122,11 +122,11 @@ async def test_hostile_records_and_floods_are_survived(tmp_path: Path) -> None:
     async with kernel.watched():
         for record in (b";", b"\0" * 9000, b"4,x,y,-;z", b"4," + b"1" * 5000 + b",1,-;"):
             kernel.raw(record)
-        kernel.say(BEGIN, KILLED, priority=12)  # any process with access to the log
+        kernel.write(BEGIN, KILLED, priority=12)  # any process with access to the log
         for _ in range(5):
-            kernel.say(*["noise"] * 40)
+            kernel.write(*["noise"] * 40)
             await asyncio.sleep(0.1)
-        kernel.say(BEGIN, KILLED)
+        kernel.write(BEGIN, KILLED)
     assert [kill.process for kill in kernel.told] == ["stress"]
 
 
@@ -143,7 +143,7 @@ async def test_overwritten_records_are_skipped(
 
     async with kernel.watched():
         monkeypatch.setattr(os, "read", losing)
-        kernel.say(BEGIN, KILLED)
+        kernel.write(BEGIN, KILLED)
     monkeypatch.undo()
     assert [kill.process for kill in kernel.told] == ["stress"]
     assert not lost
@@ -162,7 +162,7 @@ async def test_a_missing_log_is_reported_once_and_retried(
 
     task = asyncio.create_task(OOMWatch(refusing, tmp_path / MARK, "b", kernel.told.append).run())
     await asyncio.sleep(200)
-    kernel.say(BEGIN, KILLED)
+    kernel.write(BEGIN, KILLED)
     await asyncio.sleep(1)
     task.cancel()
     await asyncio.wait([task])

@@ -39,7 +39,7 @@ def always(status: int, body: bytes = b"", **headers: str) -> Responds:
     return lambda _: (status, headers, body)
 
 
-async def ask(port: int, timeout: float = AMPLE, **action: Any) -> Reply:
+async def probe(port: int, timeout: float = AMPLE, **action: Any) -> Reply:
     request = request_for({"port": port, **action}, (), LOOPBACK, "kube-probe/1.37")  # type: ignore[typeddict-item]
     exchange = http2.exchange(http2.Turns())
     async with asyncio.timeout(timeout + 20):
@@ -59,7 +59,7 @@ async def ask(port: int, timeout: float = AMPLE, **action: Any) -> Reply:
 )
 async def test_statuses(status: int, answer: HandlerResult, output: str) -> None:
     async with speaking(always(status)) as port:
-        assert await ask(port) == Reply(answer, output)
+        assert await probe(port) == Reply(answer, output)
 
 
 async def test_the_request() -> None:
@@ -78,7 +78,7 @@ async def test_the_request() -> None:
     ]
     async with speaking(respond) as port:
         assert (
-            await ask(port, path="/a b?c=d", httpHeaders=headers)
+            await probe(port, path="/a b?c=d", httpHeaders=headers)
         ).answer is HandlerResult.SUCCESS
     (request,) = heard
     agent = request.pop("user-agent")
@@ -96,7 +96,7 @@ async def test_the_request() -> None:
 @pytest.mark.parametrize("size", [1, KEPT_OUTPUT, 50_000, 1_000_000])
 async def test_a_large_body_is_read_only_as_far_as_it_is_kept(size: int) -> None:
     async with speaking(always(200, b"x" * size)) as port:
-        reply = await ask(port)
+        reply = await probe(port)
     assert reply == Reply(HandlerResult.SUCCESS, "x" * min(size, KEPT_OUTPUT))
 
 
@@ -107,20 +107,20 @@ async def test_redirects() -> None:
         return 200, {}, request[":path"].encode()
 
     async with speaking(respond) as port:
-        assert await ask(port) == Reply(HandlerResult.SUCCESS, "/next")
+        assert await probe(port) == Reply(HandlerResult.SUCCESS, "/next")
     async with speaking(always(302, location="http://elsewhere.example/")) as port:
-        assert (await ask(port)).answer is HandlerResult.WARNING
+        assert (await probe(port)).answer is HandlerResult.WARNING
     async with speaking(always(302, location="/")) as port:
-        assert "stopped after 10 redirects" in (await ask(port)).output
+        assert "stopped after 10 redirects" in (await probe(port)).output
     secure = f"https://{LOOPBACK}/"
     async with speaking(always(302, location=secure)) as port:
-        assert "does not follow redirects to https" in (await ask(port)).output
+        assert "does not follow redirects to https" in (await probe(port)).output
 
 
 async def test_a_server_of_http_1_fails() -> None:
     """Prior knowledge has no fallback to HTTP/1."""
     async with serving(answering(OK)) as port:
-        reply = await ask(port)
+        reply = await probe(port)
     url = f"http://{LOOPBACK}:{port}/"
     assert reply == Reply(
         HandlerResult.FAILURE, f'Get "{url}": the server speaks HTTP/1, not HTTP/2'
@@ -128,15 +128,15 @@ async def test_a_server_of_http_1_fails() -> None:
 
 
 async def test_ports_that_refuse_or_never_answer() -> None:
-    assert "connection refused" in (await ask(closed_port())).output
+    assert "connection refused" in (await probe(closed_port())).output
     async with serving(silence) as port:
-        assert "context deadline exceeded" in (await ask(port, TIMEOUT)).output
+        assert "context deadline exceeded" in (await probe(port, TIMEOUT)).output
 
 
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_a_flood_of_frames_ends_the_probe(kind: str) -> None:
     async with flooding(*FLOODS[kind]) as (port, sent):
-        reply = await ask(port, 60)
+        reply = await probe(port, 60)
     expected = HandlerResult.SUCCESS if kind == "data" else HandlerResult.FAILURE
     assert reply.answer is expected
     assert "deadline" not in reply.output, "it ended long before its time was up"

@@ -49,11 +49,9 @@ def resolver() -> Any:
     return Resolver()
 
 
-async def ask(resolver: Resolver, port: int, timeout: float = AMPLE, **action: Any) -> Reply:
+async def probe(resolver: Resolver, port: int, timeout: float = AMPLE, **action: Any) -> Reply:
     request = request_for({"port": port, **action}, (), LOOPBACK, "probe")  # type: ignore[typeddict-item]
-    async with asyncio.timeout(
-        timeout + 20
-    ):  # a busy machine takes longer, endless work longer still
+    async with asyncio.timeout(timeout + 20):  # a busy machine takes longer, endless work longest
         return await http.probe(resolver, request, timeout)
 
 
@@ -72,14 +70,14 @@ async def test_statuses(
     resolver: Resolver, status: int, answer: HandlerResult, output: str
 ) -> None:
     async with serving(answering(OK.replace(b"200", b"%d" % status))) as port:
-        assert await ask(resolver, port) == Reply(answer, output)
+        assert await probe(resolver, port) == Reply(answer, output)
 
 
 async def test_https_with_an_untrusted_certificate(resolver: Resolver, tmp_path: Path) -> None:
     heard: list[bytes] = []
     async with serving(answering(OK, heard), certificate(tmp_path)) as port:
-        assert (await ask(resolver, port, scheme="HTTPS")).answer is HandlerResult.SUCCESS
-        plain = await ask(resolver, port)
+        assert (await probe(resolver, port, scheme="HTTPS")).answer is HandlerResult.SUCCESS
+        plain = await probe(resolver, port)
     assert heard
     assert heard[0].startswith(b"GET / HTTP/1.1\r\n")
     assert plain.answer is HandlerResult.FAILURE
@@ -93,41 +91,41 @@ async def test_https_to_a_server_that_speaks_http(resolver: Resolver) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 
         async with serving(at_once) as other:
-            reply = await ask(resolver, other, scheme="https")
+            reply = await probe(resolver, other, scheme="https")
             assert "server gave HTTP response to HTTPS client" in reply.output
-        assert (await ask(resolver, port)).answer is HandlerResult.FAILURE
+        assert (await probe(resolver, port)).answer is HandlerResult.FAILURE
 
 
 async def test_a_host_by_name_and_ipv6(resolver: Resolver) -> None:
     async with serving(answering(OK)) as port:
-        assert (await ask(resolver, port, host="localhost")).answer is HandlerResult.SUCCESS
-        missing = await ask(resolver, port, host="nobody.invalid")
+        assert (await probe(resolver, port, host="localhost")).answer is HandlerResult.SUCCESS
+        missing = await probe(resolver, port, host="nobody.invalid")
         assert missing.answer is HandlerResult.FAILURE
-        broken = await ask(resolver, port, host="a" * 70 + ".example")
+        broken = await probe(resolver, port, host="a" * 70 + ".example")
         assert broken.answer is HandlerResult.FAILURE
     if socket.has_ipv6:
         with contextlib.suppress(OSError):
             server = await asyncio.start_server(answering(OK), "::1", 0)
             port = server.sockets[0].getsockname()[1]
-            assert (await ask(resolver, port, host="::1")).answer is HandlerResult.SUCCESS
+            assert (await probe(resolver, port, host="::1")).answer is HandlerResult.SUCCESS
             server.close()
 
 
 async def test_redirects_on_the_host_are_followed_ten_requests_long(resolver: Resolver) -> None:
     async with serving(redirecting(lambda n: f"/{n}")) as port:
-        reply = await ask(resolver, port)
+        reply = await probe(resolver, port)
         assert reply.answer is HandlerResult.FAILURE
         assert reply.output.endswith("stopped after 10 redirects")
     async with (
         serving(answering(OK)) as end,
         serving(redirecting(lambda n: f"http://{LOOPBACK}:{end}/")) as port,
     ):
-        assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
+        assert await probe(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
 
 
 async def test_a_redirect_elsewhere_is_a_warning_and_nobody_is_asked(resolver: Resolver) -> None:
     async with serving(redirecting(lambda n: "http://169.254.169.254/secrets")) as port:
-        reply = await ask(resolver, port)
+        reply = await probe(resolver, port)
     assert reply == Reply(HandlerResult.WARNING, "Probe terminated redirects, Response body: over")
 
 
@@ -144,21 +142,21 @@ async def test_the_body_of_a_redirect_that_is_followed_is_not_read(resolver: Res
             await reader.read()  # it never starts with the body
 
     async with serving(again) as port:
-        assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
+        assert await probe(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
 
 
 async def test_a_redirect_with_a_long_target_fails(resolver: Resolver) -> None:
     async with serving(redirecting(lambda n: "/" + "x" * (http.MAX_LOCATION - 1))) as port:
-        assert (await ask(resolver, port)).output.endswith("stopped after 10 redirects")
+        assert (await probe(resolver, port)).output.endswith("stopped after 10 redirects")
     async with serving(redirecting(lambda n: "/" + "x" * http.MAX_LOCATION)) as port:
-        assert "the Location header is longer than 8192" in (await ask(resolver, port)).output
+        assert "the Location header is longer than 8192" in (await probe(resolver, port)).output
 
 
 async def test_the_status_decides_about_a_body_of_too_many_chunks(resolver: Resolver) -> None:
     for status, answer in ((200, HandlerResult.SUCCESS), (503, HandlerResult.FAILURE)):
         head = b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status
         async with serving(dripping(head + b"1\r\nx\r\n" * 10_240)) as port:
-            assert (await ask(resolver, port)).answer is answer
+            assert (await probe(resolver, port)).answer is answer
 
 
 async def test_an_answer_in_single_bytes_is_read_seldom(
@@ -182,7 +180,7 @@ async def test_an_answer_in_single_bytes_is_read_seldom(
             await asyncio.sleep(0)
 
     async with serving(single) as port:
-        assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
+        assert await probe(resolver, port) == Reply(HandlerResult.SUCCESS, "ok")
     assert reads < 1000
 
 
@@ -193,7 +191,7 @@ async def test_a_server_with_another_curve_gets_that_curve(
         context = certificate(tmp_path)
         context.set_ecdh_curve(curve)
         async with serving(answering(OK), context) as port:
-            assert await ask(resolver, port, scheme="HTTPS") == Reply(HandlerResult.SUCCESS, "ok")
+            assert await probe(resolver, port, scheme="HTTPS") == Reply(HandlerResult.SUCCESS, "ok")
 
 
 HOSTILE = {
@@ -228,19 +226,19 @@ async def test_hostile_servers_fail_in_time(resolver: Resolver, name: str) -> No
     talk, words = HOSTILE[name]
     never = words == "context deadline exceeded"
     async with serving(talk) as port:
-        reply = await ask(resolver, port, TIMEOUT if never else AMPLE)
+        reply = await probe(resolver, port, TIMEOUT if never else AMPLE)
     assert reply.answer is HandlerResult.FAILURE
     assert words in reply.output
 
 
 async def test_an_endless_body_is_read_up_to_a_limit(resolver: Resolver) -> None:
     async with serving(dripping(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 4096, 0)) as port:
-        assert await ask(resolver, port) == Reply(HandlerResult.SUCCESS, "x" * 10240)
+        assert await probe(resolver, port) == Reply(HandlerResult.SUCCESS, "x" * 10240)
 
 
 async def test_a_hanging_tls_handshake_leaves_nothing_behind(resolver: Resolver) -> None:
     async with serving(silence) as port:
-        reply = await ask(resolver, port, TIMEOUT, scheme="https")
+        reply = await probe(resolver, port, TIMEOUT, scheme="https")
         assert "deadline exceeded" in reply.output
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert tasks == []
@@ -254,7 +252,7 @@ def closed_port() -> int:
 
 async def test_refused_connections(resolver: Resolver) -> None:
     port = closed_port()
-    reply = await ask(resolver, port)
+    reply = await probe(resolver, port)
     assert reply.output == (
         f'Get "http://{LOOPBACK}:{port}/": dial tcp {LOOPBACK}:{port}: connect: connection refused'
     )
@@ -386,7 +384,7 @@ async def test_a_canceled_probe_leaves_nothing(resolver: Resolver, moment: int) 
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     async with serving(answering(b"HTTP/1.1 200 OK\r\n")) as port:
-        asking = asyncio.create_task(ask(resolver, port))
+        asking = asyncio.create_task(probe(resolver, port))
         for _ in range(moment):
             await asyncio.sleep(0)
         asking.cancel()
@@ -404,7 +402,7 @@ async def test_a_probe_that_cannot_be_sent_has_not_failed(
 ) -> None:
     """Otherwise a node without file descriptors would restart all containers that have probes."""
     port = closed_port()
-    assert (await _asked(resolver, kind, port)).answer is HandlerResult.FAILURE
+    assert (await _probe_of(resolver, kind, port)).answer is HandlerResult.FAILURE
     monkeypatch.setattr(network, "new_socket", _fails(number))
     with pytest.raises(HandlerError, match="could not be probed: .*" + os.strerror(number)):
         await _asked(resolver, kind, port)
@@ -421,7 +419,7 @@ async def test_no_thread_for_a_name_lookup(
         await tcp.connect(resolver, "localhost", 1, TIMEOUT)
 
 
-async def _asked(resolver: Resolver, kind: str, port: int) -> Reply:
+async def _probe_of(resolver: Resolver, kind: str, port: int) -> Reply:
     if kind.startswith("http"):
         request = request_for({"port": port}, (), LOOPBACK, "probe")
         exchange = http2.exchange(http2.Turns()) if kind == "http2" else None

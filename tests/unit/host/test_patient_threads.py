@@ -12,7 +12,7 @@ from kubeletpy.host.patient_threads import PatientThreads, SteadyThreads
 from tests.virtual_time import on_virtual_time
 
 
-async def _slow_look(threads: PatientThreads) -> float:
+async def _time_of_slow_call(threads: PatientThreads) -> float:
     loop = asyncio.get_running_loop()
     asked = asyncio.create_task(threads.run(time.sleep, 0.2))
     await asyncio.wait([asked], timeout=60.0)
@@ -23,7 +23,7 @@ def test_virtual_time_stops_during_a_call() -> None:
     @on_virtual_time
     async def run() -> None:
         begun = asyncio.get_running_loop().time()
-        assert await _slow_look(PatientThreads()) - begun < 60.0
+        assert await _time_of_slow_call(PatientThreads()) - begun < 60.0
 
     run()
 

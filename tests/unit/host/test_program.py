@@ -31,7 +31,7 @@ async def failure(tmp_path: Path, text: str, hidden: str = "") -> str:
     return str(caught.value)
 
 
-def gone(pid: int) -> bool:
+def has_exited(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -39,9 +39,9 @@ def gone(pid: int) -> bool:
     return state in "ZX"
 
 
-async def wait_gone(pid: int) -> None:
+async def wait_for_exit(pid: int) -> None:
     async with asyncio.timeout(5):
-        while not gone(pid):  # noqa: ASYNC110 - the end of a process that is not ours
+        while not has_exited(pid):  # noqa: ASYNC110 - the end of a process that is not ours
             await asyncio.sleep(0.01)
 
 
@@ -85,7 +85,7 @@ async def test_no_program(tmp_path: Path) -> None:
 async def test_too_much(tmp_path: Path, stream: str) -> None:
     told = await failure(tmp_path, f"echo $$ > {tmp_path}/pid; cat /dev/zero {stream}")
     assert told == "wrote more than 1048576 bytes"
-    await wait_gone(int((tmp_path / "pid").read_text()))
+    await wait_for_exit(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ async def test_a_timeout_ends_the_program_and_its_children(
     monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
     told = await failure(tmp_path, text.replace("PID", f"{tmp_path}/pid"))
     assert told == "did not finish within 0.5 s"
-    await wait_gone(int((tmp_path / "pid").read_text()))
+    await wait_for_exit(int((tmp_path / "pid").read_text()))
 
 
 async def test_cancellation_ends_the_program(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_cancellation_ends_the_program(tmp_path: Path) -> None:
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
-    await wait_gone(pid)
+    await wait_for_exit(pid)
 
 
 async def test_complaints_of_a_program(tmp_path: Path) -> None:

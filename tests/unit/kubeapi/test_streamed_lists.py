@@ -32,7 +32,7 @@ def streaming(*watches: Sequence[Step], lists: Sequence[Any] = ()) -> Seen:
     return Seen(lists, watches, streams_lists=True)
 
 
-def asked(seen: Seen) -> list[tuple[str, str]]:
+def calls_of(seen: Seen) -> list[tuple[str, str]]:
     return [(verb, what) for _at, verb, what in seen.api.calls]
 
 
@@ -54,7 +54,7 @@ async def test_one_watch_lists_and_follows_and_is_resumed_after_its_last_bookmar
     )
     await seen.run(4)
     assert seen.told == [["b", "a"], ("MODIFIED", "a")]
-    assert asked(seen) == [("stream", ""), ("watch", "30"), ("watch", "30"), ("watch", "30")]
+    assert calls_of(seen) == [("stream", ""), ("watch", "30"), ("watch", "30"), ("watch", "30")]
 
 
 @on_virtual_time
@@ -66,7 +66,7 @@ async def test_nothing_is_reported_before_the_list_is_complete() -> None:
     )
     await seen.run(4)
     assert seen.told == [["c"]]
-    assert asked(seen) == [("stream", "")] * 3 + [("watch", "20")]
+    assert calls_of(seen) == [("stream", "")] * 3 + [("watch", "20")]
 
 
 @on_virtual_time
@@ -96,7 +96,7 @@ async def test_an_expired_version_streams_the_list_again_at_once() -> None:
     )
     await seen.run(4)
     assert seen.told == [["a"], ["b"]]
-    assert asked(seen) == [("stream", ""), ("watch", "20"), ("stream", ""), ("watch", "90")]
+    assert calls_of(seen) == [("stream", ""), ("watch", "20"), ("stream", ""), ("watch", "90")]
     assert [at for at, _, _ in seen.api.calls] == [0.0, 5.0, 5.0, 10.0]
 
 
@@ -122,7 +122,7 @@ async def test_reflectors_share_what_a_server_supports() -> None:
     other.api = seen.api
     other.reflector._api = seen.api
     await other.run(5)
-    assert asked(other)[3:] == [("list", (500, "")), ("watch", "10")]
+    assert calls_of(other)[3:] == [("list", (500, "")), ("watch", "10")]
 
 
 @on_virtual_time
@@ -140,7 +140,7 @@ async def test_a_server_that_does_not_answer_is_retried() -> None:
     seen = streaming([4000.0], [*streamed([pod("a")], "20"), 5.0])
     await seen.run(3)
     assert seen.told == [["a"]]
-    assert asked(seen)[:2] == [("stream", ""), ("stream", "")]
+    assert calls_of(seen)[:2] == [("stream", ""), ("stream", "")]
     assert seen.api.calls[1][0] > SILENCE_S
 
 

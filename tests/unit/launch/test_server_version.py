@@ -35,7 +35,7 @@ V35, V36, V37 = SUPPORTED
 AMPLE = 60.0
 
 
-def saying(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Handler:
+def answering(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Handler:
     async def handler(request: web.Request) -> web.Response:
         assert (request.method, request.path) == ("GET", "/version")
         return web.Response(body=body, status=status, headers=headers)
@@ -43,11 +43,11 @@ def saying(body: bytes, status: int = 200, headers: dict[str, str] | None = None
     return handler
 
 
-def of(minor: str) -> Handler:
-    return saying(json.dumps({"major": "1", "minor": minor, "gitVersion": "v1.x"}).encode())
+def version_answer(minor: str) -> Handler:
+    return answering(json.dumps({"major": "1", "minor": minor, "gitVersion": "v1.x"}).encode())
 
 
-async def asked(handler: Handler, seconds: float = AMPLE) -> ServerVersion | NoVersion:
+async def queried(handler: Handler, seconds: float = AMPLE) -> ServerVersion | NoVersion:
     async with serving(handler) as server:
         client = KubeClient(Connection(server.url))
         try:
@@ -57,7 +57,7 @@ async def asked(handler: Handler, seconds: float = AMPLE) -> ServerVersion | NoV
 
 
 async def test_the_servers_version() -> None:
-    assert await asked(of("36+")) == ServerVersion(1, 36, "v1.x")
+    assert await queried(version_answer("36+")) == ServerVersion(1, 36, "v1.x")
 
 
 ELSEWHERE = "http://192.0.2.1/version"
@@ -66,16 +66,16 @@ ELSEWHERE = "http://192.0.2.1/version"
 @pytest.mark.parametrize(
     ("handler", "why"),
     [
-        (saying(b"<html>"), "not JSON"),
-        (saying(b" " * (MAX_VERSION_BYTES + 1)), "GET /version"),
-        (saying(b"", 302, {"Location": ELSEWHERE}), ""),
-        (saying(b'{"message":"no"}', 403), ""),
-        (saying(b"", 500), ""),
+        (answering(b"<html>"), "not JSON"),
+        (answering(b" " * (MAX_VERSION_BYTES + 1)), "GET /version"),
+        (answering(b"", 302, {"Location": ELSEWHERE}), ""),
+        (answering(b'{"message":"no"}', 403), ""),
+        (answering(b"", 500), ""),
     ],
     ids=["no JSON", "enormous", "redirect", "forbidden", "error"],
 )
 async def test_answers_that_state_no_version(handler: Handler, why: str) -> None:
-    found = await asked(handler)
+    found = await queried(handler)
     assert isinstance(found, NoVersion)
     assert why in found.why
 
@@ -84,7 +84,7 @@ async def test_a_compressed_answer_is_bounded_when_unpacked() -> None:
     import gzip
 
     bomb = gzip.compress(b" " * (64 * MAX_VERSION_BYTES))
-    found = await asked(saying(bomb, headers={"Content-Encoding": "gzip"}))
+    found = await queried(answering(bomb, headers={"Content-Encoding": "gzip"}))
     assert isinstance(found, NoVersion)
 
 
@@ -95,7 +95,7 @@ async def test_a_silent_server_is_abandoned() -> None:
         await never.wait()
         raise AssertionError
 
-    assert await asked(silent, 0.05) == NoVersion("no answer within 0.05 s")
+    assert await queried(silent, 0.05) == NoVersion("no answer within 0.05 s")
 
 
 async def test_an_absent_server_is_no_version() -> None:
@@ -114,12 +114,12 @@ def loaded_in(root: Path, *flags: str) -> LoadedConfig:
 @pytest.mark.parametrize(
     ("flags", "record", "handler", "version", "source"),
     [
-        ((), "", of("35"), V35, VersionSource.SERVER),
-        ((), "1.37", of("35"), V35, VersionSource.SERVER),
-        ((), "1.35", saying(b"", 500), V35, VersionSource.RECORD),
-        ((), "banana", saying(b"", 500), OLDEST, VersionSource.OLDEST),
-        ((), "", saying(b"", 500), OLDEST, VersionSource.OLDEST),
-        (("--kubernetes-version=1.36",), "1.35", saying(b"", 500), V36, VersionSource.FLAG),
+        ((), "", version_answer("35"), V35, VersionSource.SERVER),
+        ((), "1.37", version_answer("35"), V35, VersionSource.SERVER),
+        ((), "1.35", answering(b"", 500), V35, VersionSource.RECORD),
+        ((), "banana", answering(b"", 500), OLDEST, VersionSource.OLDEST),
+        ((), "", answering(b"", 500), OLDEST, VersionSource.OLDEST),
+        (("--kubernetes-version=1.36",), "1.35", answering(b"", 500), V36, VersionSource.FLAG),
     ],
 )
 async def test_resolving(  # noqa: PLR0917 - a row of the table

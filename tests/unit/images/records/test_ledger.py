@@ -77,11 +77,11 @@ class Node:
     async def may_use(
         self, agent: PullRecords, *credentials: Credential, image: str = IMAGE
     ) -> bool:
-        async def ask() -> Sequence[Credential]:
+        async def find_credentials() -> Sequence[Credential]:
             self.asked += 1
             return credentials
 
-        return await agent.may_use(image, REF, ask)
+        return await agent.may_use(image, REF, find_credentials)
 
     def files(self, folder: str) -> list[str]:
         return sorted(path.name for path in (self.root / "image_manager" / folder).iterdir())

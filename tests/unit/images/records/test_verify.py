@@ -67,18 +67,18 @@ def test_repository(image: str, repository: str) -> None:
 
 
 def test_decisions_from_the_record_alone() -> None:
-    def told(grants: dict[str, Grants]) -> MustPullResult | Grants:
+    def decision(grants: dict[str, Grants]) -> MustPullResult | Grants:
         return by_record(PulledRecord("sha256:x", 0, grants), "reg.io/a")
 
     some = Grants(secrets={ONE: HASH})
     assert by_record(None, "reg.io/a") is MustPullResult.MUST_AUTHENTICATE
     nameless = PulledRecord("sha256:x", 0, {"": EVERYBODY})
     assert by_record(nameless, "") is MustPullResult.MUST_AUTHENTICATE
-    assert told({}) is MustPullResult.MUST_AUTHENTICATE
-    assert told({"reg.io/b": EVERYBODY}) is MustPullResult.MUST_AUTHENTICATE
-    assert told({"reg.io/a": NOBODY}) is MustPullResult.MUST_AUTHENTICATE
-    assert told({"reg.io/a": EVERYBODY}) is MustPullResult.RECORD_FOUND
-    assert told({"reg.io/a": some}) is some
+    assert decision({}) is MustPullResult.MUST_AUTHENTICATE
+    assert decision({"reg.io/b": EVERYBODY}) is MustPullResult.MUST_AUTHENTICATE
+    assert decision({"reg.io/a": NOBODY}) is MustPullResult.MUST_AUTHENTICATE
+    assert decision({"reg.io/a": EVERYBODY}) is MustPullResult.RECORD_FOUND
+    assert decision({"reg.io/a": some}) is some
 
 
 FOUND, MUST = MustPullResult.RECORD_FOUND, MustPullResult.MUST_AUTHENTICATE

@@ -13,38 +13,38 @@ CONNECT, WAIT = Otherwise.CONNECT, Otherwise.WAIT
 ENDED = Load(False, 50, 100)
 
 
-def of(streams: int, allowed: int = 100) -> Load:
+def load(streams: int, allowed: int = 100) -> Load:
     return Load(True, streams, allowed)
 
 
 PLACES = [
     # loads, a request's connection, a watch's
     ([], CONNECT, CONNECT),
-    ([of(0)], 0, 0),
-    ([of(74)], 0, 0),
-    ([of(75)], 0, CONNECT),
-    ([of(99)], 0, CONNECT),
-    ([of(100)], CONNECT, CONNECT),
-    ([of(219, 250)], 0, 0),
-    ([of(220, 250)], 0, CONNECT),
+    ([load(0)], 0, 0),
+    ([load(74)], 0, 0),
+    ([load(75)], 0, CONNECT),
+    ([load(99)], 0, CONNECT),
+    ([load(100)], CONNECT, CONNECT),
+    ([load(219, 250)], 0, 0),
+    ([load(220, 250)], 0, CONNECT),
     # streams reserved for requests need not be on one connection, nor on each
-    ([of(100), of(69)], 1, 1),
-    ([of(100), of(70)], 1, CONNECT),
+    ([load(100), load(69)], 1, 1),
+    ([load(100), load(70)], 1, CONNECT),
     # a server may allow fewer streams than are open
-    ([of(102), of(69)], 1, 1),
-    ([of(85), of(84)], 0, 0),
-    ([of(85), of(85)], 0, CONNECT),
+    ([load(102), load(69)], 1, 1),
+    ([load(85), load(84)], 0, 0),
+    ([load(85), load(85)], 0, CONNECT),
     ([ENDED], CONNECT, CONNECT),
-    ([ENDED, of(3)], 1, 1),
-    ([of(80), of(3)], 0, 0),
-    ([of(1), of(0)], 0, 0),
-    ([of(2, 2)] * 3, CONNECT, CONNECT),
-    ([of(0, 0)], CONNECT, CONNECT),
-    ([of(1, 1)] * 15, CONNECT, CONNECT),
-    ([of(1, 1)] * 16, WAIT, WAIT),
-    ([of(99)] * 16, 0, 0),
-    ([of(99)] * 15 + [ENDED] * 3, 0, CONNECT),
-    ([of(100)] * 16 + [ENDED], WAIT, WAIT),
+    ([ENDED, load(3)], 1, 1),
+    ([load(80), load(3)], 0, 0),
+    ([load(1), load(0)], 0, 0),
+    ([load(2, 2)] * 3, CONNECT, CONNECT),
+    ([load(0, 0)], CONNECT, CONNECT),
+    ([load(1, 1)] * 15, CONNECT, CONNECT),
+    ([load(1, 1)] * 16, WAIT, WAIT),
+    ([load(99)] * 16, 0, 0),
+    ([load(99)] * 15 + [ENDED] * 3, 0, CONNECT),
+    ([load(100)] * 16 + [ENDED], WAIT, WAIT),
 ]
 
 
@@ -76,10 +76,10 @@ def test_the_guaranteed_watches_leave_streams_for_requests() -> None:
     for _ in range(MAX_WATCHES + reserved):
         where = place(loads, lasting=True)
         if where is CONNECT:
-            loads.append(of(1))
+            loads.append(load(1))
         else:
             assert isinstance(where, int)
-            loads[where] = of(loads[where].streams + 1)
+            loads[where] = load(loads[where].streams + 1)
     assert len(loads) == limits.MAX_CONNECTIONS
     assert sum(100 - load.streams for load in loads) >= limits.RESERVED_STREAMS
 

@@ -66,7 +66,7 @@ def shared(name: str, size: str = "8Gi", **more: Any) -> JSON:
     return {**device(name, **more), "allowMultipleAllocations": True, "capacity": capacity}
 
 
-def wants(size: str, name: str = "r", **more: Any) -> JSON:
+def requesting(size: str, name: str = "r", **more: Any) -> JSON:
     return exactly(name, capacity={"requests": {"memory": size}}, **more)
 
 
@@ -100,26 +100,26 @@ class Node:
 
 def test_claims_share_a_device_until_it_is_full() -> None:
     node = Node(slice_of(shared("d0"), shared("d1")))
-    assert node.give(wants("5Gi")) == [("r", "d0", "5Gi")]
-    assert node.give(wants("3Gi")) == [("r", "d0", "3Gi")]
+    assert node.give(requesting("5Gi")) == [("r", "d0", "5Gi")]
+    assert node.give(requesting("3Gi")) == [("r", "d0", "3Gi")]
     assert node.give(exactly()) == [("r", "d1", "1Gi")]
     results = [each["status"]["allocation"]["devices"]["results"][0] for each in node.claims]
     assert [each["shareID"] for each in results] == ["share1", "share2", "share3"]
     with pytest.raises(CannotAllocate, match="1 of class gpu requested, 2 selected, 0 free"):
         node.give(wants("7200Mi"))
     with pytest.raises(CannotAllocate, match="0 free, 2 without the capacity"):
-        node.give(wants("9Gi"))
+        node.give(requesting("9Gi"))
     del node.claims[0]
-    assert node.give(wants("5Gi")) == [("r", "d0", "5Gi")]
+    assert node.give(requesting("5Gi")) == [("r", "d0", "5Gi")]
 
 
 def test_requests_of_one_claim_share_but_one_request_gets_distinct_devices() -> None:
     node = Node(slice_of(shared("d0"), shared("d1")))
-    both = (wants("4Gi", "a"), wants("4Gi", "b"))
+    both = (requesting("4Gi", "a"), requesting("4Gi", "b"))
     assert node.give(*both) == [("a", "d0", "4Gi"), ("b", "d0", "4Gi")]
     with pytest.raises(CannotAllocate):
-        node.give(wants("1Gi", count=2))
-    assert Node(slice_of(shared("d0"), shared("d1"))).give(wants("1Gi", count=2)) == [
+        node.give(requesting("1Gi", count=2))
+    assert Node(slice_of(shared("d0"), shared("d1"))).give(requesting("1Gi", count=2)) == [
         ("r", "d0", "1Gi"),
         ("r", "d1", "1Gi"),
     ]
@@ -128,7 +128,7 @@ def test_requests_of_one_claim_share_but_one_request_gets_distinct_devices() -> 
 def test_a_choice_without_a_solution_is_undone() -> None:
     """The first request must leave the large device to the second."""
     node = Node(slice_of(shared("d0", numa=0), shared("d1", "4Gi", numa=0)))
-    assert node.give(wants("4Gi", "a"), wants("8Gi", "b")) == [
+    assert node.give(requesting("4Gi", "a"), requesting("8Gi", "b")) == [
         ("a", "d1", "4Gi"),
         ("b", "d0", "8Gi"),
     ]
@@ -137,7 +137,7 @@ def test_a_choice_without_a_solution_is_undone() -> None:
 
 def test_all_that_have_the_capacity() -> None:
     node = Node(slice_of(shared("d0"), shared("d1", "4Gi"), shared("d2")))
-    everything = wants("5Gi", allocationMode="All")
+    everything = requesting("5Gi", allocationMode="All")
     assert node.give(everything) == [("r", "d0", "5Gi"), ("r", "d2", "5Gi")]
 
 
@@ -145,10 +145,10 @@ def test_an_unshared_device_needs_the_capacity_and_is_allocated_completely() -> 
     small = {**device("small"), "capacity": {"memory": {"value": "1Gi"}}}
     large = {**device("large"), "capacity": {"memory": {"value": "8Gi"}}}
     node = Node(slice_of(small, large))
-    assert node.give(wants("2Gi")) == [("r", "large", None)]
+    assert node.give(requesting("2Gi")) == [("r", "large", None)]
     assert "shareID" not in node.claims[0]["status"]["allocation"]["devices"]["results"][0]
     with pytest.raises(CannotAllocate, match="2 selected, 0 free, 1 without the capacity"):
-        node.give(wants("2Gi"))
+        node.give(requesting("2Gi"))
 
 
 def test_shared_counters_are_taken_with_the_first_share() -> None:
@@ -159,21 +159,21 @@ def test_shared_counters_are_taken_with_the_first_share() -> None:
             *(shared(name, consumesCounters=consumes) for name in ("d0", "d1")), sharedCounters=sets
         )
     )
-    assert node.give(wants("4Gi")) == [("r", "d0", "4Gi")]
-    assert node.give(wants("4Gi")) == [("r", "d0", "4Gi")]
+    assert node.give(requesting("4Gi")) == [("r", "d0", "4Gi")]
+    assert node.give(requesting("4Gi")) == [("r", "d0", "4Gi")]
     with pytest.raises(CannotAllocate):
-        node.give(wants("4Gi"))
+        node.give(requesting("4Gi"))
     node.claims.clear()
-    both = (wants("8Gi", "a"), wants("8Gi", "b"))
+    both = (requesting("8Gi", "a"), requesting("8Gi", "b"))
     with pytest.raises(CannotAllocate):
         node.give(*both)
 
 
 def test_admin_access_to_a_shared_device_takes_a_share() -> None:
     node = Node(slice_of(shared("d0")))
-    assert node.give(wants("8Gi", adminAccess=True)) == [("r", "d0", "8Gi")]
+    assert node.give(requesting("8Gi", adminAccess=True)) == [("r", "d0", "8Gi")]
     with pytest.raises(CannotAllocate):
-        node.give(wants("1Gi"))
+        node.give(requesting("1Gi"))
 
 
 def test_a_device_allocated_exclusively_stays_exclusive() -> None:

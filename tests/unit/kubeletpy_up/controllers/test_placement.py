@@ -11,7 +11,7 @@ from kubeletpy_up.kinds.pod_requests import requests_of
 from tests.unit.kubeletpy_up.helpers import node, pod
 
 
-def _asks(**requests: str) -> dict[str, Any]:
+def _requesting(**requests: str) -> dict[str, Any]:
     return {"containers": [{"name": "c", "image": "b", "resources": {"requests": requests}}]}
 
 
@@ -46,16 +46,16 @@ _PORT = [{"name": "c", "image": "b", "ports": [{"containerPort": 80, "hostPort":
     ("spec", "node_", "bound", "why"),
     [
         ({}, _node(), [], ""),
-        (_asks(cpu="2", memory="4Gi"), _node(), [], ""),
-        (_asks(cpu="2001m"), _node(), [], "1 Insufficient cpu"),
+        (_requesting(cpu="2", memory="4Gi"), _node(), [], ""),
+        (_requesting(cpu="2001m"), _node(), [], "1 Insufficient cpu"),
         (
-            _asks(cpu="3", memory="5Gi"),
+            _requesting(cpu="3", memory="5Gi"),
             _node(),
             [],
             "1 Insufficient cpu, 1 Insufficient memory",
         ),
-        (_asks(cpu="1"), _node(), [_asks(cpu="1500m")], "1 Insufficient cpu"),
-        (_asks(**{"example.com/gpu": "1"}), _node(), [], "1 Insufficient example.com/gpu"),
+        (_requesting(cpu="1"), _node(), [_requesting(cpu="1500m")], "1 Insufficient cpu"),
+        (_requesting(**{"example.com/gpu": "1"}), _node(), [], "1 Insufficient example.com/gpu"),
         ({}, _node(), [{}] * 10, "1 Too many pods"),
         ({}, _node({"unschedulable": True}), [], "1 node(s) were unschedulable"),
         (
@@ -121,8 +121,8 @@ def test_fit(
 
 
 def test_finished_pods_use_no_capacity() -> None:
-    done = {**pod("d", nodeName="n1", **_asks(cpu="2")), "status": {"phase": "Succeeded"}}
-    assert pick_node(pod("x", **_asks(cpu="2")), [_node()], [done]).node == "n1"
+    done = {**pod("d", nodeName="n1", **_requesting(cpu="2")), "status": {"phase": "Succeeded"}}
+    assert pick_node(pod("x", **_requesting(cpu="2")), [_node()], [done]).node == "n1"
 
 
 def test_without_nodes() -> None:
@@ -146,12 +146,15 @@ def test_init_containers_and_sidecars(init: list[Any], expected: int) -> None:
         asked = step[1] if isinstance(step, tuple) else step
         made = {"name": f"i{index}", "image": "b", "resources": {"requests": asked}}
         containers.append({**made, "restartPolicy": "Always"} if isinstance(step, tuple) else made)
-    asking = pod("x", initContainers=containers, **_asks(cpu="100m"))
+    asking = pod("x", initContainers=containers, **_requesting(cpu="100m"))
     assert requests_of(asking)["cpu"] == expected
 
 
 def test_overhead_and_pod_level_requests() -> None:
     asking = pod(
-        "x", overhead={"cpu": "10m"}, resources={"requests": {"cpu": "1"}}, **_asks(cpu="100m")
+        "x",
+        overhead={"cpu": "10m"},
+        resources={"requests": {"cpu": "1"}},
+        **_requesting(cpu="100m"),
     )
     assert requests_of(asking)["cpu"] == 1010

@@ -34,7 +34,7 @@ def _events(registry: Registry) -> list[tuple[str, str]]:
     return [(event["reason"], event["message"]) for event in items]
 
 
-def _asks(cpu: str) -> dict[str, Any]:
+def _requesting(cpu: str) -> dict[str, Any]:
     return {"containers": [{"name": "c", "image": "b:1", "resources": {"requests": {"cpu": cpu}}}]}
 
 
@@ -74,7 +74,7 @@ async def test_released_capacity_is_used() -> None:
     registry, _ = _started()
     _ready_node(registry)
     for name in ("a", "b"):
-        registry.create(ADMIN, "pods", pod(name, **_asks("2")), "default")
+        registry.create(ADMIN, "pods", pod(name, **_requesting("2")), "default")
     await settle()
     assert [_where(registry, name) for name in "ab"] == ["n1", ""]
     registry.delete(NODE, "pods", "a", "default", DeleteOptions(grace_period_seconds=0))
@@ -86,7 +86,7 @@ async def test_released_capacity_is_used() -> None:
 async def test_a_pod_counts_with_its_highest_requests_during_a_resize() -> None:
     registry, _ = _started()
     _ready_node(registry)
-    registry.create(ADMIN, "pods", pod("a", **_asks("2")), "default")
+    registry.create(ADMIN, "pods", pod("a", **_requesting("2")), "default")
     await settle()
 
     def shown(cpu: str, **more: Any) -> None:
@@ -101,14 +101,14 @@ async def test_a_pod_counts_with_its_highest_requests_during_a_resize() -> None:
 
     shown("2")
     resize("1")
-    registry.create(ADMIN, "pods", pod("b", **_asks("500m")), "default")
+    registry.create(ADMIN, "pods", pod("b", **_requesting("500m")), "default")
     await settle()
     assert _where(registry, "b") == ""
     shown("1")
     await settle()
     assert _where(registry, "b") == "n1"
     resize("2")
-    registry.create(ADMIN, "pods", pod("c", **_asks("500m")), "default")
+    registry.create(ADMIN, "pods", pod("c", **_requesting("500m")), "default")
     await settle()
     assert _where(registry, "c") == ""
     never = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
@@ -123,7 +123,7 @@ async def test_a_pod_that_ends_releases_its_capacity() -> None:
     registry, _ = _started()
     _ready_node(registry)
     for name in ("a", "b"):
-        registry.create(ADMIN, "pods", pod(name, **_asks("2")), "default")
+        registry.create(ADMIN, "pods", pod(name, **_requesting("2")), "default")
     await settle()
     done = {"status": {"phase": "Succeeded"}}
     registry.patch(NODE, "pods", "a", done, "default", subresource="status")
@@ -135,7 +135,7 @@ async def test_a_pod_that_ends_releases_its_capacity() -> None:
 async def test_two_pods_in_one_turn_do_not_get_the_same_capacity() -> None:
     registry, _ = _started()
     for name in ("a", "b"):
-        registry.create(ADMIN, "pods", pod(name, **_asks("1500m")), "default")
+        registry.create(ADMIN, "pods", pod(name, **_requesting("1500m")), "default")
     _ready_node(registry)
     await settle()
     assert sorted(_where(registry, name) for name in "ab") == ["", "n1"]
@@ -144,8 +144,8 @@ async def test_two_pods_in_one_turn_do_not_get_the_same_capacity() -> None:
 @on_virtual_time
 async def test_the_pod_with_higher_priority_is_bound_first() -> None:
     registry, _ = _started()
-    registry.create(ADMIN, "pods", pod("a", **_asks("2")), "default")
-    urgent = pod("b", priorityClassName="system-node-critical", **_asks("2"))
+    registry.create(ADMIN, "pods", pod("a", **_requesting("2")), "default")
+    urgent = pod("b", priorityClassName="system-node-critical", **_requesting("2"))
     registry.create(ADMIN, "pods", urgent, "default")
     _ready_node(registry)
     await settle()

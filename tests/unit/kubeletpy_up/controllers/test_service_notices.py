@@ -22,7 +22,7 @@ def service(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], **spec}}
 
 
-def told(registry: Registry) -> list[tuple[str, str, str]]:
+def events_of(registry: Registry) -> list[tuple[str, str, str]]:
     events = registry.list(ADMIN, "events", "default")["items"]
     return [(e["type"], e["reason"], e["message"]) for e in events]
 
@@ -55,7 +55,7 @@ async def test_a_new_service_has_one_warning(spec: dict[str, Any], begin: str) -
     merge = "application/merge-patch+json"
     registry.patch(ADMIN, "services", "s", labels, "default", patch_type=merge)
     await settle()
-    assert told(registry) == [("Warning", "NotProxied", begin + INSTEAD)]
+    assert events_of(registry) == [("Warning", "NotProxied", begin + INSTEAD)]
     controller.stop()
 
 
@@ -66,5 +66,5 @@ async def test_a_restart_does_not_repeat_the_warning() -> None:
     controller = ServiceNotices(registry)
     controller.start()
     await settle()
-    assert told(registry) == []
+    assert events_of(registry) == []
     controller.stop()

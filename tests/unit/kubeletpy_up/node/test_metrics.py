@@ -185,11 +185,11 @@ async def test_simultaneous_requests_share_the_scrapes() -> None:
 async def test_a_container_that_has_just_started_is_awaited() -> None:
     begun = EPOCH + 20.0
 
-    def say() -> str:
+    def answer() -> str:
         fresh = now() > begun
         return scrape(now(), b=(now() - begun) / 2 if fresh else None, started=begun)
 
-    metrics, _ = make(say)
+    metrics, _ = make(answer)
     await metrics.read(ADMIN, route("nodes"), "", "")
     await asyncio.sleep(20.1 - 1.2)
     pods, took = await timed(metrics.read(ADMIN, route("pods"), "", ""))
@@ -234,10 +234,10 @@ def test_absent_objects(path: str, code: int) -> None:
 
 @on_virtual_time
 async def test_a_node_that_does_not_answer_has_no_metrics() -> None:
-    def say() -> str:
+    def answer() -> str:
         raise errors.unavailable("no")
 
-    metrics, _ = make(say)
+    metrics, _ = make(answer)
     assert (await metrics.read(ADMIN, route("nodes"), "", ""))["items"] == []
     assert (await metrics.read(ADMIN, route("pods"), "", ""))["items"] == []
 

@@ -24,7 +24,7 @@ NO_PATH = "the server could not find the requested resource"
 
 
 @asynccontextmanager
-async def asked(folder: Path, body: bytes) -> AsyncIterator[str]:
+async def text_of_node(folder: Path, body: bytes) -> AsyncIterator[str]:
     """Text that the API reads from a node with the given answer body."""
     made = certificates.ensure(folder, "n")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -50,7 +50,7 @@ async def asked(folder: Path, body: bytes) -> AsyncIterator[str]:
 
 
 async def test_a_node_s_text_is_read_regardless_of_its_content_type(tmp_path: Path) -> None:
-    async with asked(tmp_path, b"cpu 1\n\xff") as text:
+    async with text_of_node(tmp_path, b"cpu 1\n\xff") as text:
         assert text == "cpu 1\n\ufffd"
 
 
@@ -59,12 +59,12 @@ async def test_an_endless_answer_of_a_node_is_refused(
 ) -> None:
     monkeypatch.setattr(node_proxy, "MAX_TEXT", 1 << 20)
     with pytest.raises(ApiError, match="answers too much") as caught:
-        async with asked(tmp_path, b"x" * (2 << 20)):
+        async with text_of_node(tmp_path, b"x" * (2 << 20)):
             pass
     assert caught.value.code == 503
 
 
-def told(request: bytes) -> bytes:
+def echo(request: bytes) -> bytes:
     """The request's first line and its headers that a proxy must not add."""
     head = request.decode().split("\r\n")
     shown = [
@@ -80,7 +80,7 @@ async def listening(tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = b"tls" if writer.get_extra_info("ssl_object") else b"plain"
         request = await reader.readuntil(b"\r\n\r\n")
-        text = b"" if request.startswith(b"HEAD") else said + b" " + told(request)
+        text = b"" if request.startswith(b"HEAD") else said + b" " + echo(request)
         writer.write(HEAD + text)
         writer.close()
 

@@ -208,7 +208,9 @@ async def decided(registry: Registry, name: str) -> JSON:
                 return found
 
 
-def wanted(name: str, names: Names, signer: str, seconds: int | None = None) -> tuple[JSON, bytes]:
+def make_request(
+    name: str, names: Names, signer: str, seconds: int | None = None
+) -> tuple[JSON, bytes]:
     key = x509.new_key()
     pem = x509.new_request(key, names)
     return request.request_object(name, signer, pem, seconds), key
@@ -217,7 +219,7 @@ def wanted(name: str, names: Names, signer: str, seconds: int | None = None) -> 
 async def test_a_joining_node_gets_its_certificate(
     registry: Registry, controller: CertificateController, authority: KeyPair, tmp_path: Path
 ) -> None:
-    obj, key = wanted("a", NODE, request.CLIENT_SIGNER, 600)
+    obj, key = make_request("a", NODE, request.CLIENT_SIGNER, 600)
     registry.create(JOINING, REQUESTS, obj)
     found = await decided(registry, "a")
     assert csr_rules.conditions(found) == {"Approved"}
@@ -235,10 +237,10 @@ async def test_a_joining_node_gets_its_certificate(
 async def test_a_serving_certificate_waits_for_approval_and_is_signed(
     registry: Registry, controller: CertificateController
 ) -> None:
-    obj, _ = wanted("s", SERVER, request.SERVING_SIGNER)
+    obj, _ = make_request("s", SERVER, request.SERVING_SIGNER)
     options = WriteOptions(subject="system:node:n")
     made = registry.create(node_caller("n"), REQUESTS, obj, options=options)
-    first, _ = wanted("later", NODE, request.CLIENT_SIGNER)
+    first, _ = make_request("later", NODE, request.CLIENT_SIGNER)
     registry.create(JOINING, REQUESTS, first)
     await decided(registry, "later")
     assert not made["status"]
@@ -252,7 +254,7 @@ async def test_a_serving_certificate_waits_for_approval_and_is_signed(
 async def test_requests_against_the_signers_rules_fail(
     registry: Registry, controller: CertificateController
 ) -> None:
-    obj, _ = wanted("bad", Names("admin", ("system:masters",)), request.CLIENT_SIGNER)
+    obj, _ = make_request("bad", Names("admin", ("system:masters",)), request.CLIENT_SIGNER)
     made = registry.create(JOINING, REQUESTS, obj)
     approved = csr_rules.with_condition(made, "Approved", "Test", "", format_time(NOW))
     registry.update(ADMIN, REQUESTS, approved, name="bad", subresource="approval")
@@ -269,7 +271,7 @@ async def test_nobody_becomes_an_administrator_by_the_form_of_a_name(
     made = registry.create(
         JOINING, REQUESTS, request.request_object("evil", request.CLIENT_SIGNER, pem)
     )
-    ordinary, _ = wanted("later", NODE, request.CLIENT_SIGNER)
+    ordinary, _ = make_request("later", NODE, request.CLIENT_SIGNER)
     registry.create(JOINING, REQUESTS, ordinary)
     await decided(registry, "later")
     found = registry.find(REQUESTS, "", "evil")
@@ -298,7 +300,7 @@ async def test_a_failing_request_does_not_block_others(
 
     monkeypatch.setattr(x509, "read_request", first_fails)
     for name in ("first", "second"):
-        obj, _ = wanted(name, NODE, request.CLIENT_SIGNER)
+        obj, _ = make_request(name, NODE, request.CLIENT_SIGNER)
         registry.create(JOINING, REQUESTS, obj)
     assert "certificate" in (await decided(registry, "second"))["status"]
     if isinstance(error, OSError):
@@ -337,7 +339,7 @@ def test_a_joining_machine_may_do_nothing_else(registry: Registry, resource: str
 async def test_old_requests_are_removed(
     registry: Registry, controller: CertificateController
 ) -> None:
-    obj, _ = wanted("s", SERVER, request.SERVING_SIGNER)
+    obj, _ = make_request("s", SERVER, request.SERVING_SIGNER)
     registry.create(JOINING, REQUESTS, obj)
     controller.expire()
     assert registry.find(REQUESTS, "", "s") is not None

@@ -12,7 +12,7 @@ from kubeletpy_up.validation.request_policies import request_policy
 BASE = {"default": "1Gi", "validRange": {"min": "1Gi"}}
 
 
-def said(policy: Any, *, shared: bool = True) -> list[str]:
+def problems(policy: Any, *, shared: bool = True) -> list[str]:
     """Returns paths and messages about a policy of a capacity of 8Gi."""
     report = Report()
     capacity = {"value": "8Gi"} | ({} if policy is None else {"requestPolicy": policy})
@@ -32,7 +32,7 @@ def said(policy: Any, *, shared: bool = True) -> list[str]:
     ],
 )
 def test_good_ones(policy: Any) -> None:
-    assert said(policy) == []
+    assert problems(policy) == []
 
 
 CASES: list[tuple[Any, list[str]]] = [
@@ -103,7 +103,7 @@ CASES: list[tuple[Any, list[str]]] = [
 
 @pytest.mark.parametrize(("policy", "words"), CASES)
 def test_bad_ones(policy: Any, words: list[str]) -> None:
-    assert said(policy) == words
+    assert problems(policy) == words
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_bad_ones(policy: Any, words: list[str]) -> None:
     ],
 )
 def test_policies_that_would_break_the_allocation(policy: Any) -> None:
-    assert len(said(policy)) == 1
+    assert len(problems(policy)) == 1
 
 
 def test_only_shared_devices_have_policies() -> None:
-    assert said(BASE, shared=False) == ["p: Forbidden: allowMultipleAllocations must be true"]
+    assert problems(BASE, shared=False) == ["p: Forbidden: allowMultipleAllocations must be true"]
