@@ -405,7 +405,7 @@ async def test_a_probe_that_cannot_be_sent_has_not_failed(
     assert (await _probe_of(resolver, kind, port)).answer is HandlerResult.FAILURE
     monkeypatch.setattr(network, "new_socket", _fails(number))
     with pytest.raises(HandlerError, match="could not be probed: .*" + os.strerror(number)):
-        await _asked(resolver, kind, port)
+        await _probe_of(resolver, kind, port)
 
 
 async def test_no_thread_for_a_name_lookup(

@@ -106,7 +106,7 @@ def test_claims_share_a_device_until_it_is_full() -> None:
     results = [each["status"]["allocation"]["devices"]["results"][0] for each in node.claims]
     assert [each["shareID"] for each in results] == ["share1", "share2", "share3"]
     with pytest.raises(CannotAllocate, match="1 of class gpu requested, 2 selected, 0 free"):
-        node.give(wants("7200Mi"))
+        node.give(requesting("7200Mi"))
     with pytest.raises(CannotAllocate, match="0 free, 2 without the capacity"):
         node.give(requesting("9Gi"))
     del node.claims[0]
