@@ -177,8 +177,10 @@ run_section() {
         python -m tests.fuzz --jobs "${JOBS:-2}" --seconds 1 "${options[@]}"
         ;;
     lowest)
-        # the unit tests with the oldest versions that pyproject.toml allows
-        section_environment lowest && PATH="$PWD/.cache/lowest/bin:$PATH" tests tests/unit -n "${JOBS:-2}"
+        # The unit tests with the oldest versions that pyproject.toml allows. The generator of stubs needs
+        # a newer protobuf than the stubs themselves; the section generated runs it.
+        section_environment lowest && PATH="$PWD/.cache/lowest/bin:$PATH" tests tests/unit -n "${JOBS:-2}" \
+            --deselect tests/unit/remote/test_generated.py::test_stubs_are_current
         ;;
     mutation)
         section_environment mutation &&
