@@ -138,7 +138,7 @@ def test_ephemeral_storage_is_written_in_decimal_form() -> None:
     assert total["ephemeral-storage"] == "8589934592"
 
 
-def test_what_others_say_that_the_node_has_stays() -> None:
+def test_extended_resources_of_other_writers_are_kept() -> None:
     shown = {"cpu": "99", "vendor.example/gpu": "2", "hugepages-4Mi": "8Mi"}
     total = with_foreign(capacity(FACTS, options()), shown)
     assert total["vendor.example/gpu"] == "2"
@@ -149,7 +149,7 @@ def test_what_others_say_that_the_node_has_stays() -> None:
 
 @pytest.mark.parametrize("memory", [8 * GI, 3 << 40, 24616796 << 10, 12345678901])
 def test_amounts_are_spelled_as_the_api_spells_them(memory: int) -> None:
-    """Else each look at the node would find news, and write them."""
+    """Otherwise each status update would find a difference and write it."""
     facts = replace(FACTS, memory_bytes=memory, root_storage_bytes=memory * 3)
     given = options(eviction_hard={"memory.available": "100Mi", "nodefs.available": "10%"})
     total = capacity(facts, given)

@@ -19,7 +19,9 @@ from kubeletpy.node.conditions import NodeHealth, node_conditions
         ("PIDPressure", "KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
     ],
 )
-def test_a_pressure_is_told_and_the_node_stays_ready(kind: str, reason: str, message: str) -> None:
+def test_a_pressure_is_reported_and_the_node_stays_ready(
+    kind: str, reason: str, message: str
+) -> None:
     calm = node_conditions((), NodeHealth(), 0.0)
     pressed = node_conditions(calm, NodeHealth(pressures=(kind,)), 60.0)
     assert [each["type"] for each in calm] == [each["type"] for each in pressed]

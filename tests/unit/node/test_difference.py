@@ -1,4 +1,4 @@
-"""What of a node's status is written, next to what the API has."""
+"""Which parts of a node's status are written, compared with those in the API."""
 
 from __future__ import annotations
 

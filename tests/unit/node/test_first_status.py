@@ -47,7 +47,7 @@ BOTH = NodeHealth(
         (None, SILENT, 0, 10, 0, "the API does not show the node as Ready"),
     ],
 )
-def test_it_waits_only_for_what_nobody_knows_yet(
+def test_it_waits_only_for_components_without_an_answer(
     ready: str | None, health: NodeHealth, waited: float, *, period: float, wait: float, why: str
 ) -> None:
     conditions: Any = [] if ready is None else [{"type": "Ready", "status": ready}]

@@ -327,8 +327,8 @@ async def test_a_deleted_node_is_not_registered_again_before_the_next_start(
 
 
 @on_virtual_time
-async def test_a_write_of_which_no_answer_came_is_repeated_whole() -> None:
-    """The API may have it while a watch that lags shows the status of before."""
+async def test_a_write_whose_response_was_lost_is_repeated_in_full() -> None:
+    """The API may have applied it while a lagging watch still shows the previous status."""
     api, listed, written = NodeApi(), ["a"], []
     of = manager(api, NodeHealth, Recorder())
     of._volumes_in_use = lambda: list(listed)
@@ -351,7 +351,7 @@ async def test_a_write_of_which_no_answer_came_is_repeated_whole() -> None:
     of.poke()
     await asyncio.sleep(0.1)
     assert api.node["status"]["volumesInUse"] == []
-    assert not written, "nobody knows"
+    assert not written, "no response"
     api.patch = patch  # type: ignore[method-assign]
     listed.append("a")
     of.poke()
@@ -461,7 +461,7 @@ async def test_of_a_known_node_no_start_is_reported() -> None:
 
 
 @on_virtual_time
-async def test_resources_of_others_are_given_out_and_those_that_are_gone_taken_away() -> None:
+async def test_allocatable_has_the_extended_resources_of_capacity_and_no_others() -> None:
     api = NodeApi()
     old = {"cpu": "2", "ephemeral-storage": "9Gi", "vendor.example/gpu": "2"}
     api.node = {
@@ -500,7 +500,7 @@ async def test_system_and_architecture_are_put_right_within_an_update_period() -
 
 
 class Watched(NodeApi):
-    """What a watch shows of the node is the newest that the API has."""
+    """A node API with resource versions, for a watch that always shows the newest node."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the owner of a node has configured, from settings and flags."""
+"""Node options read from settings and flags."""
 
 from __future__ import annotations
 

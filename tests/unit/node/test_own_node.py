@@ -1,4 +1,4 @@
-"""What is known of the node's own object, and when."""
+"""The agent's copy of its own Node object: its content, and when it changes."""
 
 from __future__ import annotations
 

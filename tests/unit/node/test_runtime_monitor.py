@@ -23,7 +23,7 @@ DOWN = RuntimeHealth(False, False, "connection refused", "connection refused")
 
 
 class Runtime:
-    """Answers as it is told to: at once, or never as long as it hangs."""
+    """A runtime that returns `answer` at once, or never while `hangs` is set."""
 
     def __init__(self) -> None:
         self.answer = RuntimeHealth(True, True)
@@ -61,7 +61,7 @@ async def test_a_call_that_hangs_does_not_outlive_the_runtimes_return(before: fl
 
 @pytest.mark.parametrize("starting", [0.1, 0.5, 1.0, 4.0])
 @on_virtual_time
-async def test_a_runtime_that_is_still_starting_is_asked_again_soon(starting: float) -> None:
+async def test_a_runtime_that_is_still_starting_is_polled_again_soon(starting: float) -> None:
     """containerd accepts connections before its server is initialized, and then answers so."""
     runtime = Runtime()
     monitor, _ = await watched(runtime)
@@ -77,7 +77,7 @@ async def test_a_runtime_that_is_still_starting_is_asked_again_soon(starting: fl
 
 
 @on_virtual_time
-async def test_a_runtime_that_stays_down_is_asked_once_a_period() -> None:
+async def test_a_runtime_that_stays_down_is_polled_once_a_period() -> None:
     runtime = Runtime()
     runtime.answer = DOWN
     await watched(runtime)

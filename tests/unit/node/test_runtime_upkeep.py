@@ -1,4 +1,4 @@
-"""The runtime is told the pods' range, again when it was away, and asked what it is."""
+"""The runtime gets the pod range, again after a reconnect, and its version is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 
 
 class Runtime:
-    """Remembers what it is told; fails as often as it is said to."""
+    """Records each pod range; the next `failures` calls fail."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -41,7 +41,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_range_is_told_once_and_again_after_the_runtime_was_away(
+async def test_the_range_is_sent_once_and_again_after_a_reconnect(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")  # as an agent logs

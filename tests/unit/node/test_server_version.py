@@ -115,7 +115,7 @@ async def test_requests_are_rare(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_node_without_an_answer_at_the_start_asks_sooner(
+async def test_a_node_without_an_answer_at_the_start_retries_sooner(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -1,4 +1,4 @@
-"""The steps of a node's start are told once each, and only of a node that is new to the API."""
+"""Each step of a node's start is measured once, and only for a node that is new to the API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Setup:
     def now(self) -> float:
         return self.at
 
-    def told(self) -> list[float]:
+    def gauges(self) -> list[float]:
         """The gauges in the order of STEPS."""
         samples = {}
         for line in self.metrics.render().decode().splitlines():
@@ -52,4 +52,4 @@ def test_steps(booted_at: float | None, events: Any, told: list[float]) -> None:
     for at, what in events:
         setup.at = at
         getattr(setup.startup, what)()
-    assert setup.told() == told
+    assert setup.gauges() == told

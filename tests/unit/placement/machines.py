@@ -1,4 +1,4 @@
-"""Machines that are not there: topologies, trees that look like their sysfs, and pods for them."""
+"""Simulated machines: CPU topologies, copies of their sysfs trees, and pods for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who keeps what pods were given: on the disk, over restarts, and while others come and go."""
+"""Allocations of CPUs and memory persist on disk, across restarts and while other pods change."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_what_a_container_is_made_with(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_without_a_policy_nothing_is_said(tmp_path: Path) -> None:
+async def test_without_a_policy_containers_get_no_placement(tmp_path: Path) -> None:
     of = manager(tmp_path, None)
     await of.start()
     assert on_disk(tmp_path) == {
@@ -160,7 +160,7 @@ async def test_without_a_policy_nothing_is_said(tmp_path: Path) -> None:
 
 
 class Runtime:
-    """Takes what it is told."""
+    """Records the CPU set of each update."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
@@ -191,7 +191,7 @@ async def test_running_containers_are_moved_once() -> None:
 
 
 class Provider:
-    """Says and does as it is told."""
+    """A hint provider with fixed hints, which can refuse at once or later."""
 
     def __init__(self, name: str, hints: Hints, refuses: str = "", *, later: str = "") -> None:
         self.name = name
@@ -259,7 +259,7 @@ async def test_a_pod_has_one_place() -> None:
 
 
 @on_virtual_time
-async def test_without_a_policy_nobody_is_asked_for_hints() -> None:
+async def test_without_a_policy_no_provider_gives_hints() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, policy=Policy.NONE, scope="pod")
     assert of.admit(TWO) is None
@@ -267,7 +267,7 @@ async def test_without_a_policy_nobody_is_asked_for_hints() -> None:
 
 
 @on_virtual_time
-async def test_a_refusal_says_who_could_not_agree() -> None:
+async def test_a_refusal_names_the_providers_that_disagree() -> None:
     cpu, devices = Provider("cpu", LEFT), Provider("devices", RIGHT)
     of, said = topology_manager(devices, cpu)
     with pytest.raises(AllocationRefused, match="with Topology locality") as refused:
@@ -300,7 +300,7 @@ def test_a_preview_books_nothing(more: Any, places: list[str]) -> None:
     assert said == []
 
 
-def test_a_preview_of_a_refusal_says_who_could_not_agree() -> None:
+def test_a_preview_of_a_refusal_names_the_providers_that_disagree() -> None:
     cpu, devices = Provider("cpu", LEFT), Provider("devices", RIGHT)
     of, said = topology_manager(devices, cpu)
     with pytest.raises(AllocationRefused) as refused:
@@ -336,7 +336,7 @@ async def test_who_has_something_to_settle_does_so_later() -> None:
 
 
 @on_virtual_time
-async def test_what_is_refused_later_is_told_as_well() -> None:
+async def test_a_later_refusal_is_reported_too() -> None:
     of, said = topology_manager(Provider("devices", {}, later="it is broken"), policy=Policy.NONE)
     settle = of.admit(TWO)
     assert settle is not None
@@ -396,7 +396,7 @@ def test_a_machine_without_nodes_has_one(tmp_path: Path) -> None:
     assert set(found.cpus.nodes) == {0}
 
 
-def test_a_machine_that_says_nothing(tmp_path: Path) -> None:
+def test_an_empty_sysfs_is_an_unknown_topology(tmp_path: Path) -> None:
     with pytest.raises(TopologyUnknown, match="can't be known"):
         read_machine(tmp_path)
 

@@ -92,7 +92,7 @@ UNCORE = PickOptions(align_uncore=True)
         (CACHES_SMT, "0-15", 8, UNCORE, "0-3,8-11"),
         (CACHES_SMT, "1-15", 8, UNCORE, "4-7,12-15"),
         (DUAL, "0-9,11", 5, UNCORE, "0,2,4,6,8"),
-        # the second thread of the last core stays when an odd number is wanted
+        # the second thread of the last core stays when the count is odd
         (SINGLE, "0-2,4-7", 3, UNCORE, "0-1,4"),
         (SMT4, "1-15", 6, UNCORE, "1,4-5,8-9,13"),
         (HYBRID, "0-2", 1, UNCORE, "2"),
@@ -149,7 +149,7 @@ def touched(topology: CpuTopology, ids: frozenset[int], unit: Unit) -> int:
 
 
 def fewest(topology: CpuTopology, free: frozenset[int], count: int, unit: Unit) -> int:
-    """Of any choice of so many CPUs: by trying sets of units, fewest first."""
+    """Fewest units that contain `count` free CPUs, found by trying every set of units."""
     members = topology.grouped(free, unit)
     for width in range(len(members) + 1):
         for some in itertools.combinations(members.values(), width):
@@ -160,7 +160,7 @@ def fewest(topology: CpuTopology, free: frozenset[int], count: int, unit: Unit) 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_on_a_free_machine_no_pick_is_scattered(seed: int) -> None:
-    """As few sockets, NUMA nodes and cores as can be, by trying them all."""
+    """The pick uses the fewest sockets, NUMA nodes and cores that a search of all sets finds."""
     rng = random.Random(seed)
     for topology in SHAPES[:-1]:
         count = rng.randint(1, len(topology.cpus))
@@ -172,7 +172,7 @@ def test_on_a_free_machine_no_pick_is_scattered(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_whole_cores_stay_whole(seed: int) -> None:
-    """Of cores that are wholly free at most one is broken, when no broken one could do."""
+    """At most one free core is split, and only if no core that is already split would do."""
     for topology, free, count in some_picks(seed):
         whole = [members for members in topology.cores.values() if members <= free]
         got = pick(topology, free, count)

@@ -116,7 +116,7 @@ def test_memory_states_that_hold_nothing(state: MemoryState, empty: bool) -> Non
     assert state.is_empty is empty
 
 
-def test_what_a_file_does_not_say_is_nothing() -> None:
+def test_missing_fields_default_to_empty() -> None:
     """Go writes null for a slice that was never made."""
     node = NodeMemory(0, {"memory": Table()}, None)
     blocks = (Block(None, "memory", 3),)

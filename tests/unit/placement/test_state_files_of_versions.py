@@ -64,7 +64,7 @@ def flat(values: JSON, checksum: int, **more: Any) -> str:
 
 
 def dual(values: JSON, checksum: int, data_checksum: int, **more: Any) -> str:
-    """A file of 1.37: the fields of before, and all of it in a string."""
+    """A file of 1.37: the previous fields, and all of them again in one string."""
     data = json.dumps({**values, **more}, separators=(",", ":"))
     whole = {**values, "checksum": checksum, "data": data, "dataChecksum": data_checksum}
     return json.dumps(whole, separators=(",", ":"))

@@ -46,7 +46,7 @@ def of_nodes(count: int = 2, each: int = 100) -> StaticMemory:
 TWO = of_nodes()
 
 
-def asking(memory: int, uid: str = "uid-1", init: tuple[Any, ...] = ()) -> Pod:
+def requesting(memory: int, uid: str = "uid-1", init: tuple[Any, ...] = ()) -> Pod:
     return pod_of(sized("c", memory=str(memory)), uid=uid, initContainers=list(init))
 
 
@@ -73,55 +73,55 @@ def test_who_has_memory_booked() -> None:
     pod = pod_of(sized("c", cpu=None, memory="1Ki"))
     assert requested_memory(pod, pod.containers[0]) == {}
     init = [sized("i", memory="5"), sized("s", memory="2", **ALWAYS), sized("j", memory="4")]
-    assert wanted_of_pod(asking(3, init=tuple(init))) == {"memory": 6}
+    assert wanted_of_pod(requesting(3, init=tuple(init))) == {"memory": 6}
 
 
 def test_a_node_alone_or_a_group_and_never_both() -> None:
     state = TWO.initial()
-    assert masks(TWO, state, asking(60)) == [(1, True), (2, True), (3, False)]
-    assert masks(TWO, state, asking(100)) == [(1, True), (2, True), (3, False)]
-    assert masks(TWO, state, asking(150)) == [(3, True)]
-    one = allocate(TWO, state, asking(60))
+    assert masks(TWO, state, requesting(60)) == [(1, True), (2, True), (3, False)]
+    assert masks(TWO, state, requesting(100)) == [(1, True), (2, True), (3, False)]
+    assert masks(TWO, state, requesting(150)) == [(3, True)]
+    one = allocate(TWO, state, requesting(60))
     assert free(one) == [40, 100]
-    assert masks(TWO, one, asking(60, "b")) == [(2, True)]
-    assert masks(TWO, one, asking(150, "b")) == []
-    both = allocate(TWO, state, asking(150))
+    assert masks(TWO, one, requesting(60, "b")) == [(2, True)]
+    assert masks(TWO, one, requesting(150, "b")) == []
+    both = allocate(TWO, state, requesting(150))
     assert free(both) == [0, 50]
-    assert masks(TWO, both, asking(10, "b")) == [(3, False)]
+    assert masks(TWO, both, requesting(10, "b")) == [(3, False)]
     with pytest.raises(AllocationRefused, match="default preferred hint"):
-        TWO.allocate(both, asking(10, "b"), asking(10, "b").containers[0], Hint(None, True))
+        TWO.allocate(both, requesting(10, "b"), requesting(10, "b").containers[0], Hint(None, True))
 
 
 def test_a_hint_that_is_too_small_is_widened() -> None:
-    state = allocate(TWO, TWO.initial(), asking(150), Hint(1, False))
+    state = allocate(TWO, TWO.initial(), requesting(150), Hint(1, False))
     assert free(state) == [0, 50]
-    used = allocate(TWO, TWO.initial(), asking(90))
+    used = allocate(TWO, TWO.initial(), requesting(90))
     with pytest.raises(AllocationRefused, match="NUMA nodes to extend"):
-        allocate(TWO, used, asking(20, "b"), Hint(1, True))
+        allocate(TWO, used, requesting(20, "b"), Hint(1, True))
 
 
 def test_no_memory_left() -> None:
     with pytest.raises(AllocationRefused, match="no NUMA nodes with enough memory"):
-        allocate(TWO, TWO.initial(), asking(201))
+        allocate(TWO, TWO.initial(), requesting(201))
 
 
 def test_later_containers_have_the_memory_of_init_containers() -> None:
     init = (sized("i", memory="50"), sized("j", memory="30"))
-    state = allocate(TWO, TWO.initial(), asking(40, init=init))
+    state = allocate(TWO, TWO.initial(), requesting(40, init=init))
     assert free(state) == [50, 100], "never more than the largest at once"
     assert TWO.without_all_but(state, ()).nodes == TWO.nodes
-    larger = allocate(TWO, TWO.initial(), asking(80, init=init))
+    larger = allocate(TWO, TWO.initial(), requesting(80, init=init))
     assert free(larger) == [20, 100]
 
 
 def test_sidecars_keep_theirs() -> None:
     init = (sized("s", memory="20", **ALWAYS), sized("i", memory="30"))
-    assert free(allocate(TWO, TWO.initial(), asking(40, init=init))) == [40, 100]
+    assert free(allocate(TWO, TWO.initial(), requesting(40, init=init))) == [40, 100]
 
 
 def test_after_a_restart_nothing_moves() -> None:
     init = (sized("i", memory="50"), sized("j", memory="30"))
-    pod = asking(40, init=init)
+    pod = requesting(40, init=init)
     state = allocate(TWO, TWO.initial(), pod)
     assert allocate(TWO, state, pod) is state
     for container in (*pod.init_containers, *pod.containers):
@@ -133,7 +133,7 @@ def test_after_a_restart_nothing_moves() -> None:
 
 
 def test_a_pod_at_once_is_offered_what_a_container_of_its_size_is() -> None:
-    assert masks(TWO, TWO.initial(), asking(60), whole=True) == [
+    assert masks(TWO, TWO.initial(), requesting(60), whole=True) == [
         (1, True),
         (2, True),
         (3, False),
@@ -147,7 +147,7 @@ def test_a_pod_at_once_is_offered_what_a_container_of_its_size_is() -> None:
 def test_what_has_been_booked_is_offered_for_the_same_request_only(
     memory: str, pages: str | None, offered: bool
 ) -> None:
-    state = allocate(TWO, TWO.initial(), asking(60), Hint(2, True))
+    state = allocate(TWO, TWO.initial(), requesting(60), Hint(2, True))
     now = sized("c", memory=memory)
     if pages is not None:
         for amounts in now["resources"].values():
@@ -158,8 +158,8 @@ def test_what_has_been_booked_is_offered_for_the_same_request_only(
 
 def test_an_init_container_is_offered_what_is_left_to_it_but_no_other_types() -> None:
     init = (sized("i", memory="50"),)
-    state = allocate(TWO, TWO.initial(), asking(40, init=init), Hint(2, True))
-    pod = asking(40, init=init)
+    state = allocate(TWO, TWO.initial(), requesting(40, init=init), Hint(2, True))
+    pod = requesting(40, init=init)
     assert TWO.hints(state, pod, init[0]) == {"memory": (Hint(2, True),)}
     for amounts in init[0]["resources"].values():
         amounts["hugepages-2Mi"] = "4"
@@ -169,7 +169,7 @@ def test_an_init_container_is_offered_what_is_left_to_it_but_no_other_types() ->
 def test_memory_of_a_type_that_a_later_container_does_not_use_stays_booked() -> None:
     pages, memory = Block((0,), "hugepages-2Mi", 4), Block((0,), "memory", 50)
     state = replace(TWO.initial(), entries={"uid-1": {"i": (pages, memory), "j": (pages,)}})
-    pod = asking(30, init=(sized("i"), sized("j")))
+    pod = requesting(30, init=(sized("i"), sized("j")))
     assert shrunk(state, pod, "c", [Block((0,), "memory", 30)]) == {
         "i": (pages, Block((0,), "memory", 20)),
         "j": (pages,),
@@ -188,7 +188,7 @@ def test_whatever_comes_and_goes_nothing_is_lost(seed: int) -> None:
             sized(f"i{n}", memory=str(rng.randint(1, 90)), **rng.choice([{}, ALWAYS]))
             for n in range(rng.randint(0, 3))
         )
-        pod = asking(rng.randint(1, 130), f"uid-{number}", init)
+        pod = requesting(rng.randint(1, 130), f"uid-{number}", init)
         before = state
         try:
             state = allocate(of, state, pod)
@@ -221,7 +221,10 @@ def with_first(cells: tuple[int, ...], tables: dict[str, Table]) -> MemoryState:
         (MemoryState("Static", {}, {"a": {"c": ()}}), "assignments and no NUMA nodes"),
         (of_nodes(1).initial(), "with the NUMA nodes [0], not [0, 1]"),
         (of_nodes(2, 90).initial(), "memory of NUMA node 0, or what is reserved of it, has"),
-        (MemoryState("Static", allocate(TWO, TWO.initial(), asking(9)).nodes), "assignments of"),
+        (
+            MemoryState("Static", allocate(TWO, TWO.initial(), requesting(9)).nodes),
+            "assignments of",
+        ),
         (with_first((0, 1), {}), "the assignments of NUMA node 0 are not those"),
         (with_first((0,), {"hugepages-2Mi": Table()}), "NUMA node 0 has other types of memory"),
         (
@@ -296,7 +299,7 @@ async def test_what_was_booked_outlives_the_agent(tmp_path: Path) -> None:
     metrics = Metrics().placement
     first = MemoryManager(TWO, tmp_path, metrics)
     await first.start()
-    pod = asking(60)
+    pod = requesting(60)
     assert first.book(pod, pod.containers[0], Hint(2, True))
     await first.settle(pod)
     given = ContainerAdditions(EnvironmentInputs())
@@ -323,7 +326,7 @@ async def test_what_cannot_be_written_is_not_booked(tmp_path: Path) -> None:
     (tmp_path / "root/memory_manager_state").unlink()
     (tmp_path / "root").rmdir()
     (tmp_path / "root").write_text("no directory")
-    pod = asking(60)
+    pod = requesting(60)
     assert of.book(pod, pod.containers[0], NOT_TO_BE_HAD)
     with pytest.raises(AllocationRefused, match="memory_manager_state not being written"):
         await of.settle(pod)

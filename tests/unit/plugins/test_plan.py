@@ -92,7 +92,7 @@ def test_the_sockets_of_registered_plugins() -> None:
     assert list(sockets({A: REGISTERED, "/p/b.sock": FAILED})) == [A]
 
 
-def test_a_name_that_is_free_ends_the_wait_of_those_that_want_it() -> None:
+def test_a_freed_name_ends_the_backoff_of_plugins_with_that_name() -> None:
     other = Known(tried=OLD, name="other", failures=9, retry_at=100.0)
     known = name_is_free({A: FAILED, "/p/o.sock": other}, "a", 10.0)
     assert words(plan({A: OLD, "/p/o.sock": OLD}, known, 10.0)) == ([], [f"{A}: try 2"], 100.0, [])

@@ -18,7 +18,7 @@ A, B = "/p/a.sock", "/p/b.sock"
 
 
 class Node:
-    """Plugins, a handler and what they said; each line begins with the second."""
+    """Plugins, a handler and a log of their calls; each line begins with the second."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -32,10 +32,10 @@ class Node:
         handlers = {CSI: self}
         self.manager = PluginManager(Path("/p"), handlers, self, self)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.lines.append(f"{asyncio.get_running_loop().time():g} {text}")
 
-    def said(self) -> list[str]:
+    def logged(self) -> list[str]:
         lines, self.lines = self.lines, []
         return lines
 
@@ -52,7 +52,7 @@ class Node:
                 return PluginInfo(node.type, "x", socket, ("1.0.0",), socket, stamp)
 
             async def notify(self, *, registered: bool, error: str = "") -> None:
-                node.say(f"notify {registered} {error}".rstrip())
+                node.log(f"notify {registered} {error}".rstrip())
                 if node.deaf:
                     raise PluginRefused("deaf")
 
@@ -68,13 +68,13 @@ class Node:
     async def register(self, info: PluginInfo) -> None:
         if self.break_handler:
             raise KeyError("a bug")
-        self.say(f"register {info.socket} {info.stamp[0]}")
+        self.log(f"register {info.socket} {info.stamp[0]}")
         self.registered[info.name] = info
 
     async def deregister(self, info: PluginInfo) -> None:
         if self.registered.get(info.name) == info:
             del self.registered[info.name]
-        self.say(f"deregister {info.socket} {info.stamp[0]}")
+        self.log(f"deregister {info.socket} {info.stamp[0]}")
 
     # PluginCounts
     def show(self, wanted: Sequence[str], registered: Sequence[str]) -> None:
@@ -90,11 +90,11 @@ def test_comes_and_goes() -> None:
         node = Node()
         node.manager.found({A: (1, 1)})
         await settle()
-        assert node.said() == ["0 register /p/a.sock 1", "0 notify True"]
+        assert node.logged() == ["0 register /p/a.sock 1", "0 notify True"]
         assert node.gauge == ([A], [A])
         node.manager.found({})
         await settle()
-        assert node.said() == ["0.1 deregister /p/a.sock 1"]
+        assert node.logged() == ["0.1 deregister /p/a.sock 1"]
         assert node.gauge == ([], [])
         assert node.manager.plugins == {}
 
@@ -108,7 +108,7 @@ def test_made_anew() -> None:
         await settle()
         node.manager.found({A: (2, 2)})
         await settle()
-        assert node.said()[2:] == [
+        assert node.logged()[2:] == [
             "0.1 deregister /p/a.sock 1",
             "0.1 register /p/a.sock 2",
             "0.1 notify True",
@@ -123,7 +123,7 @@ def test_refused_until_it_is_not() -> None:
         node.refuse = "bad version"
         node.manager.found({A: (1, 1)})
         await asyncio.sleep(2)
-        assert node.said() == [
+        assert node.logged() == [
             "0 notify False bad version",
             "0.5 notify False bad version",
             "1.5 notify False bad version",
@@ -132,18 +132,18 @@ def test_refused_until_it_is_not() -> None:
         assert node.gauge == ([A], [])
         node.refuse = ""
         await asyncio.sleep(2)
-        assert node.said() == ["3.5 register /p/a.sock 1", "3.5 notify True"]
+        assert node.logged() == ["3.5 register /p/a.sock 1", "3.5 notify True"]
 
     run(main())
 
 
-def test_of_a_type_that_nobody_knows() -> None:
+def test_a_plugin_of_an_unknown_type_is_refused() -> None:
     async def main() -> None:
         node = Node()
         node.type = "Toaster"
         node.manager.found({A: (1, 1)})
         await settle()
-        assert node.said() == [
+        assert node.logged() == [
             "0 notify False no handler registered for plugin type: Toaster at socket /p/a.sock "
             "(this node has: CSIPlugin)"
         ]
@@ -157,7 +157,7 @@ def test_one_that_cannot_be_reported_is_not_kept() -> None:
         node.deaf = True
         node.manager.found({A: (1, 1)})
         await settle()
-        assert node.said() == [
+        assert node.logged() == [
             "0 register /p/a.sock 1",
             "0 notify True",
             "0 deregister /p/a.sock 1",
@@ -167,7 +167,7 @@ def test_one_that_cannot_be_reported_is_not_kept() -> None:
     run(main())
 
 
-def test_a_handler_that_breaks_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_handler_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         node = Node()
         node.break_handler = True
@@ -176,7 +176,7 @@ def test_a_handler_that_breaks_is_asked_again(caplog: pytest.LogCaptureFixture) 
         assert node.manager.plugins[A].problem == "internal error: KeyError"
         node.break_handler = False
         await asyncio.sleep(1)
-        assert node.said() == ["0.5 register /p/a.sock 1", "0.5 notify True"]
+        assert node.logged() == ["0.5 register /p/a.sock 1", "0.5 notify True"]
 
     run(main())
     assert "plugin handler broke" in caplog.text
@@ -189,11 +189,11 @@ def test_the_successor_takes_the_name_as_soon_as_it_is_free() -> None:
         await settle()
         node.manager.found({A: (1, 1), B: (2, 2)})
         await asyncio.sleep(30)
-        assert node.said()[-1].endswith("notify False there is one")
+        assert node.logged()[-1].endswith("notify False there is one")
         at = asyncio.get_running_loop().time()
         node.manager.found({B: (2, 2)})
         await settle()
-        assert node.said() == [
+        assert node.logged() == [
             f"{at:g} deregister /p/a.sock 1",
             f"{at:g} register /p/b.sock 2",
             f"{at:g} notify True",
@@ -211,6 +211,6 @@ def test_a_silent_socket_holds_up_nobody() -> None:
         node.silent = False
         node.manager.found({A: (1, 1), B: (2, 2)})
         await settle()
-        assert node.said() == ["0.1 register /p/b.sock 2", "0.1 notify True"]
+        assert node.logged() == ["0.1 register /p/b.sock 2", "0.1 notify True"]
 
     run(main())

@@ -26,8 +26,8 @@ def listen(path: Path) -> None:
         os.close(directory)
 
 
-class Told:
-    """What was told last, and a wait for it."""
+class Listener:
+    """A listener that keeps the last set of sockets and can wait for another."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -50,8 +50,8 @@ class Told:
 
 
 @asynccontextmanager
-async def followed(root: Path) -> AsyncIterator[Told]:
-    told = Told(root)
+async def followed(root: Path) -> AsyncIterator[Listener]:
+    told = Listener(root)
     running = asyncio.create_task(PluginSockets(root, told).run())
     try:
         yield told

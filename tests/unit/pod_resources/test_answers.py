@@ -1,4 +1,4 @@
-"""What the pod resources API says (docs/reference/behaviour-resources.md, rw)."""
+"""Answers of the pod resources API (docs/reference/behaviour-resources.md, rw)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GPU = "vendor.example/gpu"
 
 
 class Held:
-    """Who has what."""
+    """The devices that containers hold."""
 
     def by_container(self) -> Any:
         return {(uid, "c"): {GPU: {"a": (0, 1), "b": ()}} for uid in ("p", "ended")}
@@ -50,7 +50,7 @@ class Held:
 
 
 class Allocatable(Held):
-    """What could be had."""
+    """The same, with a list of allocatable devices."""
 
     def __init__(self, found: Any) -> None:
         self._found = found

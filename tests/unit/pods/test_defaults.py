@@ -37,7 +37,7 @@ FILLED = {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "3", "mem
         ({"enableServiceLinks": False}, {"enableServiceLinks": False}),
         ({"containers": [{"name": "a"}]}, {"containers": [{"name": "a", **CONTAINER}]}),
         ({"initContainers": [{"name": "a"}]}, {"initContainers": [{"name": "a", **CONTAINER}]}),
-        # nobody may ask for anything with an ephemeral container
+        # an ephemeral container may not have requests
         (
             {"ephemeralContainers": [{"name": "a", "resources": GIVEN}]},
             {"ephemeralContainers": [{"name": "a", **CONTAINER, "resources": GIVEN}]},

@@ -40,7 +40,7 @@ def amounts(**of: int) -> dict[str, Decimal]:
 @pytest.mark.parametrize(
     ("asked", "shown", "conditions", "expected"),
     [
-        # the greatest of what is asked for, allocated and there
+        # the greatest of the requested, allocated and actual amounts
         ({"cpu": "1"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": 3}),
         ({"cpu": "1"}, status("app", {"cpu": "2"}, {"cpu": "1"}), [], {"cpu": 2}),
         ({"cpu": "4"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": 4}),
@@ -56,7 +56,7 @@ def amounts(**of: int) -> dict[str, Decimal]:
         ),
         # only cpu and memory can be resized
         ({"x/gpu": "1"}, status("app", {"x/gpu": "2"}), [], {"x_gpu": 1}),
-        # what is asked for in vain does not count, other resources do
+        # requests that an infeasible resize raised do not count, other resources do
         (
             {"cpu": "4", "x/gpu": "1"},
             status("app", {"cpu": "2"}, {"cpu": "1"}),

@@ -1,4 +1,4 @@
-"""What the kernel is told about the memory of pods and containers."""
+"""Memory settings in the cgroups of pods and containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What claims add to a pod, and where it counts (docs/reference/behaviour.md, k5)."""
+"""Resources that claims add to a pod, and where they count (docs/reference/behaviour.md, k5)."""
 
 from __future__ import annotations
 

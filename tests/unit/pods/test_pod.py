@@ -1,4 +1,4 @@
-"""What is read off a pod."""
+"""Properties of a pod."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_containers_by_name() -> None:
     }
 
 
-def test_pods_are_equal_by_what_they_say() -> None:
+def test_pods_with_equal_content_are_equal() -> None:
     assert make() == make()
     assert make() != make({"hostNetwork": True})
     assert make() != "p"

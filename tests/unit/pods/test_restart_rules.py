@@ -131,7 +131,7 @@ def test_what_an_init_container_fails_by() -> None:
     assert not init_container_failed(running("i"))
 
 
-def test_restart_all_lasts_until_the_record_that_asked_for_it_is_gone() -> None:
+def test_restart_all_lasts_until_the_record_that_caused_it_is_removed() -> None:
     pod = make_pod(container("app", **ALL_ON_88), "other", init=("init",))
     assert could_restart_all(pod)
     assert restart_all_active(pod, has(exited("app", 88), running("other"), exited("init")))

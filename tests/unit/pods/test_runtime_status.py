@@ -1,4 +1,4 @@
-"""What is read off a pod's records in the runtime, and what they say of restarts."""
+"""Properties of a pod's records in the runtime, and the restarts that follow from them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def test_empty(status: PodRuntimeStatus, empty: bool) -> None:
 @pytest.mark.parametrize(
     ("ready", "source"), [((), ""), ((False,), ""), ((False, True), "file"), ((True,), "file")]
 )
-def test_what_sandboxes_say(ready: tuple[bool, ...], source: str) -> None:
+def test_a_status_has_readiness_and_source_of_its_sandboxes(
+    ready: tuple[bool, ...], source: str
+) -> None:
     every = tuple(
         SandboxStatus(id="s", ready=each, source="file" if each else "") for each in ready
     )
@@ -104,7 +106,7 @@ def rules(action: str, *values: int, operator: str = "In") -> dict[str, Any]:
         ({"restartPolicy": "Never", **rules("Restart", 3, operator="NotIn")}, 3, False),
         ({"restartPolicy": "Never", **rules("Restart", 3, operator="Like")}, 3, False),
         ({"restartPolicy": "Never", **rules("RestartAllContainers", 3)}, 3, True),
-        # rules without a policy of the container's own are not looked at
+        # rules are ignored unless the container has a policy itself
         (rules("Restart", 3), 3, False),
         ({"restartPolicy": "OnFailure"}, 0, False),
         ({"restartPolicy": "OnFailure"}, 1, True),

@@ -1,4 +1,4 @@
-"""What is refused of objects that are not what the API promises."""
+"""Objects that break the schema of the API are refused."""
 
 from __future__ import annotations
 

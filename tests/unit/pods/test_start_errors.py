@@ -1,4 +1,4 @@
-"""What is shown of a runtime's reason when it may hold values of secrets."""
+"""Start errors of a runtime are shown without the values of secrets."""
 
 from __future__ import annotations
 

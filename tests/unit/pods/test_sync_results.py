@@ -1,4 +1,4 @@
-"""What a runtime sync says of itself."""
+"""Results of a runtime sync."""
 
 from __future__ import annotations
 

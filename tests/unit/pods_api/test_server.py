@@ -57,7 +57,7 @@ class Node:
         )
 
     def shown(self, uid: str) -> tuple[Pod, api.PodStatus] | None:
-        """As the status manager says."""
+        """The pod with its status, as the status manager has them."""
         if uid not in self.statuses or uid in self.finished:
             return None
         return self.pods[uid], self.statuses[uid]
@@ -124,7 +124,7 @@ def watch(channel: Any) -> Any:
     )(pb.WatchPodsRequest())
 
 
-async def told(watcher: Any) -> tuple[str, str, str]:
+async def next_event(watcher: Any) -> tuple[str, str, str]:
     """The next event: its type, the pod and its phase."""
     event = await watcher.read()
     kind = pb.EventType.Name(event.type)
@@ -159,33 +159,33 @@ async def test_watch(node: Node, channel: Any) -> None:
     node.put("ended", "Succeeded")
     node.finish("ended")
     watcher = watch(channel)
-    assert [await told(watcher) for _ in range(3)] == [
+    assert [await next_event(watcher) for _ in range(3)] == [
         ("ADDED", "a", "Running"),
         ("ADDED", "b", "Running"),
         ("INITIAL_SYNC_COMPLETE", "", ""),
     ]
     node.put("c")
-    assert await told(watcher) == ("ADDED", "c", "Pending")
+    assert await next_event(watcher) == ("ADDED", "c", "Pending")
     node.server.changed("c")
     node.put("c", "Running")
-    assert await told(watcher) == ("MODIFIED", "c", "Running")
+    assert await next_event(watcher) == ("MODIFIED", "c", "Running")
     node.finish("a")
-    assert await told(watcher) == ("DELETED", "a", "")
+    assert await next_event(watcher) == ("DELETED", "a", "")
     node.put("a", "Failed")
     node.put("b", "Failed")
-    assert await told(watcher) == ("MODIFIED", "b", "Failed"), "nothing after DELETED"
+    assert await next_event(watcher) == ("MODIFIED", "b", "Failed"), "nothing after DELETED"
 
 
 async def test_a_slow_watcher_misses_states_and_no_pod(node: Node, channel: Any) -> None:
     watcher = watch(channel)
-    assert (await told(watcher))[0] == "INITIAL_SYNC_COMPLETE"
+    assert (await next_event(watcher))[0] == "INITIAL_SYNC_COMPLETE"
     for phase in ("Pending", "Running", "Failed"):
         node.put("a", phase)
         node.put("b", phase)
     node.put("short")
     node.finish("short")
     node.put("last")
-    assert [await told(watcher) for _ in range(3)] == [
+    assert [await next_event(watcher) for _ in range(3)] == [
         ("ADDED", "a", "Failed"),
         ("ADDED", "b", "Failed"),
         ("ADDED", "last", "Pending"),
@@ -197,7 +197,7 @@ async def test_watchers_are_bounded_and_leave(
 ) -> None:
     monkeypatch.setattr(pods_api, "MAX_WATCHERS", 2)
     first, second = watch(channel), watch(channel)
-    await told(first), await told(second)
+    await next_event(first), await next_event(second)
     with pytest.raises(grpc.aio.AioRpcError, match="there are 2 watchers already") as refused:
         await watch(channel).read()
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -205,12 +205,12 @@ async def test_watchers_are_bounded_and_leave(
     while True:
         third = watch(channel)
         try:
-            assert (await told(third))[0] == "INITIAL_SYNC_COMPLETE"
+            assert (await next_event(third))[0] == "INITIAL_SYNC_COMPLETE"
             break
         except grpc.aio.AioRpcError:
             await asyncio.sleep(0)
     node.put("a")
-    assert await told(third) == await told(second) == ("ADDED", "a", "Pending")
+    assert await next_event(third) == await next_event(second) == ("ADDED", "a", "Pending")
 
 
 async def test_nothing_is_answered_before_all_sources_have_delivered(
@@ -231,7 +231,7 @@ async def test_nothing_is_answered_before_all_sources_have_delivered(
         await watch(channel).read()
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     node.ready = True
-    assert await told(watch(channel)) == ("ADDED", "a", "Pending")
+    assert await next_event(watch(channel)) == ("ADDED", "a", "Pending")
 
 
 async def test_calls_are_counted_by_method_and_status(node: Node, channel: Any) -> None:
@@ -239,7 +239,7 @@ async def test_calls_are_counted_by_method_and_status(node: Node, channel: Any) 
     with pytest.raises(grpc.aio.AioRpcError):
         await call(channel, "GetPod", pb.GetPodRequest(podUID="x"), pb.GetPodResponse)
     watcher = watch(channel)
-    await told(watcher)
+    await next_event(watcher)
     assert "watch_total" not in node.counted(), "it has not ended"
     watcher.cancel()
     await node.watch_ended.wait()
@@ -260,7 +260,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off(
     large = {"nodeSelector": {"x": "y" * 200_000}}
     async with grpc.aio.insecure_channel(f"unix:{tmp_path}/pods-api/pods-api.sock") as channel:
         watcher = watch(channel)
-        assert (await told(watcher))[0] == "INITIAL_SYNC_COMPLETE"
+        assert (await next_event(watcher))[0] == "INITIAL_SYNC_COMPLETE"
         for number in range(100):  # more than any buffer on the way holds
             node.put(f"p{number}", spec=large)
         await node.watch_ended.wait()
@@ -271,7 +271,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off(
             while True:
                 await watcher.read()
         assert cut.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert (await told(watch(channel)))[0] == "ADDED", "its slot is free"
+        assert (await next_event(watch(channel)))[0] == "ADDED", "its slot is free"
     await node.server.close()
 
 
@@ -281,7 +281,7 @@ async def test_rate_limit_spares_watchers(node: Node, channel: Any) -> None:
             await call(channel, "ListPods", pb.ListPodsRequest(), pb.ListPodsResponse)
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert node.counted()["list_total"].keys() == {"OK"}
-    assert (await told(watch(channel)))[0] == "INITIAL_SYNC_COMPLETE"
+    assert (await next_event(watch(channel)))[0] == "INITIAL_SYNC_COMPLETE"
 
 
 async def test_a_pod_that_does_not_fit_spoils_no_list(
@@ -297,7 +297,7 @@ async def test_a_pod_that_does_not_fit_spoils_no_list(
     with pytest.raises(grpc.aio.AioRpcError, match="n/p-bad can't be written"):
         await call(channel, "GetPod", pb.GetPodRequest(podUID="bad"), pb.GetPodResponse)
     watcher = watch(channel)
-    assert [(await told(watcher))[1] for _ in range(2)] == ["good", ""]
+    assert [(await next_event(watcher))[1] for _ in range(2)] == ["good", ""]
 
 
 async def test_a_socket_that_can_not_be_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a watcher is told next."""
+"""The next event for a watching client."""
 
 from __future__ import annotations
 
