@@ -44,7 +44,7 @@ def sync(pod: Pod, status: PodRuntimeStatus = EMPTY) -> PodSync:
 
 
 @on_virtual_time
-async def test_it_waits_longer_and_longer_and_says_why() -> None:
+async def test_it_backs_off_and_reports_the_error() -> None:
     step, recorder = made(Manager("no driver", "no driver", "", "no driver"))
     waits = []
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""What is kept of a worker's decisions, and why it ends a pod."""
+"""The history of a worker's decisions, and the reason why it ends a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of pods: decisions, start errors, and whether they are quiet."""
+"""Records kept for each pod: decisions, start errors, and whether the pod is quiet."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_start_error_lasts_until_a_start(step: Any, left: Any) -> None:
     assert cache.get("u") == left
 
 
-def test_a_start_that_is_held_back_says_what_came_before() -> None:
+def test_a_start_in_backoff_repeats_the_previous_error() -> None:
     cache = ReasonCache()
     cache.update("u", result(a=ERROR))
     for _ in range(2):
@@ -128,7 +128,7 @@ def test_a_quiet_pod(status: PodRuntimeStatus, error: str, quiet: bool) -> None:
 
 
 @pytest.mark.parametrize("populated", [True, False])
-def test_of_a_pod_without_entry_only_a_relist_knows(populated: bool) -> None:
+def test_a_pod_without_entry_is_quiet_only_after_a_relist(populated: bool) -> None:
     cache = PodStatusCache()
     cache.populated = populated
     assert cache.quiet("u") is populated

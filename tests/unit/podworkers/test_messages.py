@@ -1,4 +1,4 @@
-"""What one message makes of a worker's record."""
+"""Changes that one message makes to a worker's record."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ SYNC, KILL = UpdateType.SYNC, UpdateType.KILL
         (PodUpdate(SYNC, pod=POD, kill=KillOptions(evict=True)), {}),
     ],
 )
-def test_what_asks_for_the_end(update: PodUpdate, changes: dict[str, Any]) -> None:
+def test_updates_that_request_termination(update: PodUpdate, changes: dict[str, Any]) -> None:
     expected = record(**{"terminating_at": 9.0, **changes}) if changes else record()
     assert messages.request_termination(record(), update, 9.0) == expected
     ending = record(terminating_at=1.0)

@@ -1,4 +1,4 @@
-"""The pod's cgroup in the verbs of its life: first of all, last of all, and told when it fails."""
+"""A pod's cgroup is created first and removed last; its failures are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rest of the agent asks of workers, by what they know; and who may use a name."""
+"""Queries of the agent to its workers, for each state of a record; and use of static names."""
 
 from __future__ import annotations
 

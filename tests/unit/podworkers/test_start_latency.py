@@ -56,7 +56,7 @@ class Setup:
             self.at = at
             getattr(self.starts, what)(*arguments)
 
-    def told(self, which: str) -> tuple[int, float]:
+    def histogram(self, which: str) -> tuple[int, float]:
         """Count and sum of kubelet_pod_start_WHICH_duration_seconds."""
         text = self.metrics.render().decode()
         name = f"\nkubelet_pod_start_{which}_duration_seconds"
@@ -141,8 +141,8 @@ def test_starts(name: str) -> None:
     events, starts, seconds, measured, sli = CASES[name]
     setup = Setup()
     setup.play(events)
-    assert setup.told("total") == (starts, seconds)
-    assert setup.told("sli") == (measured, sli)
+    assert setup.histogram("total") == (starts, seconds)
+    assert setup.histogram("sli") == (measured, sli)
     assert setup.first_network == sli
 
 

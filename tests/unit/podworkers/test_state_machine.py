@@ -141,7 +141,7 @@ def test_a_message_without_a_mirror_leaves_the_one_that_is_known() -> None:
         ended(machine)
 
 
-def test_a_pod_that_has_ended_while_it_was_killed_keeps_what_the_kill_asked_for() -> None:
+def test_a_pod_that_ends_during_a_kill_keeps_the_options_of_the_kill() -> None:
     def killed(status: api.PodStatus) -> api.PodStatus:
         return {**status, "reason": "Killed"}
 
@@ -198,7 +198,7 @@ def test_a_pod_that_has_ended_is_kept_while_it_is_desired() -> None:
     assert machine.records[UID].finished
 
 
-def test_an_end_that_is_under_way_is_not_asked_for_again() -> None:
+def test_a_termination_under_way_is_not_requested_again() -> None:
     machine = WorkerMachine()
     update(machine, UpdateType.CREATE, make_pod())
     ended(machine)
@@ -296,7 +296,7 @@ def test_a_terminal_sync_terminates() -> None:
     assert machine.records[UID].grace == 30
 
 
-def test_a_sync_that_refuses_the_pod_says_what_becomes_of_its_status() -> None:
+def test_a_sync_that_refuses_the_pod_sets_its_final_status() -> None:
     machine = syncing()
     outcome = SyncOutcome(terminal=True, status_override=lambda status: {"phase": "Failed"})
     (step,) = (e for e in ended(machine, outcome=outcome) if isinstance(e, RunSync))
@@ -315,7 +315,7 @@ def test_messages_while_syncing_replace_each_other() -> None:
 
 
 @pytest.mark.parametrize("made", [terminating, terminated, finished])
-def test_create_after_termination_asks_for_a_restart(made: Callable[[], WorkerMachine]) -> None:
+def test_create_after_termination_requests_a_restart(made: Callable[[], WorkerMachine]) -> None:
     machine = made()
     assert update(machine, UpdateType.CREATE, make_pod()) == []
     assert machine.records[UID].restart_requested
@@ -476,10 +476,10 @@ def test_queries() -> None:
         "finished": finished(),
     }
     for name, expected in rows.items():
-        assert asked(made[name]) == expected, name
+        assert answers_of_queries(made[name]) == expected, name
     empty = WorkerMachine()
     empty.handle(DesiredPods(frozenset(), 1.0))
-    assert asked(empty) == (False, True, False, True)
+    assert answers_of_queries(empty) == (False, True, False, True)
 
 
 def test_what_an_evicted_pod_leaves_stays_until_it_has_ended() -> None:
@@ -487,13 +487,13 @@ def test_what_an_evicted_pod_leaves_stays_until_it_has_ended() -> None:
     ended(machine)
     update(machine, UpdateType.KILL, make_pod(), kill=KillOptions(evict=True))
     assert machine.records[UID].evicted
-    assert not asked(machine)[3]
+    assert not answers_of_queries(machine)[3]
     ended(machine)
     assert machine.records[UID].terminated_at is not None
-    assert asked(machine)[3]
+    assert answers_of_queries(machine)[3]
 
 
-def asked(machine: WorkerMachine) -> tuple[bool, ...]:
+def answers_of_queries(machine: WorkerMachine) -> tuple[bool, ...]:
     queries = WorkerQueries(machine)
     return (
         queries.could_have_running_containers(UID),
@@ -597,7 +597,7 @@ def test_a_log_replays(sequence: list[Event]) -> None:
 @settings(max_examples=200)
 @given(events)
 def test_every_pod_comes_to_its_end(sequence: list[Event]) -> None:
-    """Once nobody wants a pod, steps that work bring every record to nothing."""
+    """Once no source has a pod, successful steps remove every record."""
     machine = WorkerMachine()
     for event in sequence:
         machine.handle(event)

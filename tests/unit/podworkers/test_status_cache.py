@@ -1,4 +1,4 @@
-"""The status cache: of two statuses the later wins, and no end that was told is forgotten."""
+"""The status cache keeps the later of two statuses, and no reported exit is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_exit_that_was_reported_during_a_sync_is_not_undone_by_its_result() -
     assert states(cache) == {"c1": E, "c2": R}
     entry = cache.get("uid-web")
     assert entry is not None
-    assert not entry.own, "the worker does not know of the exit: it must look again"
+    assert not entry.own, "the worker has not seen the exit: it must read the status again"
     assert entry.status.containers[1].exit_code == 3
     assert told == ["uid-web", "uid-web"]
 
@@ -62,7 +62,7 @@ def test_nothing_new_leaves_the_workers_status_its_own() -> None:
     assert entry.status is done
 
 
-def test_a_sandbox_that_the_worker_stopped_is_as_the_worker_says() -> None:
+def test_the_workers_status_of_a_sandbox_that_it_stopped_wins() -> None:
     own = runtime_status(state=R, ready=False, at=30)
     stale = tuple(replace(each, source="file") for each in own.sandboxes)
     known = replace(own, sandboxes=stale)
@@ -84,7 +84,7 @@ def test_what_was_removed_does_not_come_back() -> None:
 
 
 def test_a_pod_that_can_not_be_read_may_run() -> None:
-    """Its volumes, devices and processors are in use until somebody knows better."""
+    """Its volumes, devices and CPUs count as in use until a status is read."""
     cache = PodStatusCache()
     cache.set_error(PodRuntimeStatus("uid-web", "web", "default"), "no answer")
     assert cache.running() == {"uid-web"}
@@ -201,14 +201,14 @@ def test_what_is_known_of_absent_pods(populated: bool) -> None:
     assert cache.known_absent("uid-web") is populated
 
 
-def test_a_pod_that_was_acted_on_is_asked_for() -> None:
+def test_a_pod_that_was_acted_on_has_no_usable_status() -> None:
     cache = PodStatusCache()
     cache.set(runtime_status())
     assert cache.usable("uid-web") == runtime_status()
     cache.invalidate("uid-web")
     assert cache.usable("uid-web") is None
     assert cache.status("uid-web") == runtime_status()
-    assert not cache.set(runtime_status(at=2)), "it says nothing new, but is fresh"
+    assert not cache.set(runtime_status(at=2)), "it contains nothing new, but is fresh"
     assert cache.usable("uid-web") == runtime_status(at=2)
     assert (len(cache), list(cache)) == (1, ["uid-web"])
     assert (cache.usable("x"), cache.status("x")) == (None, None)
@@ -224,7 +224,7 @@ def test_a_pod_that_was_acted_on_is_asked_for() -> None:
         (False, runtime_status(at=2, state=E), True, True),
     ],
 )
-def test_what_its_worker_knows(
+def test_an_entry_is_its_workers_own_until_another_status_differs(
     first_own: bool, second: PodRuntimeStatus, own: bool, known: bool
 ) -> None:
     cache = PodStatusCache()

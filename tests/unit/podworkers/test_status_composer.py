@@ -24,7 +24,7 @@ from tests.virtual_time import LoopClock, on_virtual_time
 
 
 class FakeComponents:
-    """Keeps statuses as the status manager does: one that says the same stays the object it was."""
+    """Keeps statuses as the status manager does: an equal status does not replace the object."""
 
     def __init__(self) -> None:
         self.kept: Any = None
@@ -145,7 +145,7 @@ async def test_any_change_has_it_composed(change: Callable[[Setup], None]) -> No
 
 
 @on_virtual_time
-async def test_that_a_pod_holds_claims_is_told() -> None:
+async def test_a_pod_that_holds_claims_counts_as_running() -> None:
     s = Setup()
     s.status = runtime_status(state=None)
     s.rest()

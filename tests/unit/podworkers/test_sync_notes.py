@@ -1,4 +1,4 @@
-"""What is noted of syncs: since when something is wrong with a pod."""
+"""Notes of syncs, such as when the trouble of a pod began."""
 
 from __future__ import annotations
 

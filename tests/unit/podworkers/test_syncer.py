@@ -49,7 +49,7 @@ EMPTY = PodRuntimeStatus("uid-web", "web", "default")
 
 
 class FakeComponents:
-    """Every component of a sync in one object; notes what is asked of it, in order."""
+    """Every component of a sync in one object, which records its calls in order."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
@@ -66,7 +66,7 @@ class FakeComponents:
         self.request: SyncPodRequest | None = None
         self.kill_args: Any = None
         self.ends_with: Any = None
-        """What kill_pod tells while sandboxes stop."""
+        """The status that kill_pod reports while sandboxes stop."""
         self.finished = False
 
     # runtime
@@ -378,7 +378,7 @@ async def test_directories_that_can_not_be_made(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_crash_loop_says_when_and_why(tmp_path: Path) -> None:
+async def test_a_crash_loop_has_a_time_of_retry_and_an_error(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     error = StartError("CrashLoopBackOff", "back-off 10s restarting failed container")
     s.fakes.result = PodSyncResult(
@@ -427,7 +427,7 @@ async def test_a_sync_cut_short_goes_with_its_last_reference(tmp_path: Path) -> 
 
 
 @on_virtual_time
-async def test_what_was_done_is_looked_at_until_nothing_is_left_to_do(tmp_path: Path) -> None:
+async def test_the_runtime_is_synced_until_nothing_is_left_to_do(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.more = [
         PodSyncResult(status=runtime_status(state=None, at=5)),
@@ -454,10 +454,10 @@ def mirror_of(static: Pod, status: Any) -> Pod:
 
 @pytest.mark.parametrize(("shown", "restarts"), [("uid-1", 4), ("uid-2", 0)])
 @on_virtual_time
-async def test_only_a_mirror_of_the_same_manifest_says_what_was(
+async def test_only_a_mirror_of_the_same_manifest_has_the_last_status(
     tmp_path: Path, shown: str, restarts: int
 ) -> None:
-    """What ran under an earlier manifest of that name is not lost, and nothing restarts for it."""
+    """Containers of an earlier manifest of that name are not counted as lost or restarted."""
     s = Setup(tmp_path)
     running = {"name": "main", "restartCount": 3, "state": {"running": {}}}
     mirror = mirror_of(make_static("web", shown), {"containerStatuses": [running]})
@@ -498,7 +498,7 @@ async def test_an_evictions_word_counts(tmp_path: Path) -> None:
 
 @on_virtual_time
 async def test_an_end_is_not_shown_while_more_may_run_than_is_known(tmp_path: Path) -> None:
-    """The container was started, and the runtime did not say how that went."""
+    """The container was started, and the runtime then gave no status."""
     s = Setup(tmp_path)
     s.fakes.result = PodSyncResult(
         status=runtime_status(state=None, at=2), sync_error=StartError("Status", "no answer")
@@ -513,7 +513,7 @@ async def test_an_end_is_not_shown_while_more_may_run_than_is_known(tmp_path: Pa
     await s.syncer.sync_terminating_pod(make_pod(), runtime_status(state=None), 7, evicted)
     assert s.fakes.statuses[-1][0]["phase"] == "Failed"
     assert s.fakes.statuses[-1][1] is True
-    # the runtime was asked again
+    # the status was read again
     s.cache.set(runtime_status(state=None, at=3), own=True)
     await s.syncer.sync_terminating_pod(make_pod(), runtime_status(state=None), 7, evicted)
     assert s.fakes.statuses[-1][1] is False
@@ -618,7 +618,7 @@ async def test_missing_pull_secrets_are_reported_when_a_pull_has_failed(
 
 
 @on_virtual_time
-async def test_pull_secrets_are_not_asked_for_while_all_runs(tmp_path: Path) -> None:
+async def test_pull_secrets_are_not_read_while_all_containers_run(tmp_path: Path) -> None:
     api = Api()
     s = Setup(tmp_path, kube_api=api)
     await s.sync(make_pod(imagePullSecrets=[{"name": "one"}]), runtime_status())
@@ -638,23 +638,25 @@ def test_reasons_come_and_go() -> None:
     assert reasons.get("b") == {}
 
 
-def test_a_start_held_back_goes_on_saying_how_the_one_before_failed() -> None:
+def test_a_start_in_backoff_keeps_showing_the_previous_failure() -> None:
     reasons = ReasonCache()
 
-    def told(code: str, message: str) -> str:
+    def shown_after(code: str, message: str) -> str:
         error = StartError(code, message)
         reasons.update("a", PodSyncResult(start_errors={"main": error}))
         return reasons.get("a")["main"].message
 
-    assert told("CrashLoopBackOff", "back-off 10s") == "back-off 10s", "it ran, and ended"
-    assert told("PostStartHookError", "exited with 9") == "exited with 9"
+    assert shown_after("CrashLoopBackOff", "back-off 10s") == "back-off 10s", "it ran, and ended"
+    assert shown_after("PostStartHookError", "exited with 9") == "exited with 9"
     held = "back-off 20s: PostStartHookError: exited with 9"
-    assert [told("CrashLoopBackOff", "back-off 20s") for _ in range(2)] == [held] * 2
-    assert told("RunContainerError", "no such file") == "no such file"
-    assert told("CrashLoopBackOff", "back-off 40s").endswith("RunContainerError: no such file")
+    assert [shown_after("CrashLoopBackOff", "back-off 20s") for _ in range(2)] == [held] * 2
+    assert shown_after("RunContainerError", "no such file") == "no such file"
+    assert shown_after("CrashLoopBackOff", "back-off 40s").endswith(
+        "RunContainerError: no such file"
+    )
     worked = SyncResult(SyncAction.START_CONTAINER, "main")
     reasons.update("a", PodSyncResult(results=(worked,)))
-    assert told("CrashLoopBackOff", "back-off 40s") == "back-off 40s"
+    assert shown_after("CrashLoopBackOff", "back-off 40s") == "back-off 40s"
 
 
 @on_virtual_time

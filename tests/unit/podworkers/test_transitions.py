@@ -1,4 +1,4 @@
-"""What can't happen to a pod worker: the check, and what it reports."""
+"""The check for impossible transitions of a pod worker, and its reports."""
 
 from __future__ import annotations
 

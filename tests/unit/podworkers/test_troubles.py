@@ -30,7 +30,7 @@ def test_since(failures: list[float], now: float, since: float | None) -> None:
     assert troubles.since("b", now) is None
 
 
-def test_those_that_failed_longest_ago_go_first_and_what_is_gone_at_once() -> None:
+def test_the_oldest_failures_are_dropped_first_and_removed_pods_at_once() -> None:
     troubles = Troubles()
     for number in range(MAX_PODS):
         troubles.failed(str(number), number / 1000)

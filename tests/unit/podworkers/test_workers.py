@@ -1,4 +1,4 @@
-"""The workers in motion, on virtual time, with a syncer that records what it is asked."""
+"""Running workers, on virtual time, with a syncer that records its calls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Recorder:
 
 
 class RecordingSyncer:
-    """Each verb notes its time, and does what ``script`` says."""
+    """Each verb records its time, and runs the test's function for it."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, float]] = []
@@ -165,7 +165,7 @@ class Setup:
         return int(count[1]), int(total[1])
 
     def starts_for_a_second(self) -> None:
-        """Each sync lasts a second and then knows the pod as of 50."""
+        """Each sync lasts a second and then stores a status read at 50."""
 
         async def starts() -> SyncOutcome:
             await asyncio.sleep(1)
@@ -340,7 +340,7 @@ async def test_no_status_no_step() -> None:
 
 
 @on_virtual_time
-async def test_an_interrupted_step_makes_the_worker_ask() -> None:
+async def test_an_interrupted_step_makes_the_worker_read_the_status() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1000)
     s.send(UpdateType.CREATE)
@@ -351,7 +351,7 @@ async def test_an_interrupted_step_makes_the_worker_ask() -> None:
 
 
 @on_virtual_time
-async def test_what_the_worker_knows_itself_does_not_wake_it() -> None:
+async def test_a_change_that_the_worker_has_seen_does_not_wake_it() -> None:
     s = Setup()
     s.starts_for_a_second()
     s.send(UpdateType.CREATE)
@@ -364,7 +364,7 @@ async def test_what_the_worker_knows_itself_does_not_wake_it() -> None:
 
 
 @on_virtual_time
-async def test_an_exit_during_a_step_is_looked_at_right_after_it() -> None:
+async def test_an_exit_during_a_step_is_synced_right_after_it() -> None:
     s = Setup()
     s.starts_for_a_second()
     s.send(UpdateType.CREATE)
@@ -425,7 +425,7 @@ async def test_containers_of_a_pod_are_counted_at_its_first_step_only() -> None:
     assert setup.counted() == (2, 4), "one that ends with its first step counts too"
     setup.send(UpdateType.KILL, None, runtime_pod=runtime_status("uid-orphan"))
     await settle()
-    assert setup.counted() == (2, 4), "a pod that only the runtime knows is none of ours"
+    assert setup.counted() == (2, 4), "a pod that only the runtime has is not counted"
 
 
 @on_virtual_time
@@ -451,7 +451,7 @@ async def test_what_a_probe_found_is_shown_while_a_step_runs() -> None:
 
 
 @on_virtual_time
-async def test_the_status_of_a_pod_that_is_evicted_goes_on_saying_so() -> None:
+async def test_the_status_of_an_evicted_pod_keeps_showing_the_eviction() -> None:
     pod = make_pod()
     s = Setup(current_pod=lambda uid: (pod, None))
     s.send(UpdateType.CREATE, pod)
@@ -473,7 +473,7 @@ async def test_the_status_of_a_pod_that_is_evicted_goes_on_saying_so() -> None:
     stopped.set()
     await settle()
     s.workers.refresh_status(UID)
-    assert len(s.syncer.refreshed) == 1, "how it ended is told already"
+    assert len(s.syncer.refreshed) == 1, "its end is reported already"
 
 
 @on_virtual_time
@@ -490,4 +490,4 @@ async def test_a_refused_pod_has_a_status_and_no_step() -> None:
     s.send(UpdateType.CREATE)
     s.send(UpdateType.KILL)
     s.workers.reject(make_pod(), rejection)
-    assert len(s.syncer.rejected) == 1, "a pod that is ending says how it ended"
+    assert len(s.syncer.rejected) == 1, "a pod that is ending reports its own end"

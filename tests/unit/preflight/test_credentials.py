@@ -1,4 +1,4 @@
-"""What a preflight says about kubeconfig and certificates."""
+"""Findings of a preflight about kubeconfig and certificates."""
 
 from __future__ import annotations
 

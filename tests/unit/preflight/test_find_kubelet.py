@@ -124,7 +124,7 @@ def test_drop_ins_of_etc_win_by_name(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("how", ["link", "empty"])
-def test_a_masked_unit_is_named_if_it_was_asked_for(machine: Machine, how: str) -> None:
+def test_a_masked_unit_is_named_if_it_was_requested(machine: Machine, how: str) -> None:
     path = machine.file("etc/systemd/system/kubelet.service", "")
     if how == "link":
         path.unlink()

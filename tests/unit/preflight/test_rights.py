@@ -15,7 +15,7 @@ SETTINGS = default_settings()
 
 
 class Reviews(KubeApi):
-    """Refuses what it is told to; remembers what it was asked."""
+    """Denies the given rights and records each access review."""
 
     def __init__(self, *refused: str, away: bool = False) -> None:
         self.refused, self.away = refused, away

@@ -1,4 +1,4 @@
-"""What a preflight says about settings, flags and gates."""
+"""Findings of a preflight about settings, flags and gates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from the versions of API server, kubelet and agent."""
+"""Findings that follow from the versions of API server, kubelet and agent."""
 
 from __future__ import annotations
 

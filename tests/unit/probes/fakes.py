@@ -1,4 +1,4 @@
-"""Probes in memory: containers that answer as told, on virtual time."""
+"""Probes in memory: containers with scripted answers, on virtual time."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class World:
         self.write(pod, {"containerID": f"containerd://{container_id}", "state": state})
 
     def write(self, pod: Pod, entry: dict[str, Any], phase: str = "Running") -> None:
-        """Store a status as the pod workers do: with started as the probes say."""
+        """Store a status as the pod workers do, with `started` from the probe results."""
         self.pods[pod.uid] = pod
         container = next(iter(pod.init_containers or pod.containers))
         entry = {"name": container["name"], **entry}

@@ -164,7 +164,7 @@ async def test_after_an_agent_restart_nothing_flaps_and_probes_spread() -> None:
 
 @on_virtual_time
 async def test_an_hour_of_flapping_probes() -> None:
-    """Readiness follows its container, each change is told once, and the grid never drifts."""
+    """Readiness follows its container, each change is reported once, and the grid never drifts."""
     world, rng = World(), random.Random(7)
     pods = [probed_pod(f"p{n}", readinessProbe=EACH_SECOND) for n in range(10)]
     flips = {pod.uid: sorted(rng.uniform(5, 3590) for _ in range(100)) for pod in pods}

@@ -1,4 +1,4 @@
-"""One run of a probe: what is asked, what is told, what is counted as what."""
+"""One run of a probe: its request, its report and its metrics."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ HANGS = {**COMMAND, "timeoutSeconds": 1}
 
 @on_virtual_time
 async def test_a_call_that_hangs_is_a_failure_when_its_time_is_over() -> None:
-    """As of ``sh -c "sleep 100; true"``: a process holds the output open after the command."""
+    """The command ends, but a process holds its output open: ``sh -c "sleep 100; true"``."""
     runtime, events = Runtime(cri.ExecSyncResponse()), Events()
     runtime.takes = 100
     prober = Prober(runtime, events)  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ async def test_a_slow_answer_within_the_slack_counts() -> None:
     ],
     ids=["unavailable", "deadline", "silent", "not-found", "answers"],
 )
-async def test_a_runtime_that_does_not_answer_says_nothing_about_the_container(
+async def test_a_probe_without_an_answer_of_the_runtime_has_no_outcome(
     answer: Any, outcome: ProbeOutcome | None
 ) -> None:
     runtime, events = Runtime(cri.ExecSyncResponse()), Events()
@@ -173,7 +173,7 @@ async def test_a_runtime_that_does_not_answer_says_nothing_about_the_container(
 
 
 class Paused(Runtime):
-    """A runtime that is stopped until ``resumes_at`` and then does what it was asked for."""
+    """A runtime that is paused until ``resumes_at`` and then works off its requests."""
 
     def __init__(self, resumes_at: float, takes: float) -> None:
         super().__init__(cri.ExecSyncResponse())

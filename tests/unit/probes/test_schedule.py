@@ -157,7 +157,7 @@ def test_liveness_begins_within_the_second_half_of_a_period(draw: float) -> None
     assert 105 <= due(state) <= 110
 
 
-def test_a_due_time_is_not_moved_by_looking_again() -> None:
+def test_a_due_time_is_not_moved_by_the_same_state() -> None:
     state = begun(LIVENESS, draw=0.2)
     assert with_container_state(spec(LIVENESS), state, running(), 103, 0.9) == state
 
@@ -252,7 +252,7 @@ def test_a_run_that_outlives_its_reason_changes_nothing() -> None:
         assert finished(spec(LIVENESS), state, BAD, 110) == state
 
 
-def test_a_spec_is_sane_whatever_a_manifest_says() -> None:
+def test_a_spec_of_invalid_values_has_defaults_and_bounds() -> None:
     wild = {"periodSeconds": 0, "timeoutSeconds": -3, "failureThreshold": "x"}
     wild |= {"initialDelaySeconds": 10**15, "successThreshold": None}
     assert ProbeSpec.from_probe(LIVENESS, wild) == ProbeSpec(LIVENESS, initial_delay=10**9)

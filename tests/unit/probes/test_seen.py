@@ -1,4 +1,4 @@
-"""What a status says of a container, as its probes have to know it."""
+"""The state of a container that its probes read from a pod status."""
 
 from __future__ import annotations
 

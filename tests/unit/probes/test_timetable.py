@@ -28,7 +28,7 @@ async def test_everything_comes_in_time_and_in_order() -> None:
 
 
 @on_virtual_time
-async def test_what_is_taken_back_never_comes_and_takes_no_room() -> None:
+async def test_withdrawn_entries_never_come_due_and_are_freed() -> None:
     came: list[int] = []
     table: Timetable[int] = Timetable(came.append)
     kept = [table.add(10 + n / 100, n) for n in range(10)]

@@ -1,4 +1,4 @@
-"""What goes into decisions comes back from JSON as it was."""
+"""Inputs of decisions survive a round trip through JSON."""
 
 from __future__ import annotations
 

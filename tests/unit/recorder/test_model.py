@@ -1,4 +1,4 @@
-"""Whose story an event belongs to."""
+"""The pod whose story an event belongs to."""
 
 from __future__ import annotations
 

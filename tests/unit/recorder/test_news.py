@@ -17,11 +17,11 @@ def test_what_is_news() -> None:
     assert news.has(LineKind.PLAN, make_pod("a"), status, {}), "another object of the pod"
     pod, status = make_pod("a"), runtime_status("a")
     assert news.has(LineKind.PLAN, pod, status, {})
-    assert news.has(LineKind.PLAN, pod, runtime_status("a"), {}), "the runtime was asked again"
+    assert news.has(LineKind.PLAN, pod, runtime_status("a"), {}), "the status was read again"
     assert news.has(LineKind.PLAN, make_pod("b"), status, {}), "another pod"
 
 
-def test_a_pod_that_is_gone_and_a_new_file_begin_anew() -> None:
+def test_a_removed_pod_and_a_new_file_start_afresh() -> None:
     news = News()
     pods = [make_pod("a"), make_pod("b")]
     status = runtime_status("a")

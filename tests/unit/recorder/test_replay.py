@@ -1,4 +1,4 @@
-"""A recording decided again: the same is said to be the same, and what differs is shown."""
+"""Replays of recordings: equal decisions count as equal, and differences are shown."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ async def test_of_a_pod_only_the_newest_object_is_held(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_full_disk_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_full_disk_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     files = RecordingFiles(tmp_path / "file" / "r", 1000)
     recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
@@ -344,11 +344,11 @@ async def test_a_decision_is_recorded_again_once_it_is_news(tmp_path: Path) -> N
     await recorder.close()
     kinds = [json.loads(line)["k"] for line in read_lines(recordings(tmp_path))]
     plan = ["shared", "shared", "plan"]
-    assert kinds == ["head", *plan, "event", *plan], "of a pod that is gone nothing is held"
+    assert kinds == ["head", *plan, "event", *plan], "nothing is held for a removed pod"
 
 
 @on_virtual_time
-async def test_after_a_failed_write_a_new_file_tells_all_of_it(
+async def test_after_a_failed_write_a_new_file_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = FlightRecorder(

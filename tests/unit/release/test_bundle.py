@@ -1,4 +1,4 @@
-"""What makes the files of a release independent of where and when they are built."""
+"""The files of a release do not depend on where and when they are built."""
 
 from __future__ import annotations
 

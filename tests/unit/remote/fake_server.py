@@ -1,4 +1,4 @@
-"""A CRI runtime of a few lines: a real gRPC server on a unix socket that says what a test wants."""
+"""A small CRI runtime: a real gRPC server on a Unix socket with the answers of a test."""
 
 from __future__ import annotations
 

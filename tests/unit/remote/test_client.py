@@ -44,7 +44,7 @@ class Counted:
         self.sandboxes.append((runtime_handler, failed))
 
 
-async def test_connect_says_what_the_runtime_is(serve: Serve, dial: Dial) -> None:
+async def test_connect_returns_name_and_version_of_the_runtime(serve: Serve, dial: Dial) -> None:
     server = await serve(ImageFsInfo=lambda *_: cri.ImageFsInfoResponse())
     runtime = dial(server.endpoint)
     answer = await runtime.connect()

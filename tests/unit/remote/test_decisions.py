@@ -169,7 +169,7 @@ def test_nothing_is_not_a_status() -> None:
     assert verify.wrong_container_status(cri.ContainerStatusResponse()) == "status not set"
 
 
-def test_a_status_that_says_nothing_lacks_all_but_its_name() -> None:
+def test_an_empty_status_lacks_all_fields_but_its_name() -> None:
     sandbox = cri.PodSandboxStatusResponse(status=cri.PodSandboxStatus())
     assert verify.wrong_sandbox_status(sandbox) == "id, created_at not set"
     container = cri.ContainerStatusResponse(status=cri.ContainerStatus())
@@ -223,7 +223,7 @@ def test_one_nameless_entry_does_not_spoil_a_list() -> None:
         (cri.ImageStatusResponse(image=cri.Image()), "id, size not set"),
     ],
 )
-def test_an_image_that_is_there_says_which_one_it_is(
+def test_the_status_of_a_present_image_has_an_id(
     answer: cri.ImageStatusResponse, problem: str
 ) -> None:
     assert verify.wrong_image_status(answer) == problem

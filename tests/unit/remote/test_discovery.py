@@ -1,4 +1,4 @@
-"""Asking a runtime for its cgroup driver, on virtual time."""
+"""Discovery of a runtime's cgroup driver, on virtual time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from tests.virtual_time import on_virtual_time, timed
 
 
-def says(driver: cri.CgroupDriver) -> cri.RuntimeConfigResponse:
-    """A runtime's answer."""
+def config_with(driver: cri.CgroupDriver) -> cri.RuntimeConfigResponse:
+    """A runtime's response with that cgroup driver."""
     return cri.RuntimeConfigResponse(linux=cri.LinuxRuntimeConfiguration(cgroup_driver=driver))
 
 
@@ -36,11 +36,11 @@ DOWN = Unavailable("RuntimeConfig", "not yet")
 @pytest.mark.parametrize(
     ("answers", "driver", "seconds"),
     [
-        ([says(cri.CgroupDriver.SYSTEMD)], "systemd", 0),
-        ([says(cri.CgroupDriver.CGROUPFS)], "cgroupfs", 0),
+        ([config_with(cri.CgroupDriver.SYSTEMD)], "systemd", 0),
+        ([config_with(cri.CgroupDriver.CGROUPFS)], "cgroupfs", 0),
         ([cri.RuntimeConfigResponse()], None, 0),
         ([Unimplemented("RuntimeConfig")], None, 0),
-        ([DOWN, DOWN, says(cri.CgroupDriver.CGROUPFS)], "cgroupfs", 4),
+        ([DOWN, DOWN, config_with(cri.CgroupDriver.CGROUPFS)], "cgroupfs", 4),
         ([DOWN, Unimplemented("RuntimeConfig")], None, 2),
     ],
 )
@@ -62,7 +62,7 @@ async def test_driver(
     [
         (Unimplemented("RuntimeConfig"), 1),
         (cri.RuntimeConfigResponse(), 0),
-        (says(cri.CgroupDriver.CGROUPFS), 0),
+        (config_with(cri.CgroupDriver.CGROUPFS), 0),
     ],
 )
 async def test_a_runtime_without_the_call_is_losing_support(

@@ -1,4 +1,4 @@
-"""What a response to a unary gRPC call means."""
+"""Results and errors read from the response to a unary gRPC call."""
 
 from __future__ import annotations
 

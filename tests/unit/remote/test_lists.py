@@ -14,7 +14,7 @@ from tests.unit.remote.conftest import Dial, Serve
 
 UID = "io.kubernetes.pod.uid"
 STUFFING = "x" * 1_400_000
-"""What one pod of a real API server can carry."""
+"""About as much as one pod of a real API server can carry."""
 
 
 def sandboxes(count: int, stuffing: str = STUFFING) -> list[cri.PodSandbox]:
@@ -83,7 +83,7 @@ async def test_containers_are_listed_by_sandbox(serve: Serve, dial: Dial) -> Non
     assert cri.ListContainersRequest() not in again, "known by now"
 
 
-async def test_what_fits_is_asked_for_once(serve: Serve, dial: Dial) -> None:
+async def test_a_list_that_fits_is_requested_once(serve: Serve, dial: Dial) -> None:
     server = await serve(**listing(sandboxes(3), containers(3)))
     runtime = dial(server.endpoint)
     assert len(await runtime.list_pod_sandbox()) == len(await runtime.list_containers()) == 3
@@ -120,7 +120,7 @@ async def test_a_stream_is_better_than_parts(serve: Serve, dial: Dial) -> None:
 
 
 async def test_a_stream_of_large_messages_is_replaced_by_parts(serve: Serve, dial: Dial) -> None:
-    """As of CRI-O, whose messages have 3000 items each."""
+    """CRI-O, for example, sends messages of 3000 items each."""
 
     async def stream(_request: Any, _context: Any) -> AsyncIterator[cri.StreamContainersResponse]:
         yield cri.StreamContainersResponse(containers=containers(14))
@@ -137,7 +137,7 @@ async def test_a_stream_of_large_messages_is_replaced_by_parts(serve: Serve, dia
 async def test_a_state_that_a_runtime_does_not_select_by(
     serve: Serve, dial: Dial, failed: grpc.StatusCode
 ) -> None:
-    """As of cri-dockerd and the unknown one; what may work the next time is no refusal."""
+    """cri-dockerd, for example, refuses the state "unknown"; a temporary error is no refusal."""
     known = listing(sandboxes(14, ""), containers(14))
 
     async def answer(request: cri.ListContainersRequest, context: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where a socket of the agent's own can't be, the error says why."""
+"""A server socket that cannot be created fails with an error that contains the reason."""
 
 from __future__ import annotations
 

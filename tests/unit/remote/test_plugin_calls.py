@@ -51,7 +51,7 @@ def silent() -> tuple[Handler, asyncio.Event]:
     return never, asked
 
 
-async def ask(calls: PluginCalls, within: float = 30.0, secret: str = "") -> pb.PluginInfo:
+async def get_info(calls: PluginCalls, within: float = 30.0, secret: str = "") -> pb.PluginInfo:
     return await calls.call("GetInfo", pb.InfoRequest(), pb.PluginInfo, within, secrets=[secret])
 
 
@@ -61,13 +61,13 @@ async def test_an_answer(tmp_path: Path) -> None:
 
     async with plugin(tmp_path, answer) as calls:
         await calls.connect(30)
-        assert (await ask(calls)).name == "x"
+        assert (await get_info(calls)).name == "x"
 
 
 async def test_a_cancelled_call_goes_with_its_last_reference(tmp_path: Path) -> None:
     handler, asked = silent()
     async with plugin(tmp_path, handler) as calls:
-        assert await leaves_when_cancelled(ask(calls), asked.wait())
+        assert await leaves_when_cancelled(get_info(calls), asked.wait())
 
 
 async def test_a_refusal_names_plugin_and_call_and_keeps_secrets(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_a_refusal_names_plugin_and_call_and_keeps_secrets(tmp_path: Path)
 
     async with plugin(tmp_path, refuse) as calls:
         with pytest.raises(PluginCallFailed) as raised:
-            await ask(calls, secret="hunter2")
+            await get_info(calls, secret="hunter2")
     assert raised.value.code is Code.INVALID_ARGUMENT
     assert str(raised.value) == (
         "GetInfo of plugin x: rpc error: code = InvalidArgument desc = bad password [redacted][2J"
@@ -90,7 +90,7 @@ async def test_nonsense(tmp_path: Path) -> None:
 
     async with plugin(tmp_path, nonsense) as calls:
         with pytest.raises(PluginCallFailed, match=r"GetInfo of plugin x.*not what") as raised:
-            await ask(calls)
+            await get_info(calls)
     assert not raised.value.answered
 
 
@@ -100,7 +100,7 @@ async def test_too_much(tmp_path: Path) -> None:
 
     async with plugin(tmp_path, huge) as calls:
         with pytest.raises(PluginCallFailed) as raised:
-            await ask(calls)
+            await get_info(calls)
     assert raised.value.code is Code.RESOURCE_EXHAUSTED
 
 
@@ -108,20 +108,20 @@ async def test_no_answer_in_time(tmp_path: Path) -> None:
     handler, _ = silent()
     async with plugin(tmp_path, handler) as calls:
         with pytest.raises(PluginCallFailed) as raised:
-            await ask(calls, within=0.2)
+            await get_info(calls, within=0.2)
     assert raised.value.code is Code.DEADLINE_EXCEEDED
 
 
 async def test_closed_while_it_waits(tmp_path: Path) -> None:
     handler, asked = silent()
     async with plugin(tmp_path, handler) as calls:
-        waiting = asyncio.create_task(ask(calls))
+        waiting = asyncio.create_task(get_info(calls))
         await asked.wait()
         await calls.close()
         with pytest.raises(PluginCallFailed, match="has disconnected"):
             await waiting
         with pytest.raises(PluginCallFailed, match="has disconnected"):
-            await ask(calls)
+            await get_info(calls)
 
 
 async def test_nobody_listens(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_nobody_listens(tmp_path: Path) -> None:
         with pytest.raises(PluginCallFailed, match=r"connecting to plugin x.*within 0\.2s"):
             await calls.connect(0.2)
         with pytest.raises(PluginCallFailed) as raised:
-            await ask(calls, within=5)
+            await get_info(calls, within=5)
     finally:
         await calls.close()
     assert raised.value.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED)

@@ -29,7 +29,7 @@ def test_a_partial_runtime_has_every_call(service: type) -> None:
         assert inspect.signature(getattr(PartialRuntime, name)) == inspect.signature(each), name
 
 
-async def test_what_is_missing_is_said() -> None:
+async def test_a_missing_call_is_named_in_the_error() -> None:
     with pytest.raises(Unimplemented, match="RunPodSandbox: this runtime has no such call"):
         await PartialRuntime().run_pod_sandbox(cri.PodSandboxConfig(), "")
     with pytest.raises(Unimplemented, match="GetContainerEvents"):
@@ -63,7 +63,7 @@ def test_filters(wanted: cri.ContainerFilter | None, through: bool) -> None:
 
 
 class Scripted(SimpleRuntime):
-    """Containers end by themselves or by a signal, as their command says."""
+    """Containers end by themselves or by a signal, depending on their command."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ async def test_stopping(command: str, grace: int, sent: list[int], code: int, se
 
 
 @on_virtual_time
-async def test_an_exit_is_told_with_its_pod() -> None:
+async def test_an_exit_event_contains_its_pod() -> None:
     runtime = Scripted()
     container = await started(runtime, "good")
     events = aiter(runtime.get_container_events())
