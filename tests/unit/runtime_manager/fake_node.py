@@ -39,7 +39,7 @@ class FakeNode:
         self.restart_agent()
 
     def restart_agent(self) -> None:
-        """A new manager that knows nothing."""
+        """Replace the manager by a new one without state."""
         self.known = None
         images = ImageManager(cast(Any, self.images), self.events, LoopClock(), self.metrics.images)
         self.manager = KubeRuntimeManager(
@@ -59,7 +59,7 @@ class FakeNode:
         )
 
     async def refresh(self, pod: Pod) -> PodRuntimeStatus:
-        """Ask the runtime."""
+        """Read the pod's status from the runtime."""
         self.known = await self.manager.get_pod_status(pod.uid, pod.name, pod.namespace)
         return self.known
 

@@ -40,7 +40,7 @@ class FakeRuntime:
     updates: list[tuple[str, cri.LinuxContainerResources]] = field(default_factory=list)
     """Container id and what it was updated with."""
     memory_used: dict[str, int | None] = field(default_factory=dict)
-    """Container name -> bytes; None: not told."""
+    """Container name -> bytes; None: not reported."""
     most_at_once: dict[str, int] = field(default_factory=dict)
     running_calls: dict[str, int] = field(default_factory=dict)
 

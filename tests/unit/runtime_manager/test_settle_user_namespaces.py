@@ -1,4 +1,4 @@
-"""Broken records of user namespaces, and what the runtime knows of them."""
+"""Broken records of user namespaces are repaired from the runtime."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def first_of(spaces: UserNamespaceRanges, uid: str) -> int:
     return found.first_host_id
 
 
-async def test_the_sandbox_that_runs_says_it(spaces: UserNamespaceRanges) -> None:
+async def test_the_range_comes_from_the_running_sandbox(spaces: UserNamespaceRanges) -> None:
     runtime: Any = Runtime(
         sandbox("dead", 3 * SIZE, at=9, ready=False), sandbox("s", SIZE), sandbox("gone", 9)
     )
@@ -108,7 +108,9 @@ for ids in ("uids", "gids"):
     ],
     ids=["silent", "the node's", "different", "two", "not from root", "unreachable"],
 )
-async def test_a_runtime_that_does_not_say(spaces: UserNamespaceRanges, runtime: Any) -> None:
+async def test_without_an_answer_of_the_runtime_a_range_stays_unknown(
+    spaces: UserNamespaceRanges, runtime: Any
+) -> None:
     await mend(spaces, runtime)
     assert spaces.unknown == {"a"}
     with pytest.raises(UserNamespaceError):

@@ -1,4 +1,4 @@
-"""Who ends when, and within what time, while the machine shuts down."""
+"""The order and the grace periods of pods while the machine shuts down."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ async def test_a_cancelled_shutdown_ends_no_more_and_is_held_up_again(tmp_path: 
 
 
 @on_virtual_time
-async def test_logind_is_asked_for_time_before_the_lock_is_taken(tmp_path: Path) -> None:
+async def test_the_delay_of_logind_is_raised_before_the_lock_is_taken(tmp_path: Path) -> None:
     node = Node(tmp_path, {})
     node.logind.delay = 5.0
     await during(node, lambda: asyncio.sleep(0))
@@ -202,7 +202,7 @@ async def test_logind_is_asked_for_time_before_the_lock_is_taken(tmp_path: Path)
 
 
 @on_virtual_time
-async def test_a_logind_that_gives_no_more_time_is_used_all_the_same(
+async def test_a_logind_that_refuses_a_longer_delay_is_used_anyway(
     tmp_path: Path, caplog: Any
 ) -> None:
     node = Node(tmp_path, {})
@@ -236,7 +236,7 @@ async def test_an_agent_that_starts_during_a_shutdown_ends_the_pods(tmp_path: Pa
 
 
 @on_virtual_time
-async def test_without_logind_it_is_off_and_says_so_once(tmp_path: Path, caplog: Any) -> None:
+async def test_without_logind_it_is_off_and_logs_that_once(tmp_path: Path, caplog: Any) -> None:
     node = Node(tmp_path, {})
 
     async def none() -> Any:
@@ -248,7 +248,7 @@ async def test_without_logind_it_is_off_and_says_so_once(tmp_path: Path, caplog:
 
 
 @on_virtual_time
-async def test_without_periods_nobody_is_asked(tmp_path: Path) -> None:
+async def test_without_periods_logind_is_not_contacted(tmp_path: Path) -> None:
     node = Node(tmp_path, {})
     node.manager._periods = ()
     assert not node.manager.enabled

@@ -193,7 +193,7 @@ async def test_crash_loop(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_restart_count_comes_from_logs_when_records_are_gone(tmp_path: Path) -> None:
+async def test_restart_count_comes_from_logs_without_records(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     logs = tmp_path / "pods" / "prod_web_uid-1" / "app"
     logs.mkdir(parents=True)
@@ -320,7 +320,7 @@ async def test_kill_waits_for_a_sandbox_under_way(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_call_that_timed_out_is_looked_at_again(tmp_path: Path) -> None:
+async def test_after_a_timed_out_call_containers_are_listed_again(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod()
     await node.sync(pod)
@@ -423,7 +423,7 @@ async def test_old_records_of_init_containers_go(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_what_the_api_does_not_know_yet_stays(tmp_path: Path) -> None:
+async def test_records_of_unreported_ends_are_kept(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("app", init=("one", "two"))
     untold: dict[str, Any] = {"reported": lambda: False}
@@ -446,7 +446,7 @@ async def test_what_the_api_does_not_know_yet_stays(tmp_path: Path) -> None:
     await asyncio.sleep(400)
     await node.refresh(pod)
     await node.sync(pod, **untold)
-    # both ends are still there for the status, and initialisation begins anew all the same
+    # both ends are still there for the status, and initialization starts again anyway
     assert {"container-one-3", "container-two-0"} < set(node.runtime.containers)
     assert node.runtime.running() == ["one"]
     node.runtime.end("container-one-4", 0)

@@ -27,7 +27,7 @@ def dead(name: str, created: int, uid: str = "u") -> DeadContainer:
     return DeadContainer(f"{uid}-{name}-{created}", uid, name, created, unknown=False)
 
 
-def gone(
+def removed_by(
     policy: GCPolicy, *containers: DeadContainer, removable: str = "", ready: bool = True
 ) -> list[str]:
     chosen = containers_to_remove(
@@ -38,22 +38,26 @@ def gone(
 
 def test_newest_of_each_name_stays() -> None:
     units = [dead("a", n) for n in (3, 1, 2)] + [dead("b", 1), dead("a", 5, "v")]
-    assert gone(GCPolicy(), *units) == ["u-a-1", "u-a-2"]
-    assert gone(GCPolicy(max_per_container=2), *units) == ["u-a-1"]
-    assert gone(GCPolicy(max_per_container=-1), *units) == []
-    assert len(gone(GCPolicy(max_per_container=0), *units)) == 5
+    assert removed_by(GCPolicy(), *units) == ["u-a-1", "u-a-2"]
+    assert removed_by(GCPolicy(max_per_container=2), *units) == ["u-a-1"]
+    assert removed_by(GCPolicy(max_per_container=-1), *units) == []
+    assert len(removed_by(GCPolicy(max_per_container=0), *units)) == 5
 
 
 def test_all_of_a_removable_pod_go_once_all_sources_are_ready() -> None:
     units = [dead("a", 1), dead("a", 2), dead("b", 3)]
-    assert gone(GCPolicy(), *units, removable="u") == ["u-a-1", "u-a-2", "u-b-3"]
-    assert gone(GCPolicy(), *units, removable="u", ready=False) == ["u-a-1"]
+    assert removed_by(GCPolicy(), *units, removable="u") == ["u-a-1", "u-a-2", "u-b-3"]
+    assert removed_by(GCPolicy(), *units, removable="u", ready=False) == ["u-a-1"]
 
 
 def test_global_cap_is_spread_then_takes_the_oldest() -> None:
     units = [dead(name, n) for n, name in enumerate("aabbcc")]
-    assert gone(GCPolicy(max_per_container=-1, max_total=3), *units) == ["u-a-0", "u-b-2", "u-c-4"]
-    assert gone(GCPolicy(max_per_container=-1, max_total=1), *units) == [
+    assert removed_by(GCPolicy(max_per_container=-1, max_total=3), *units) == [
+        "u-a-0",
+        "u-b-2",
+        "u-c-4",
+    ]
+    assert removed_by(GCPolicy(max_per_container=-1, max_total=1), *units) == [
         *("u-a-0", "u-a-1", "u-b-2", "u-b-3", "u-c-4"),
     ]
 
@@ -121,7 +125,7 @@ async def test_a_round(tmp_path: Path) -> None:
     assert list(node.runtime.containers) == ["container-app-1"]
     assert [p.name for p in (log_directory / "app").iterdir()] == ["1.log"]
     assert not link.is_symlink()
-    assert not left.is_symlink(), "of a node that is gone"
+    assert not left.is_symlink(), "of a node that no longer exists"
     assert rotated.is_symlink(), "of somebody else, whose folder is there"
     assert no_log.is_symlink()
     assert list(node.runtime.sandboxes) == ["sandbox-web-0"]

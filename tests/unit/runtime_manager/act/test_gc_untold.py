@@ -1,4 +1,4 @@
-"""No record goes whose end the API does not know yet."""
+"""Records whose end has not been reported to the API are not removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks: what each handler does, and what it says when it fails."""
+"""Lifecycle hooks: the effect of each handler, and its message when it fails."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_exec_runs_without_a_limit_of_its_own() -> None:
         (Unavailable("ExecSync", "socket gone"), "code = Unavailable desc = socket gone"),
     ],
 )
-async def test_a_failed_exec_says_what_the_container_should_show(answer: Any, words: str) -> None:
+async def test_a_failed_exec_has_the_message_of_the_kubelet(answer: Any, words: str) -> None:
     bench = Bench()
     bench.runtime.answer = answer
     with pytest.raises(HookFailed) as failed:
@@ -124,7 +124,7 @@ async def test_what_no_hook_can_do(handler: Any) -> None:
 
 
 @pytest.mark.parametrize("status", [b"200 OK", b"404 Not Found", b"500 Oops"])
-async def test_http_asks_and_does_not_care_what_is_answered(status: bytes) -> None:
+async def test_http_ignores_the_status_of_the_response(status: bytes) -> None:
     heard: list[bytes] = []
     async with serving(answering(OK.replace(b"200 OK", status), heard)) as port:
         bench = Bench([{"name": "web", "containerPort": port}])
@@ -133,7 +133,7 @@ async def test_http_asks_and_does_not_care_what_is_answered(status: bytes) -> No
     assert b"User-Agent: kube-lifecycle/1.37\r\n" in heard[0]
 
 
-async def test_http_by_the_containers_annotations_when_the_pod_is_gone() -> None:
+async def test_http_uses_the_containers_annotations_without_a_pod() -> None:
     heard: list[bytes] = []
     async with serving(answering(OK, heard)) as port:
         bench = Bench()
@@ -154,7 +154,7 @@ async def test_http_on_the_hosts_network() -> None:
             await bench.stop({"httpGet": {"port": port}})
 
 
-async def test_https_answered_in_the_clear_is_asked_again_without_credentials() -> None:
+async def test_https_answered_in_plain_text_is_retried_without_credentials() -> None:
     heard: list[bytes] = []
 
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""What is said when a container that mounts images could not be created."""
+"""Messages when a container that mounts images could not be created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the limits of a pod's cgroup are looked at: as seldom as possible, and whenever in doubt."""
+"""The limits of a pod's cgroup are read as seldom as possible, but whenever in doubt."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLi
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod, running
 
 NEW = PodRuntimeStatus("uid-1", "web", "prod")
-"""Of a pod that nothing has been made for."""
+"""Runtime status of a pod for which nothing has been created."""
 
 
 class Limits(NoPodCgroupLimits):
-    """A cgroup with 2 shares, under a pod that is to have what its resources say."""
+    """Cgroup limits of 2 shares; a pod with resources of its own should have 20."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -48,7 +48,7 @@ def test_resources_that_a_pod_gets_as_a_whole_while_it_runs_are_a_difference() -
     assert limits.looks == 1, "what is recorded is believed"
 
 
-def test_a_new_pod_with_resources_as_a_whole_is_not_looked_at() -> None:
+def test_limits_of_a_new_pod_with_pod_resources_are_not_read() -> None:
     limits = Limits()
     in_effect = ResourcesInEffect(ActuatedInMemory(), limits, RuntimeSettings())
     given: api.ResourceRequirements = {"requests": {"cpu": "20m"}}

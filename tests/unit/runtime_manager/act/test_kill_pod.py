@@ -57,7 +57,7 @@ def test_probes_have_their_own_grace(reason: KillReason | None, expected: int) -
     )
     pod = make_pod(spec, terminationGracePeriodSeconds=30)
     assert container_grace(pod, spec, reason) == expected
-    assert container_grace(pod, None, reason) == 30, "its spec is gone"
+    assert container_grace(pod, None, reason) == 30, "it has no spec any more"
 
 
 def test_only_whole_seconds_count() -> None:
@@ -260,7 +260,7 @@ async def test_how_a_late_pre_stop_ended_is_reported(tmp_path: Path, fails: bool
 
 
 @on_virtual_time
-async def test_pod_that_only_the_runtime_knows(tmp_path: Path) -> None:
+async def test_a_pod_that_only_the_runtime_has(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod(terminationGracePeriodSeconds=17)
     await running(node, pod)
@@ -272,7 +272,7 @@ async def test_pod_that_only_the_runtime_knows(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_failures_are_reported_and_the_sandbox_is_stopped_all_the_same(
+async def test_failures_are_reported_and_the_sandbox_is_stopped_anyway(
     tmp_path: Path,
 ) -> None:
     node = FakeNode(tmp_path)
@@ -290,7 +290,7 @@ async def test_failures_are_reported_and_the_sandbox_is_stopped_all_the_same(
 
 
 @on_virtual_time
-async def test_what_is_gone_already_counts_as_stopped(tmp_path: Path) -> None:
+async def test_missing_containers_count_as_stopped(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod()
     await running(node, pod)
@@ -303,7 +303,7 @@ async def test_what_is_gone_already_counts_as_stopped(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_how_containers_ended_is_looked_at_while_the_sandbox_stops(tmp_path: Path) -> None:
+async def test_exits_of_containers_are_read_while_the_sandbox_stops(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b", init=(sidecar("s"),))
     await running(node, pod)
@@ -320,7 +320,7 @@ async def test_how_containers_ended_is_looked_at_while_the_sandbox_stops(tmp_pat
     assert {c.state for c in status.containers} == {ContainerState.EXITED}
     assert status.has_ready_sandbox
     asked = [c for c in node.runtime.calls[before:] if c.startswith("container_status")]
-    assert len(asked) == 3, "nobody is asked twice"
+    assert len(asked) == 3, "each status is read once"
     assert result.status is not None
     assert not result.status.has_ready_sandbox
     assert {c.state for c in result.status.containers} == {ContainerState.EXITED}
@@ -339,7 +339,7 @@ async def test_without_a_clean_stop_nobody_is_reported(tmp_path: Path) -> None:
 
 
 async def large_hook(tmp_path: Path, asked: list[Any]) -> FakeNode:
-    """A node whose agent knows nothing of a running pod with a large preStop hook."""
+    """A node whose agent has no record of a running pod with a large preStop hook."""
 
     class Hooks:
         async def post_start(self, *_: Any) -> None:
@@ -356,7 +356,7 @@ async def large_hook(tmp_path: Path, asked: list[Any]) -> FakeNode:
 
 
 @on_virtual_time
-async def test_a_large_pre_stop_hook_of_a_pod_that_is_gone_is_run(tmp_path: Path) -> None:
+async def test_a_large_pre_stop_hook_of_a_removed_pod_is_run(tmp_path: Path) -> None:
     asked: list[Any] = []
     node = await large_hook(tmp_path, asked)
     await node.kill(None)
@@ -381,4 +381,4 @@ async def test_a_kept_hook_that_cannot_be_believed_is_not_run(tmp_path: Path, ho
         kept.symlink_to(other)
     await node.kill(None)
     assert asked == []
-    assert stops(node), "it is stopped all the same"
+    assert stops(node), "it is stopped anyway"

@@ -1,4 +1,4 @@
-"""What a runtime would leave out of a container without a word is found by trying."""
+"""Fields that a runtime silently ignores are found by trying them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubeletpy.runtime_manager.act.left_out import NO_DEVICES, NO_PARTS, LeftOut
 
 @dataclass
 class Runtime:
-    """One that obeys some fields, ignores the others, and may refuse what it is asked."""
+    """A runtime that applies some fields, ignores the others, and may refuse a call."""
 
     devices: bool = True
     parts: bool = True

@@ -13,7 +13,7 @@ from tests.virtual_time import on_virtual_time
 
 
 class Refused(Exception):
-    """By the runtime."""
+    """The runtime refused the change."""
 
 
 @on_virtual_time
@@ -37,7 +37,7 @@ async def test_a_change_goes_on_without_its_caller() -> None:
 
 @on_virtual_time
 async def test_a_failure_goes_with_its_last_reference() -> None:
-    """Or each failed start stays, with its pod, until all garbage is looked for."""
+    """Otherwise each failed start would keep its pod in memory until a full garbage collection."""
 
     async def change() -> None:
         raise Refused

@@ -60,7 +60,7 @@ async def test_shrinking_comes_before_memory_and_growing_after_it(tmp_path: Path
     await node.sync(pod(SMALL, a="64Mi", b="64Mi"))
     assert node.records.volumes("uid-1") == {"a": "64Mi", "b": "64Mi"}
     assert not node.volumes.sizes, "new volumes are not remounted"
-    node.want(memory=200 * MI, shares=200)
+    node.request_limits(memory=200 * MI, shares=200)
     result = await node.sync(pod(BIG, a="128Mi", b="32Mi"))
     assert not result.failed, result.error_message()
     assert [change for change in node.changes if not change.startswith("s ")] == [
@@ -96,7 +96,7 @@ async def test_a_refused_size_stays_in_progress_and_is_retried(
     node = Node(tmp_path)
     await node.sync(pod(SMALL, a="64Mi"))
     node.volumes.error = "remount with size=1: Invalid argument"
-    node.want(memory=200 * MI)
+    node.request_limits(memory=200 * MI)
     result = await node.sync(pod(BIG, a=size))
     error = "failed to resize volume a: remount with size=1: Invalid argument"
     assert result.resize == ResizeOutcome(

@@ -78,7 +78,7 @@ class Resized:
         self.node.options |= {"actuated": self.records, "pod_limits": self.limits}
         self.node.restart_agent()
 
-    def want(self, **limits: int) -> None:
+    def request_limits(self, **limits: int) -> None:
         self.limits.is_wanted = replace(self.limits.is_wanted, **limits)
 
     async def sync(self, pod: Pod) -> Any:
@@ -87,7 +87,7 @@ class Resized:
 
     @property
     def changes(self) -> list[str]:
-        """What was changed, short: u = UpdateContainerResources, s = UpdatePodSandboxResources."""
+        """Changes, abbreviated: u = UpdateContainerResources, s = UpdatePodSandboxResources."""
         return [
             call.replace("update_container_resources container-", "u ").replace(
                 "update_pod_sandbox_resources ", "s "
@@ -110,7 +110,7 @@ async def test_raised_for_the_pod_first(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
     assert not (await node.sync(with_(SMALL))).acted
-    node.want(shares=200, quota_us=20_000, memory=200 * MI)
+    node.request_limits(shares=200, quota_us=20_000, memory=200 * MI)
     bigger = res("200m", "64Mi", "400m", "256Mi")
     result = await node.sync(with_(bigger))
     assert not result.failed, result.error_message()
@@ -169,7 +169,7 @@ async def test_a_status_that_could_not_be_read_is_read_by_the_next_sync(
 async def test_lowered_for_the_pod_last(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
-    node.want(shares=50, quota_us=5_000, memory=50 * MI)
+    node.request_limits(shares=50, quota_us=5_000, memory=50 * MI)
     result = await node.sync(with_(res("50m", "32Mi", "100m", "64Mi")))
     assert not result.failed, result.error_message()
     assert node.changes == [
@@ -188,7 +188,7 @@ async def test_lowered_for_the_pod_last(make: Callable[..., Resized]) -> None:
 async def test_one_container_grows_and_one_shrinks(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(make_pod(sized("grows", SMALL), sized("shrinks", SMALL)))
-    node.want(quota_us=12_000)
+    node.request_limits(quota_us=12_000)
     result = await node.sync(
         make_pod(
             sized("grows", res("100m", "64Mi", "300m", "128Mi")),
@@ -208,7 +208,7 @@ async def test_one_container_grows_and_one_shrinks(make: Callable[..., Resized])
 async def test_a_restart_changes_the_pod_too(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL, resizePolicy=RESTART_MEMORY))
-    node.want(memory=200 * MI)
+    node.request_limits(memory=200 * MI)
     bigger = res("100m", "64Mi", "200m", "256Mi")
     result = await node.sync(with_(bigger, resizePolicy=RESTART_MEMORY))
     assert not result.failed, result.error_message()
@@ -226,7 +226,7 @@ async def test_a_restart_changes_the_pod_too(make: Callable[..., Resized]) -> No
 
 
 @on_virtual_time
-async def test_a_sidecar_that_restarts_finds_its_room(make: Callable[..., Resized]) -> None:
+async def test_the_pod_grows_before_a_resized_sidecar_starts(make: Callable[..., Resized]) -> None:
     node = make()
 
     def pod(resources: Any) -> Pod:
@@ -235,7 +235,7 @@ async def test_a_sidecar_that_restarts_finds_its_room(make: Callable[..., Resize
 
     await node.sync(pod(SMALL))
     await node.sync(pod(SMALL))
-    node.want(memory=200 * MI)
+    node.request_limits(memory=200 * MI)
     await node.sync(pod(res("100m", "64Mi", "200m", "256Mi")))
     order = [call.split(" ")[0] for call in node.changes]
     assert order == ["stop_container", "s", "cgroup", "create_container", "start_container"]
@@ -247,7 +247,7 @@ async def test_the_kernel_refuses_and_the_runtime_hears_of_it(
 ) -> None:
     node = make()
     await node.sync(with_(SMALL))
-    node.want(quota_us=20_000)
+    node.request_limits(quota_us=20_000)
     node.limits.errors["quota"] = PodLimitsError("cgroup /x: Invalid argument")
     bigger = with_(res("100m", "64Mi", "400m", "128Mi"))
     result = await node.sync(bigger)
@@ -272,7 +272,7 @@ async def test_the_kernel_refuses_and_the_runtime_hears_of_it(
 async def test_the_runtime_refuses_the_pods_new_limits(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
-    node.want(memory=200 * MI)
+    node.request_limits(memory=200 * MI)
     node.runtime.errors["update_pod_sandbox_resources"] = CRIError(
         "UpdatePodSandboxResources", "no"
     )
@@ -294,7 +294,7 @@ async def test_the_runtime_refuses_the_pods_new_limits(make: Callable[..., Resiz
 async def test_a_runtime_without_the_call(make: Callable[..., Resized], error: CRIError) -> None:
     node = make()
     await node.sync(with_(SMALL))
-    node.want(memory=200 * MI)
+    node.request_limits(memory=200 * MI)
     node.runtime.errors["update_pod_sandbox_resources"] = error
     result = await node.sync(with_(res("100m", "64Mi", "200m", "256Mi")))
     assert not result.failed
@@ -337,7 +337,7 @@ async def test_a_failed_resize_does_not_hold_up_starts(make: Callable[..., Resiz
 async def test_lowering_that_was_cut_off_is_ended_later(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
-    node.want(memory=50 * MI)
+    node.request_limits(memory=50 * MI)
     node.limits.errors["memory"] = PodLimitsError("busy")
     smaller = with_(res("100m", "32Mi", "200m", "64Mi"))
     assert (await node.sync(smaller)).resize.error == "busy"
@@ -357,7 +357,7 @@ async def test_an_agent_that_died_in_between(make: Callable[..., Resized]) -> No
     await node.sync(with_(SMALL, resizePolicy=RESTART_MEMORY))
     smaller = with_(res("100m", "64Mi", "200m", "64Mi"), resizePolicy=RESTART_MEMORY)
     node.runtime.containers["container-app-0"].resources.linux.memory_limit_in_bytes = 64 * MI
-    node.want(memory=64 * MI)
+    node.request_limits(memory=64 * MI)
     node.node.restart_agent()
     result = await node.sync(smaller)
     assert node.changes == [
@@ -369,7 +369,7 @@ async def test_an_agent_that_died_in_between(make: Callable[..., Resized]) -> No
 
 
 @on_virtual_time
-async def test_limits_are_looked_at_once_after_a_start(make: Callable[..., Resized]) -> None:
+async def test_limits_are_read_once_after_a_start(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
     node.node.restart_agent()
@@ -382,7 +382,7 @@ async def test_limits_are_looked_at_once_after_a_start(make: Callable[..., Resiz
 async def test_memory_in_use_stays(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
-    node.want(memory=64 * MI)
+    node.request_limits(memory=64 * MI)
     node.runtime.memory_used["app"] = 70 * MI
     smaller = with_(res("100m", "64Mi", "100m", "64Mi"))
     result = await node.sync(smaller)
@@ -448,7 +448,7 @@ async def test_without_a_record_memory_is_set_without_touching_cpu(
 
 
 @on_virtual_time
-async def test_a_sync_that_is_cut_short_still_records_what_it_asked_for(
+async def test_a_canceled_sync_still_records_the_resources_that_it_requested(
     make: Callable[..., Resized],
 ) -> None:
     node = make(seconds={"update_container_resources": 5.0})
@@ -486,7 +486,7 @@ async def test_resources_of_the_whole_pod_are_recorded(make: Callable[..., Resiz
     whole, bigger = res("1", "1Gi", "1", "1Gi"), res("2", "1Gi", "2", "1Gi")
     await node.sync(make_pod(sized("app", SMALL), resources=whole))
     assert node.records.get_pod_level("uid-1") == whole
-    node.want(quota_us=200_000)
+    node.request_limits(quota_us=200_000)
     result = await node.sync(make_pod(sized("app", SMALL), resources=bigger))
     assert node.changes == [f"s shares=100 quota=200000 memory={100 * MI}", "cgroup quota=200000"]
     assert node.records.get_pod_level("uid-1") == bigger
@@ -517,7 +517,7 @@ async def test_a_pod_that_is_made_anew_finds_its_new_limits(
 ) -> None:
     node = make()
     assert (await node.sync(with_(SMALL))).resize is None
-    node.want(memory=200 * MI)
+    node.request_limits(memory=200 * MI)
     await node.runtime.stop_pod_sandbox("sandbox-web-0")
     await node.node.refresh(make_pod())
     result = await node.sync(with_(res("100m", "64Mi", "200m", "256Mi")))

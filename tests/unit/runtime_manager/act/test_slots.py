@@ -91,7 +91,7 @@ async def test_a_stop_that_takes_its_time_holds_nobody_up_for_long() -> None:
             group.create_task(stop_deaf())
     assert len(begun) == 60
     assert max(begun) == pytest.approx(1.1, abs=0.05)
-    assert slots._held == [0, 0], "a place is given back once"
+    assert slots._held == [0, 0], "a slot is released once"
     async with slots.slot(StopKind.CONTAINER, 1.0):
         assert slots._held == [0, 1]
     await asyncio.sleep(2)
@@ -99,7 +99,7 @@ async def test_a_stop_that_takes_its_time_holds_nobody_up_for_long() -> None:
 
 
 async def stop_deaf(slots: StopSlots, begun: list[float]) -> None:
-    """As a container that takes its whole grace period."""
+    """Stop a container that takes its complete grace period."""
     kind = StopKind.CONTAINER
     async with slots.slot(kind, STOP_AT_MOST_S[kind], STOP_WAITS_AT_MOST_S):
         begun.append(asyncio.get_running_loop().time())

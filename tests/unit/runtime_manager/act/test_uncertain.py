@@ -72,7 +72,7 @@ async def test_a_container_never_started_is_started_if_it_is_the_same(tmp_path: 
 
 
 @on_virtual_time
-async def test_a_container_never_started_makes_room_for_another(tmp_path: Path) -> None:
+async def test_a_container_that_never_started_is_replaced(tmp_path: Path) -> None:
     node = await left_unstarted(tmp_path, hash_changed=True)
     assert "remove_container container-a-0" in node.runtime.calls
     (made,) = node.runtime.containers.values()
@@ -96,7 +96,7 @@ async def test_one_that_can_not_be_started_is_not_tried_again(tmp_path: Path) ->
 
 @on_virtual_time
 async def test_a_container_that_starts_meanwhile_is_left_alone(tmp_path: Path) -> None:
-    """The runtime still works off what an agent asked for that is dead now."""
+    """The runtime still works off the requests of an agent that has exited."""
     node = FakeNode(tmp_path)
     pod = make_pod("a")
     await node.sync(pod)

@@ -114,7 +114,7 @@ def test_while_a_record_is_broken_nobody_gets_what_may_be_that_pods(
     assert spaces.pod_range(other).first_host_id == SIZE  # type: ignore[union-attr]
 
 
-def test_what_the_runtime_says_mends_a_record(tmp_path: Path) -> None:
+def test_a_range_from_the_runtime_repairs_a_record(tmp_path: Path) -> None:
     broken, other = alone(tmp_path, "a"), alone(tmp_path, "b")
     (tmp_path / "a" / "userns").write_text("{")
     spaces = make(tmp_path)

@@ -70,7 +70,7 @@ def test_policies(spec: dict[str, Any], settings: RuntimeSettings, expected: Any
     assert pod_dns(make_pod(**spec), settings, HOST) == (expected, ())
 
 
-def test_missing_cluster_dns_falls_back_to_the_host_and_says_so() -> None:
+def test_missing_cluster_dns_falls_back_to_the_host_and_warns() -> None:
     config, (warning,) = pod_dns(make_pod(), RuntimeSettings(), HOST)
     assert config == HOST
     assert warning.reason == "MissingClusterDNS"

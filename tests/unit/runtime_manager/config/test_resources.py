@@ -27,7 +27,7 @@ SETTINGS = RuntimeSettings(memory_capacity=10 * GIB)
 REGULAR, INIT = ContainerKind.REGULAR, ContainerKind.INIT
 
 
-def asks(requests: Any = None, limits: Any = None) -> dict[str, Any]:
+def with_resources(requests: Any = None, limits: Any = None) -> dict[str, Any]:
     return {"resources": {"requests": requests or {}, "limits": limits or {}}}
 
 
@@ -61,13 +61,18 @@ def test_quota(milli: int, period: int, quota: int) -> None:
 
 
 CPU_ROWS = [
-    ("nothing", asks(), None, (2, 0)),
-    ("request", asks({"cpu": "250m"}), None, (256, 0)),
-    ("limit-stands-for-request", asks({}, {"cpu": "1"}), None, (1024, 100_000)),
-    ("both", asks({"cpu": "250m"}, {"cpu": "500m"}), None, (256, 50_000)),
-    ("zero-request-counts", asks({"cpu": "0"}, {"cpu": "1"}), None, (2, 100_000)),
-    ("pod-limit", asks(), {"limits": {"cpu": "2"}}, (2048, 200_000)),
-    ("own-limit-before-pods", asks({}, {"cpu": "1"}), {"limits": {"cpu": "2"}}, (1024, 100_000)),
+    ("nothing", with_resources(), None, (2, 0)),
+    ("request", with_resources({"cpu": "250m"}), None, (256, 0)),
+    ("limit-stands-for-request", with_resources({}, {"cpu": "1"}), None, (1024, 100_000)),
+    ("both", with_resources({"cpu": "250m"}, {"cpu": "500m"}), None, (256, 50_000)),
+    ("zero-request-counts", with_resources({"cpu": "0"}, {"cpu": "1"}), None, (2, 100_000)),
+    ("pod-limit", with_resources(), {"limits": {"cpu": "2"}}, (2048, 200_000)),
+    (
+        "own-limit-before-pods",
+        with_resources({}, {"cpu": "1"}),
+        {"limits": {"cpu": "2"}},
+        (1024, 100_000),
+    ),
 ]
 
 
@@ -81,13 +86,13 @@ def test_cpu(fields: dict[str, Any], pod_level: Any, expected: tuple[int, int]) 
 
 
 def test_quota_can_be_off() -> None:
-    resources = of(replace(SETTINGS, cpu_cfs_quota=False), **asks({}, {"cpu": "1"}))
+    resources = of(replace(SETTINGS, cpu_cfs_quota=False), **with_resources({}, {"cpu": "1"}))
     assert (resources.cpu_quota, resources.cpu_period, resources.cpu_shares) == (0, 0, 1024)
 
 
 def test_memory() -> None:
     assert of().memory_limit_in_bytes == 0
-    assert of(**asks({}, {"memory": "64Mi"})).memory_limit_in_bytes == 64 * 2**20
+    assert of(**with_resources({}, {"memory": "64Mi"})).memory_limit_in_bytes == 64 * 2**20
     assert of(pod_level={"limits": {"memory": "1Gi"}}).memory_limit_in_bytes == GIB
 
 
@@ -102,7 +107,9 @@ def test_group_kill_on_cgroup_v2() -> None:
 def test_hugepages_are_zero_unless_limited() -> None:
     settings = replace(SETTINGS, hugepage_sizes=("2MB", "1GB"))
     resources = of(
-        settings, {"limits": {"hugepages-1Gi": "2Gi"}}, **asks({}, {"hugepages-2Mi": "4Mi"})
+        settings,
+        {"limits": {"hugepages-1Gi": "2Gi"}},
+        **with_resources({}, {"hugepages-2Mi": "4Mi"}),
     )
     limits = {limit.page_size: limit.limit for limit in resources.hugepage_limits}
     assert limits == {"2MB": 4 * 2**20, "1GB": 2 * GIB}
@@ -113,21 +120,26 @@ def test_hugepages_are_zero_unless_limited() -> None:
 MEMORY_1G = {"memory": "1Gi"}
 FULL = {"cpu": "1", "memory": "1Gi"}
 OOM_ROWS = [
-    ("guaranteed", asks(FULL, FULL), {}, -997),
+    ("guaranteed", with_resources(FULL, FULL), {}, -997),
     ("best-effort", {}, {}, 1000),
-    ("burstable-tenth", asks(MEMORY_1G), {}, 900),
-    ("burstable-no-memory", asks({"cpu": "1"}), {}, 999),
-    ("burstable-nearly-all", asks({"memory": "10Gi"}), {}, 3),
+    ("burstable-tenth", with_resources(MEMORY_1G), {}, 900),
+    ("burstable-no-memory", with_resources({"cpu": "1"}), {}, 999),
+    ("burstable-nearly-all", with_resources({"memory": "10Gi"}), {}, 3),
     (
         "node-critical",
         {},
         {"priority": 2_000_001_000, "priorityClassName": "system-node-critical"},
         -997,
     ),
-    ("pod-level-share", asks(MEMORY_1G), {"resources": {"requests": {"memory": "3Gi"}}}, 700),
+    (
+        "pod-level-share",
+        with_resources(MEMORY_1G),
+        {"resources": {"requests": {"memory": "3Gi"}}},
+        700,
+    ),
     (
         "pod-level-share-of-two",
-        asks(MEMORY_1G),
+        with_resources(MEMORY_1G),
         {"resources": {"requests": {"memory": "3Gi"}}, "init": (container("init"),)},
         800,
     ),
@@ -157,15 +169,18 @@ def test_oom_score_to_the_byte(
     memory: str, of_pod: str | None, capacity: int, expected: int
 ) -> None:
     spec: Any = {} if of_pod is None else {"resources": {"requests": {"memory": of_pod}}}
-    pod = make_pod(container("app", **asks({"memory": memory})), **spec)
+    pod = make_pod(container("app", **with_resources({"memory": memory})), **spec)
     assert oom_score_adj(pod, pod.containers[0], REGULAR, capacity) == expected
 
 
 def test_oom_score_of_sidecars_is_no_higher_than_that_of_regular_containers() -> None:
     pod = make_pod(
-        container("big", **asks({"memory": "3Gi"})),
-        container("small", **asks({"memory": "2Gi"})),
-        init=(sidecar("side", **asks(MEMORY_1G)), container("init", **asks(MEMORY_1G))),
+        container("big", **with_resources({"memory": "3Gi"})),
+        container("small", **with_resources({"memory": "2Gi"})),
+        init=(
+            sidecar("side", **with_resources(MEMORY_1G)),
+            container("init", **with_resources(MEMORY_1G)),
+        ),
     )
     side, init = pod.init_containers
     assert oom_score_adj(pod, side, INIT, 10 * GIB) == 800
@@ -173,7 +188,7 @@ def test_oom_score_of_sidecars_is_no_higher_than_that_of_regular_containers() ->
 
 
 def test_oom_score_without_a_known_capacity() -> None:
-    pod = make_pod(container("app", **asks(MEMORY_1G)))
+    pod = make_pod(container("app", **with_resources(MEMORY_1G)))
     assert oom_score_adj(pod, pod.containers[0], REGULAR, 0) == 999
 
 
@@ -186,26 +201,26 @@ SWAP_V2 = replace(
     single_process_oom_kill=True,
 )
 SWAP_ROWS = [
-    ("no-controller", replace(SWAP_V2, swap_controller=False), asks(MEMORY_1G), {}, None),
-    ("not-limited", replace(SWAP_V2, limited_swap=False), asks(MEMORY_1G), {}, "0"),
-    ("share", SWAP_V2, asks(MEMORY_1G), {}, str(GIB // 10)),
+    ("no-controller", replace(SWAP_V2, swap_controller=False), with_resources(MEMORY_1G), {}, None),
+    ("not-limited", replace(SWAP_V2, limited_swap=False), with_resources(MEMORY_1G), {}, "0"),
+    ("share", SWAP_V2, with_resources(MEMORY_1G), {}, str(GIB // 10)),
     ("best-effort", SWAP_V2, {}, {}, "0"),
-    ("guaranteed", SWAP_V2, asks(FULL, FULL), {}, "0"),
-    ("request-is-limit", SWAP_V2, asks(MEMORY_1G, MEMORY_1G), {}, "0"),
-    ("critical", SWAP_V2, asks(MEMORY_1G), {"priority": 2_000_000_000}, "0"),
-    ("more-than-the-node", SWAP_V2, asks({"memory": "20Gi"}), {}, "0"),
-    ("all-of-the-node", SWAP_V2, asks({"memory": "10Gi"}), {}, str(GIB)),
+    ("guaranteed", SWAP_V2, with_resources(FULL, FULL), {}, "0"),
+    ("request-is-limit", SWAP_V2, with_resources(MEMORY_1G, MEMORY_1G), {}, "0"),
+    ("critical", SWAP_V2, with_resources(MEMORY_1G), {"priority": 2_000_000_000}, "0"),
+    ("more-than-the-node", SWAP_V2, with_resources({"memory": "20Gi"}), {}, "0"),
+    ("all-of-the-node", SWAP_V2, with_resources({"memory": "10Gi"}), {}, str(GIB)),
     (
         "one-byte",
         replace(SWAP_V2, memory_capacity=10, swap_capacity=100),
-        asks({"memory": "1"}),
+        with_resources({"memory": "1"}),
         {},
         "10",
     ),
     (
         "no-request-of-a-node-without-a-known-capacity",
         replace(SWAP_V2, memory_capacity=0),
-        asks({"memory": "0"}, MEMORY_1G),
+        with_resources({"memory": "0"}, MEMORY_1G),
         {},
         "0",
     ),
@@ -235,7 +250,7 @@ def test_swap(settings: RuntimeSettings, fields: Any, spec: Any, expected: str |
     ],
 )
 def test_who_may_swap(settings: RuntimeSettings, spec: Any, expected: bool) -> None:
-    pod = make_pod(container("app", **asks({"memory": "1Mi"})), **spec)
+    pod = make_pod(container("app", **with_resources({"memory": "1Mi"})), **spec)
     assert has_swap(pod, pod.containers[0], settings) is expected
 
 
@@ -250,18 +265,18 @@ def test_who_may_swap(settings: RuntimeSettings, spec: Any, expected: bool) -> N
 def test_on_cpus_of_its_own(
     settings: RuntimeSettings, placement: Placement, expected: tuple[str, str, int]
 ) -> None:
-    found = placed(of(settings, **asks({}, {"cpu": "1"})), placement)
+    found = placed(of(settings, **with_resources({}, {"cpu": "1"})), placement)
     assert (found.cpuset_cpus, found.cpuset_mems, found.cpu_quota) == expected
 
 
 def test_swap_on_cgroup_v1_is_the_memory_limit() -> None:
     v1 = replace(SETTINGS, swap_controller=True)
-    assert of(v1, **asks({}, MEMORY_1G)).memory_swap_limit_in_bytes == GIB
+    assert of(v1, **with_resources({}, MEMORY_1G)).memory_swap_limit_in_bytes == GIB
     assert of(v1).memory_swap_limit_in_bytes == 0
 
 
 def test_memory_qos() -> None:
-    fields = asks({"memory": "1Gi"}, {"memory": "2Gi"})
+    fields = with_resources({"memory": "1Gi"}, {"memory": "2Gi"})
     v2 = replace(SETTINGS, cgroup_v2=True, memory_qos=MemoryQoS(tiered=True))
     assert dict(of(v2, **fields).unified) == {
         "memory.oom.group": "1",
@@ -271,5 +286,5 @@ def test_memory_qos() -> None:
     off = of(replace(v2, memory_qos=None), **fields).unified
     assert dict(off) == {"memory.oom.group": "1", "memory.high": "max"}
     assert "memory.high" not in of(SETTINGS, **fields).unified
-    pod_limit = of(v2, {"limits": {"memory": "2Gi"}}, **asks({"memory": "1Gi"}, {}))
+    pod_limit = of(v2, {"limits": {"memory": "2Gi"}}, **with_resources({"memory": "1Gi"}, {}))
     assert "memory.high" not in pod_limit.unified

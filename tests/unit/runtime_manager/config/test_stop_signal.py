@@ -1,4 +1,4 @@
-"""Custom stop signals: what the runtime is told, and what is said when they have no effect."""
+"""Custom stop signals: the field that the runtime gets, and the event if it has no effect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_no_such_signal(name: str) -> None:
         wanted_signal(signalled(name), enabled=True)
 
 
-def test_what_is_said() -> None:
+def test_the_reason_why_a_signal_is_ignored() -> None:
     spec, deaf = signalled("SIGUSR1"), cri.ContainerStatus()
     knows = cri.ContainerStatus(stop_signal=cri.SIGNAL_SIGUSR1)
     assert why_ignored(spec, knows, enabled=True) == ""
@@ -55,7 +55,7 @@ def test_what_is_said() -> None:
 
 
 @pytest.mark.parametrize(("enabled", "reason"), [(True, "not confirmed"), (False, "is off")])
-def test_a_start_says_so(tmp_path: Path, enabled: bool, reason: str) -> None:
+def test_a_start_reports_an_ignored_signal(tmp_path: Path, enabled: bool, reason: str) -> None:
     @on_virtual_time
     async def start() -> None:
         node = FakeNode(tmp_path)

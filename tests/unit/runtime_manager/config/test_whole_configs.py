@@ -1,4 +1,4 @@
-"""Whole CRI configs: of a pod that asks for everything, and of one that asks for nothing.
+"""Complete CRI configs of a pod that sets every field and of a pod that sets none.
 
 Source: docs/reference/behaviour.md, h5, j2, k2; docs/reference/names.csv: cri-label,
 cri-annotation, cri-metadata; docs/reference/constants.csv: resources.
@@ -507,7 +507,7 @@ def test_ports_that_are_too_many_to_remember() -> None:
 @pytest.mark.parametrize(
     ("kind", "request_of_pod", "of_containers", "capacity", "score"),
     [
-        # what no container asks for of a pod's request is spread evenly
+        # the part of a pod's request that no container requests is spread evenly
         (ContainerKind.REGULAR, "3Gi", ("1Gi", "0"), 16, 1000 - 125),
         (ContainerKind.REGULAR, "1Gi", ("1Gi", "0"), 16, 1000 - 62),
         (ContainerKind.REGULAR, None, ("16Gi", "0"), 16, 3),
@@ -522,7 +522,7 @@ def test_who_is_killed_first(
     capacity: int,
     score: int,
 ) -> None:
-    """1000 less the thousandths of the node's memory that it asks for."""
+    """The score is 1000 less the requested thousandths of the node's memory."""
     first, second = (
         container(name, resources={"requests": {"memory": size}})
         for name, size in zip("ab", of_containers, strict=True)

@@ -1,4 +1,4 @@
-"""What makes a container another one, and what does not."""
+"""Changes of a config that require another container, and those that do not."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_absent_fields_leave_no_annotation() -> None:
         },
     ],
 )
-def test_a_strangers_annotations_never_fail(annotations: dict[str, str]) -> None:
+def test_invalid_annotations_never_fail(annotations: dict[str, str]) -> None:
     assert read_container_annotations(annotations) == AnnotatedContainerInfo()
 
 

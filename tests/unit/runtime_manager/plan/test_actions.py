@@ -1,4 +1,4 @@
-"""What a plan says of itself."""
+"""The decisions that a plan reports."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_nothing_to_do(change: dict[str, Any], nothing: bool) -> None:
         (ContainerKind.EPHEMERAL, "kill ephemeral container app (id)"),
     ],
 )
-def test_a_kill_says_whom_and_why(kind: ContainerKind, what: str) -> None:
+def test_the_decision_of_a_kill_has_container_and_reason(kind: ContainerKind, what: str) -> None:
     kill = KillContainer("id", "app", kind, APP, "its probe failed", KillReason.STARTUP_PROBE)
     assert kill_decision(kill) == Decision(
         what, "its probe failed", killed="app", kill_reason=KillReason.STARTUP_PROBE

@@ -735,7 +735,7 @@ def test_after_restart_all_the_pod_starts_from_its_first_init_container() -> Non
     assert plan(pod, has()) == {"init": ["init"]}
 
 
-def test_a_restart_of_all_says_whose_exit_asked_for_it() -> None:
+def test_a_restart_of_all_names_the_container_whose_exit_requested_it() -> None:
     pod = make_pod(container("a", **SOURCE), container("b", **SOURCE))
     status = has(exited("a", 88), running("b", code=88))
     actions = compute_pod_actions(pod, status, NO_PROBES, all_containers_restarting=True)
@@ -750,7 +750,7 @@ def test_nothing_is_removed_unless_all_are_to_restart() -> None:
     assert not compute_pod_actions(pod, has(exited("a", 88)), NO_PROBES).containers_to_reset
 
 
-def test_the_end_of_a_pod_says_why() -> None:
+def test_the_end_of_a_pod_has_a_reason() -> None:
     pod = make_pod("a", policy="Never", init=(sidecar("side"),))
     actions = compute_pod_actions(pod, has(exited("a"), running("side")), NO_PROBES)
     assert (actions.decisions[-1].what, actions.decisions[-1].why) == (
@@ -779,7 +779,7 @@ def test_which_starts_are_restarts(pod: Any, records: list[Any], again: set[str]
     assert {each.what.rpartition(" ")[2] for each in restarts} == again
 
 
-def test_every_action_says_why() -> None:
+def test_every_action_has_a_reason() -> None:
     pod = make_pod("a", "b", "c", init=(sidecar("side"),), ephemeral=("debug",), policy="OnFailure")
     status = has(exited("a", 0), exited("b", 3), running("c", image="old:1"), running("side"))
     actions = compute_pod_actions(pod, status, NO_PROBES)

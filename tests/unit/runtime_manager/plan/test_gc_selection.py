@@ -1,4 +1,4 @@
-"""What goes of dead containers and sandboxes, at the edges of each rule."""
+"""Dead containers and sandboxes chosen for removal, at the edges of each rule."""
 
 from __future__ import annotations
 

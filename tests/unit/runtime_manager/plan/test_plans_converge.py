@@ -1,7 +1,7 @@
-"""What holds for every plan, over generated pods and histories: a model runtime carries plans out.
+"""Invariants of every plan, over generated pods and histories: a model runtime carries plans out.
 
-The model keeps to what a real runtime does: a start of a container that runs is a failure of the
-test, and so is a start without a ready sandbox.
+The model behaves as a real runtime. The test fails if a plan starts a running container, or starts
+one without a ready sandbox.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def test_what_is_updated_in_place(
         assert [(d.what, d.why) for d in actions.decisions] == [("resize container app", why)]
 
 
-def test_resources_are_not_looked_at_unless_asked() -> None:
+def test_resources_are_not_compared_unless_requested() -> None:
     pod = make_pod(sized("app", SMALL))
     assert compute_pod_actions(pod, has(running("app")), ProbeResults()).nothing_to_do
 
@@ -174,15 +174,15 @@ def test_raising_memory_or_lowering_a_request_is_not_checked() -> None:
         assert memory.new_memory_limit == 0
 
 
-# -- what the records do not say ------------------------------------------------------------
+# -- resources without a record -------------------------------------------------------------
 
 
-def told(shares: int, quota: int, memory: int) -> ContainerStatus:
+def reporting(shares: int, quota: int, memory: int) -> ContainerStatus:
     resources = RuntimeResources(shares, quota, 100_000, memory or None)
     return replace(running("app"), resources=resources)
 
 
-SMALL_TOLD = told(102, 20_000, 128 << 20)
+SMALL_TOLD = reporting(102, 20_000, 128 << 20)
 
 
 def test_a_lost_record_is_found_again_in_the_runtime() -> None:
@@ -199,7 +199,7 @@ def test_an_update_whose_record_was_not_written_is_not_made_again() -> None:
     assert actions.resize.adopted == (("app", SMALL),)
 
 
-def test_what_the_runtime_can_not_tell_is_not_believed_to_be_there() -> None:
+def test_requests_that_a_runtime_cannot_report_count_as_missing() -> None:
     pod = make_pod(sized("app", SMALL))
     actions = plan(pod, {"app": res("100m", "32Mi", "200m", "128Mi")}, SMALL_TOLD)
     assert updates(actions) == {"memory": ["app"]}
@@ -214,10 +214,10 @@ def test_without_any_knowledge_all_is_set_again_and_nothing_restarts() -> None:
 
 
 def test_a_lost_record_and_a_runtime_that_has_something_else() -> None:
-    other = told(102, 20_000, 64 << 20)
+    other = reporting(102, 20_000, 64 << 20)
     in_place = plan(make_pod(sized("app", SMALL)), {}, other)
     assert updates(in_place) == {"memory": ["app"], "cpu": ["app"]}
-    for there in (other, told(0, 20_000, 0)):
+    for there in (other, reporting(0, 20_000, 0)):
         restarted = plan(make_pod(sized("app", SMALL, resizePolicy=RESTART_MEMORY)), {}, there)
         assert [kill.name for kill in restarted.containers_to_kill] == ["app"]
 
@@ -330,7 +330,7 @@ def test_resources_of_the_pod_as_a_whole() -> None:
     assert changed.resize.pod == "the resources of the pod as a whole have changed"
     assert changed.resize.pod_level == whole
     lost = plan(pod, {"app": SMALL})
-    assert lost.nothing_to_do, "its cgroup was looked at"
+    assert lost.nothing_to_do, "its cgroup was read"
     assert lost.resize.pod_level == whole
     pages: api.ResourceRequirements = {"limits": {"hugepages-2Mi": "2Mi"}}
     of_pages = plan(make_pod(sized("app", SMALL), resources=pages), {"app": SMALL})
@@ -346,7 +346,7 @@ def test_what_is_not_given_is_nothing() -> None:
     assert effective_resources(of_cpu, of_cpu.containers[0]) == {"limits": {"cpu": "2"}}
 
 
-def test_what_is_said_of_a_resize() -> None:
+def test_decisions_of_a_resize() -> None:
     assert ContainerResize("app", "why").decisions == ()
     restart = Decision("restart container app with new resources", "why")
     assert ContainerResize("app", "why", restart=True).decisions == (restart,)
@@ -419,7 +419,9 @@ def test_one_resource_after_the_other() -> None:
 
 def test_no_shares_by_cfs_are_compared_when_quotas_are_off() -> None:
     settings = RuntimeSettings(cpu_cfs_quota=False)
-    actions = plan(make_pod(sized("app", SMALL)), {}, told(102, 0, 128 << 20), settings=settings)
+    actions = plan(
+        make_pod(sized("app", SMALL)), {}, reporting(102, 0, 128 << 20), settings=settings
+    )
     assert actions.nothing_to_do
 
 
@@ -434,14 +436,14 @@ REQUEST = res("100m", "64Mi", "", "")
         (RuntimeResources(102, 20_001, 100_000, 128 << 20), SMALL, False),
         (RuntimeResources(102, 20_000, 100_000, 129 << 20), SMALL, False),
         (RuntimeResources(102, 20_000, 100_000, None), SMALL, False),
-        # what it does not say is not limited
+        # a field that it does not report is not limited
         (RuntimeResources(102), REQUEST, True),
         (RuntimeResources(102, -1, 100_000, -1), REQUEST, True),
         (RuntimeResources(102, None, None, 5), REQUEST, False),
         (RuntimeResources(None, None, None, 128 << 20), res("", "", "", "128Mi"), True),
         (RuntimeResources(1, 20_000), res("1m", "", "200m", ""), True),
         (RuntimeResources(None, 20_000), res("100m", "", "200m", ""), False),
-        # it says nothing at all
+        # it reports nothing at all
         (RuntimeResources(), REQUEST, False),
         (RuntimeResources(cpu_period=100_000), res("", "64Mi", "", ""), False),
         (None, REQUEST, False),

@@ -146,7 +146,7 @@ def test_an_init_container_counts_where_a_later_one_has_run(
     assert tuple(r.name for r in known.containers[len(records) :]) == counts
 
 
-def test_containers_that_have_run_once_end_a_pod_whose_last_init_record_is_gone() -> None:
+def test_containers_that_have_run_once_end_a_pod_without_its_last_init_record() -> None:
     pod = make_pod("c", init=("i1", "i2"), policy="Never")
     status = has(exited("c"), sandboxes=(SANDBOX,))
     assert plan(pod, status, shown(i1=ended(0), i2=ended(0))) == {"kill_pod": True}

@@ -59,7 +59,7 @@ def test_without_secrets_nothing_is() -> None:
     ],
     ids=["long", "many lines"],
 )
-def test_of_more_than_can_be_looked_for_nothing_is_shown(much: str) -> None:
+def test_a_message_is_hidden_if_a_secret_is_too_large_to_search_for(much: str) -> None:
     container = cast(Any, {"name": "c", "env": ENV, "envFrom": GROUPS})
     assert hide_secrets("exec: a word", container, {**VARIABLES, "DB_X": much}) == UNSHOWN
     assert hide_secrets("exec: a word", container, {**VARIABLES, "MODE": much}) == "exec: a word"
@@ -74,7 +74,7 @@ def test_of_more_than_can_be_looked_for_nothing_is_shown(much: str) -> None:
     ],
     ids=["long", "many lines"],
 )
-def test_how_much_can_be_looked_for(most: str, more: str) -> None:
+def test_the_largest_secret_that_is_searched_for(most: str, more: str) -> None:
     container = cast(Any, {"name": "c", "env": ENV[:1]})
     assert hide_secrets("exec: a word", container, {"KEY": most}) == "exec: a word"
     assert hide_secrets("exec: a word", container, {"KEY": most + more}) == UNSHOWN

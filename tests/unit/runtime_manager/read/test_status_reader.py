@@ -1,4 +1,4 @@
-"""What the runtime says, nonsense included, as a pod status."""
+"""Answers of the runtime, valid or not, read as a pod status."""
 
 from __future__ import annotations
 
