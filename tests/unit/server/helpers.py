@@ -1,4 +1,4 @@
-"""A real server on loopback with certificates, and an API that reviews as a test says."""
+"""A real server on loopback with certificates, and an API with scripted access reviews."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Reviewer:
 
 
 class Pki:
-    """An authority, a client of it, and an authority nobody knows."""
+    """A CA with a client and a server certificate, and an untrusted CA with a client."""
 
     def __init__(self, directory: Path) -> None:
         names = ("ca", "client", "other-ca", "stranger", "server")
@@ -87,7 +87,7 @@ class Running:
         self.pki = pki
         self.view = view
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,
@@ -110,7 +110,7 @@ class Running:
 
 
 class Numbers:
-    """What is used on the node: says only what it was asked for."""
+    """Usage of the node, as fixed answers."""
 
     async def summary(self, *, only_cpu_and_memory: bool) -> bytes:
         return b'{"short":true}' if only_cpu_and_memory else b'{"short":false}'

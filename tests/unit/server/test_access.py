@@ -1,4 +1,4 @@
-"""Nobody gets anything without saying who they are and being allowed it."""
+"""Every route requires an authenticated and authorized client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def concrete(path: str) -> str:
 
 
 @pytest.mark.parametrize(("route", "path"), PATHS, ids=IDS)
-async def test_each_route_wants_identity_and_permission(
+async def test_each_route_requires_identity_and_permission(
     route: Route, path: str, pki: Pki, tmp_path: Path
 ) -> None:
     api = Reviewer()
@@ -43,10 +43,10 @@ async def test_each_route_wants_identity_and_permission(
     async with serving(make_view(tmp_path), api, pki) as server:
         for method in (*VERBS, "OPTIONS"):
             where = (method, concrete(path))
-            assert await server.ask(*where) == (401, "Unauthorized")
-            assert await server.ask(*where, token="bad") == (401, "Unauthorized")
-            assert (await server.ask(*where, token="good"))[0] == 403
-            status, text = await server.ask(*where, client=pki.client)
+            assert await server.request(*where) == (401, "Unauthorized")
+            assert await server.request(*where, token="bad") == (401, "Unauthorized")
+            assert (await server.request(*where, token="good"))[0] == 403
+            status, text = await server.request(*where, client=pki.client)
             assert status == 403, "a certificate alone allows nothing"
             verb = VERBS.get(method, "")
             # 405 has no route: it is judged as everything unknown
@@ -57,7 +57,7 @@ async def test_each_route_wants_identity_and_permission(
                 f"Forbidden (user=alice, verb={verb}, resource=nodes, subresource(s)=[{listed}])"
             )
             with pytest.raises(aiohttp.ClientError):
-                await server.ask(*where, client=pki.stranger)
+                await server.request(*where, client=pki.stranger)
 
 
 @pytest.mark.parametrize(("route", "path"), PATHS, ids=IDS)
@@ -68,7 +68,7 @@ async def test_any_one_of_the_subresources_is_enough(
         api = Reviewer()
         api.allowed = {("alice", VERBS[route.methods[0]], subresource)}
         async with serving(make_view(tmp_path), api, pki) as server:
-            status, _ = await server.ask(route.methods[0], concrete(path), client=pki.client)
+            status, _ = await server.request(route.methods[0], concrete(path), client=pki.client)
             assert status not in (401, 403)
 
 
@@ -105,13 +105,13 @@ async def raw(server: Running, pki: Pki, path: str) -> tuple[int, str]:
     return int(answer.split()[1]), answer
 
 
-async def test_answers_are_kept_and_asked_for_once(pki: Pki, tmp_path: Path) -> None:
+async def test_reviews_are_cached_and_requested_once(pki: Pki, tmp_path: Path) -> None:
     api = Reviewer()
     api.tokens["good"] = {"username": "bob"}
     api.allowed = {("bob", "get", "metrics")}
     async with serving(make_view(tmp_path), api, pki) as server:
         for _ in range(2):
-            answers = [server.ask("GET", "/metrics", token="good") for _ in range(5)]
+            answers = [server.request("GET", "/metrics", token="good") for _ in range(5)]
             assert await asyncio.gather(*answers) == [(200, "a_metric 1\n")] * 5
     kinds = [review["kind"] for review in api.asked]
     assert kinds == ["TokenReview", "SubjectAccessReview"]
@@ -121,17 +121,17 @@ async def test_when_the_api_is_away_nobody_gets_in(pki: Pki, tmp_path: Path) -> 
     api = Reviewer()
     api.down = True
     async with serving(make_view(tmp_path), api, pki) as server:
-        assert await server.ask("GET", "/pods", token="good") == (401, "Unauthorized")
-        status, text = await server.ask("GET", "/pods", client=pki.client)
+        assert await server.request("GET", "/pods", token="good") == (401, "Unauthorized")
+        status, text = await server.request("GET", "/pods", client=pki.client)
         assert (status, text.startswith("Authorization error")) == (500, True)
         api.down = False
         api.tokens["good"] = {"username": "bob"}
         api.allowed = {("bob", "get", "pods"), ("alice", "get", "proxy")}
-        assert (await server.ask("GET", "/pods", token="good"))[0] == 200
-        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 200
+        assert (await server.request("GET", "/pods", token="good"))[0] == 200
+        assert (await server.request("GET", "/pods", client=pki.client))[0] == 200
     async with serving(make_view(tmp_path), None, pki) as server:
-        assert (await server.ask("GET", "/pods", token="good"))[0] == 401
-        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 500
+        assert (await server.request("GET", "/pods", token="good"))[0] == 401
+        assert (await server.request("GET", "/pods", client=pki.client))[0] == 500
 
 
 async def test_anonymous_only_when_enabled_and_not_with_a_wrong_token(
@@ -141,9 +141,9 @@ async def test_anonymous_only_when_enabled_and_not_with_a_wrong_token(
     api.allowed = {("system:anonymous", "get", "healthz")}
     access = AccessSettings(anonymous=True)
     async with serving(make_view(tmp_path), api, pki, access) as server:
-        assert await server.ask("GET", "/healthz") == (200, "ok")
-        assert (await server.ask("GET", "/pods"))[0] == 403
-        assert (await server.ask("GET", "/healthz", token="wrong"))[0] == 401
+        assert await server.request("GET", "/healthz") == (200, "ok")
+        assert (await server.request("GET", "/pods"))[0] == 403
+        assert (await server.request("GET", "/healthz", token="wrong"))[0] == 401
 
 
 async def test_objects(pki: Pki, tmp_path: Path) -> None:
@@ -154,15 +154,15 @@ async def test_objects(pki: Pki, tmp_path: Path) -> None:
     async with serving(
         make_view(tmp_path, pod), None, pki, AccessSettings(always_allow=True)
     ) as server:
-        assert '"name":"a"' in (await server.ask("GET", "/pods", client=pki.client))[1]
-        running = await server.ask("GET", "/runningpods/", client=pki.client)
+        assert '"name":"a"' in (await server.request("GET", "/pods", client=pki.client))[1]
+        running = await server.request("GET", "/runningpods/", client=pki.client)
         assert '"items":[]' in running[1]
-        config = await server.ask("GET", "/configz", client=pki.client)
+        config = await server.request("GET", "/configz", client=pki.client)
         assert config == (200, '{"kubeletconfig":{"kind":"KubeletConfiguration"}}')
-        assert (await server.ask("GET", "/healthz/ping", client=pki.client)) == (200, "ok")
-        assert (await server.ask("GET", "/healthz/other", client=pki.client))[0] == 404
-        assert (await server.ask("GET", "/nothing", client=pki.client))[0] == 404
-        assert (await server.ask("POST", "/pods", client=pki.client))[0] == 405
+        assert (await server.request("GET", "/healthz/ping", client=pki.client)) == (200, "ok")
+        assert (await server.request("GET", "/healthz/other", client=pki.client))[0] == 404
+        assert (await server.request("GET", "/nothing", client=pki.client))[0] == 404
+        assert (await server.request("POST", "/pods", client=pki.client))[0] == 405
 
 
 async def test_configz_shows_the_kubernetes_version_beside_the_settings(
@@ -171,7 +171,7 @@ async def test_configz_shows_the_kubernetes_version_beside_the_settings(
     found = {"running": "1.36", "source": "record"}
     view = replace(make_view(tmp_path), version=lambda: found)
     async with serving(view, None, pki, AccessSettings(always_allow=True)) as server:
-        _, text = await server.ask("GET", "/configz", client=pki.client)
+        _, text = await server.request("GET", "/configz", client=pki.client)
     assert json.loads(text) == {
         "kubeletconfig": {"kind": "KubeletConfiguration"},
         "kubeletpy": {"kubernetesVersion": found},
@@ -182,7 +182,7 @@ async def test_debugging_off(pki: Pki, tmp_path: Path) -> None:
     access = AccessSettings(always_allow=True)
     async with serving(make_view(tmp_path), None, pki, access, debugging=False) as server:
         for route, path in PATHS:
-            status, _ = await server.ask(route.methods[0], concrete(path), client=pki.client)
+            status, _ = await server.request(route.methods[0], concrete(path), client=pki.client)
             off = 405 if route.debugging else 404 if route.debugging_only else None
             assert off in (None, status), path
             assert off is not None or status not in (404, 405) or "{" in path, path
@@ -190,7 +190,7 @@ async def test_debugging_off(pki: Pki, tmp_path: Path) -> None:
 
 async def test_a_head_that_is_too_large_is_refused(pki: Pki, tmp_path: Path) -> None:
     async with serving(make_view(tmp_path), Reviewer(), pki) as server:
-        status, text = await server.ask("GET", "/pods", headers={"X": "y" * 100_000})
+        status, text = await server.request("GET", "/pods", headers={"X": "y" * 100_000})
         assert status == 400
         assert "Traceback" not in text
 
@@ -224,18 +224,18 @@ async def test_a_new_certificate_is_served_at_once(pki: Pki, tmp_path: Path) -> 
         await served.start()
         await served.serve()
         server = Running(bound.port, pki, view)
-        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 200
+        assert (await server.request("GET", "/pods", client=pki.client))[0] == 200
         # spoilt files: the old certificate goes on
         mine.certificate.write_text("spoilt")
-        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 200
+        assert (await server.request("GET", "/pods", client=pki.client))[0] == 200
         signing.make_signed(mine, pki.other_ca, Names("x", (), (), ("127.0.0.1",)))
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
-            await server.ask("GET", "/pods", client=pki.client)
+            await server.request("GET", "/pods", client=pki.client)
         mine.store(pki.server.certificate.read_bytes(), pki.server.key.read_bytes())
         shutil.copy(pki.other_ca.certificate, client_ca)
-        assert (await server.ask("GET", "/pods", client=pki.stranger))[0] == 200
+        assert (await server.request("GET", "/pods", client=pki.stranger))[0] == 200
         with pytest.raises(aiohttp.ClientError):
-            await server.ask("GET", "/pods", client=pki.client)
+            await server.request("GET", "/pods", client=pki.client)
 
 
 async def test_the_read_only_port_shows_only_what_may_be_read(pki: Pki, tmp_path: Path) -> None:
@@ -273,14 +273,14 @@ async def test_connections_are_bounded(
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             idle.append(writer)
-        status, text = await server.ask("GET", "/healthz")
+        status, text = await server.request("GET", "/healthz")
         assert (status, text) == (
             429,
             "system:anonymous has too many connections to this port\n",
         )
         idle[0].transport.abort()
         async with asyncio.timeout(5):
-            while (await server.ask("GET", "/healthz"))[0] != 200:
+            while (await server.request("GET", "/healthz"))[0] != 200:
                 pass  # the server sees the end on its next turn
 
 

@@ -43,7 +43,7 @@ async def test_specs_as_allocated_without_status(pki: Pki, tmp_path: Path) -> No
     async with serving(view, None, pki, OPEN, endpoints=ON) as server:
 
         async def get(path: str) -> tuple[int, Any]:
-            code, text = await server.ask("GET", f"/allocatedPods{path}", client=pki.client)
+            code, text = await server.request("GET", f"/allocatedPods{path}", client=pki.client)
             return code, json.loads(text) if code == 200 else text
 
         code, found = await get("")
@@ -53,7 +53,7 @@ async def test_specs_as_allocated_without_status(pki: Pki, tmp_path: Path) -> No
         assert await get("/ns/b/uid-b") == (200, shown("b", "1"))
         for missing in ("/ns/gone", "/other/a", "/ns/a/uid-b"):
             assert await get(missing) == (404, "pod not found")
-        code, _ = await server.ask("POST", "/allocatedPods", client=pki.client)
+        code, _ = await server.request("POST", "/allocatedPods", client=pki.client)
         assert code == 405
 
 
@@ -66,5 +66,5 @@ async def test_without_gate_or_debugging_handlers_it_does_not_exist(
 ) -> None:
     view = make_view(tmp_path)
     async with serving(view, None, pki, OPEN, endpoints=endpoints, debugging=debugging) as server:
-        found, _ = await server.ask("GET", "/allocatedPods", client=pki.client)
+        found, _ = await server.request("GET", "/allocatedPods", client=pki.client)
         assert found == code

@@ -1,4 +1,4 @@
-"""Without an API nobody can be asked about clients: what then, by configuration."""
+"""Access to the server without an API that could review clients, by configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WEBHOOK_OFF = {"webhook": {"enabled": False}}
         ({"authorization": {"mode": "AlwaysAllow"}}, "authentication.webhook.enabled"),
     ],
 )
-def test_a_file_that_wants_reviews_is_refused(fields: dict[str, object], words: str) -> None:
+def test_a_file_that_requires_reviews_is_refused(fields: dict[str, object], words: str) -> None:
     with pytest.raises(ServerError, match=words):
         ServerSettings.from_settings(default_settings(address="127.0.0.1", **fields), NodeFlags())
 

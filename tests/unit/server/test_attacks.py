@@ -57,7 +57,7 @@ class Runtime:
 
 
 async def idle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A process that says nothing and reads nothing but its end."""
+    """A process without output that discards its input until the end."""
     writer.write(SWITCH)
     while await reader.read(1 << 16):
         pass
@@ -121,7 +121,7 @@ def frame(opcode: int, content: bytes, *, fin: bool = True, claims: int | None =
 
 
 async def ended(reader: asyncio.StreamReader, seconds: float = 10) -> bytes:
-    """What comes until the server closes."""
+    """All bytes received until the server closes."""
     got = b""
     try:
         async with asyncio.timeout(seconds):
@@ -189,14 +189,14 @@ async def test_heads_out_of_bounds(
         answer = await ended(reader)
         assert answer == b"" or answer.split()[1] in (b"400", b"401", b"431"), answer[:200]
         assert b"Traceback" not in answer
-        assert (await server.ask("GET", "/healthz", client=pki.client))[0] == 200
+        assert (await server.request("GET", "/healthz", client=pki.client))[0] == 200
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
 
 async def test_a_long_command_fits_into_a_request(pki: Pki, tmp_path: Path) -> None:
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         path = f"/healthz?command={'x' * 60_000}"
-        assert (await server.ask("GET", path, client=pki.client))[0] == 200
+        assert (await server.request("GET", path, client=pki.client))[0] == 200
 
 
 async def test_many_requests_at_once_from_one_connection(pki: Pki, tmp_path: Path) -> None:
@@ -249,11 +249,11 @@ async def test_who_does_not_read_an_answer_loses_it(
             await reader.read(100)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             lazy.append(writer)
-        assert (await server.ask("GET", "/pods", client=pki.client))[0] == 429
+        assert (await server.request("GET", "/pods", client=pki.client))[0] == 429
         async with asyncio.timeout(5):
-            while (await server.ask("GET", "/healthz", client=pki.client))[0] == 429:  # noqa: ASYNC110
+            while (await server.request("GET", "/healthz", client=pki.client))[0] == 429:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        # their connections have been closed, though they do not know it yet
+        # the server has closed their connections, though they have not noticed yet
         await settled(lambda: len(asyncio.all_tasks()), tasks)
         for writer in lazy:
             writer.transport.abort()
@@ -343,7 +343,7 @@ async def test_frames_that_are_none(
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert grown < 64 << 10, "kilobytes"
         async with asyncio.timeout(10):
-            while len(asyncio.all_tasks()) > tasks:  # noqa: ASYNC110 - tasks tell nobody
+            while len(asyncio.all_tasks()) > tasks:  # noqa: ASYNC110 - tasks have no event
                 await asyncio.sleep(0.01)
 
 
@@ -422,7 +422,7 @@ async def test_hundreds_of_streams_that_vanish_leave_nothing(pki: Pki, tmp_path:
         async def storm(count: int) -> None:
             opened = [await open_one(number) for number in range(count)]
             began = asyncio.get_running_loop().time()
-            assert (await server.ask("GET", "/healthz", client=pki.client)) == (200, "ok")
+            assert (await server.request("GET", "/healthz", client=pki.client)) == (200, "ok")
             assert asyncio.get_running_loop().time() - began < 2
             for _, writer in opened:
                 reset(writer)
@@ -464,16 +464,16 @@ async def test_a_runtime_that_refuses_and_keeps_its_end_open(
 
     async with node(tmp_path, pki, refuse) as (server, _):
 
-        async def ask_once() -> None:
+        async def request_once() -> None:
             reader, writer = await connect(server)
             writer.write(head(path, protocol))
             assert (await reader.readuntil(b"\r\n\r\n")).split()[1] in (b"403", b"502")
             writer.transport.abort()
 
-        await ask_once()
+        await request_once()
         fds = open_descriptors()
         for _ in range(20):
-            await ask_once()
+            await request_once()
         await settled(open_descriptors, fds + 8)
 
 

@@ -1,4 +1,4 @@
-"""/checkpoint/: one file below one directory, whatever the names; errors that say what to do."""
+"""/checkpoint/: one file below one directory, whatever the names; errors contain the remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POD = {
 
 
 class Runtime:
-    """Notes what it is asked to write."""
+    """Records each requested checkpoint."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, int]] = []
@@ -68,7 +68,7 @@ def test_names() -> None:
 async def test_it_is_written_where_nobody_else_reads(pki: Pki, tmp_path: Path) -> None:
     async with node(tmp_path, pki) as (server, runtime):
         path = "/checkpoint/n/p/c?timeout=7&timeout=9"
-        status, text = await server.ask("POST", path, client=pki.client)
+        status, text = await server.request("POST", path, client=pki.client)
         ((container, location, timeout),) = runtime.asked
     assert (status, json.loads(text)) == (200, {"items": [location]})
     assert (container, timeout) == ("cid", 9)
@@ -94,7 +94,7 @@ async def test_what_is_refused(
     pki: Pki, tmp_path: Path, path: str, status: int, words: str
 ) -> None:
     async with node(tmp_path, pki) as (server, runtime):
-        found, text = await server.ask("POST", path, client=pki.client)
+        found, text = await server.request("POST", path, client=pki.client)
         assert (found, words in text) == (status, True), text
         assert runtime.asked == []
 
@@ -102,10 +102,10 @@ async def test_what_is_refused(
 async def test_what_the_runtime_refuses(pki: Pki, tmp_path: Path) -> None:
     async with node(tmp_path, pki) as (server, runtime):
         runtime.error = Unimplemented("CheckpointContainer", "no")
-        status, text = await server.ask("POST", "/checkpoint/n/p/c", client=pki.client)
+        status, text = await server.request("POST", "/checkpoint/n/p/c", client=pki.client)
         assert (status, "runtime can't make checkpoints" in text) == (500, True)
         runtime.error = Internal("CheckpointContainer", "criu is missing")
-        status, text = await server.ask("POST", "/checkpoint/n/p/c", client=pki.client)
+        status, text = await server.request("POST", "/checkpoint/n/p/c", client=pki.client)
         assert (status, "criu is missing" in text) == (500, True)
     assert list((tmp_path / "checkpoints").iterdir()) == [], "what is torn is removed"
 
@@ -119,7 +119,9 @@ async def test_what_the_runtime_refuses(pki: Pki, tmp_path: Path) -> None:
         (Kept(0, 0, 1000 << 20, 149 << 20), "149 MiB of 1000 MiB are free, and 15 percent"),
     ],
 )
-def test_room_for_another(monkeypatch: pytest.MonkeyPatch, kept: Kept, words: str | None) -> None:
+def test_the_limits_on_kept_checkpoints(
+    monkeypatch: pytest.MonkeyPatch, kept: Kept, words: str | None
+) -> None:
     monkeypatch.undo()
     found = no_room(kept)
     assert (found is None) if words is None else (words in (found or ""))
@@ -134,12 +136,12 @@ async def test_the_disk_is_not_filled(
     for number in range(2):
         (directory / f"old-{number}").write_bytes(b"x" * 5000)
     async with node(tmp_path, pki) as (server, runtime):
-        status, text = await server.ask("POST", "/checkpoint/n/p/c", client=pki.client)
+        status, text = await server.request("POST", "/checkpoint/n/p/c", client=pki.client)
         assert status == 507
         assert f"of 2 that may be kept: remove old ones from {directory} on the node" in text
         assert runtime.asked == []
         (directory / "old-0").unlink()
-        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
+        assert (await server.request("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
     kept = kept_archives(directory)
     assert (kept.archives, kept.used >= 5000 < kept.capacity) == (2, True)
 
@@ -149,25 +151,25 @@ async def test_two_containers_with_one_file_name(
 ) -> None:
     monkeypatch.setattr(checkpoint, "file_name", lambda *_: "checkpoint-p_a-b-c-now.tar")
     async with node(tmp_path, pki) as (server, runtime):
-        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
+        assert (await server.request("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
         down = ContainerStatus("other", "down", ContainerState.RUNNING)
         record = ContainerStatus("cid", "c", ContainerState.RUNNING)
         status = PodRuntimeStatus("u", "p", "n", (), (record, down), observed_at=1)
         server.view.cache.set(status)
-        code, text = await server.ask("POST", "/checkpoint/n/p/down", client=pki.client)
+        code, text = await server.request("POST", "/checkpoint/n/p/down", client=pki.client)
         assert (code, len(runtime.asked)) == (500, 1)
         assert "exists; try again in a second" in text
-        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
+        assert (await server.request("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
 
 
 async def test_one_at_a_time_for_a_container(pki: Pki, tmp_path: Path) -> None:
     async with node(tmp_path, pki) as (server, runtime):
         runtime.go_on.clear()
-        first = asyncio.create_task(server.ask("POST", "/checkpoint/n/p/c", client=pki.client))
+        first = asyncio.create_task(server.request("POST", "/checkpoint/n/p/c", client=pki.client))
         async with asyncio.timeout(5):
-            while not runtime.asked:  # noqa: ASYNC110 - the fake tells nobody
+            while not runtime.asked:  # noqa: ASYNC110 - the fake has no event
                 await asyncio.sleep(0.01)
-        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 429
+        assert (await server.request("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 429
         runtime.go_on.set()
         assert (await first)[0] == 200
-        assert (await server.ask("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
+        assert (await server.request("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200

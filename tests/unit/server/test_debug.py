@@ -31,7 +31,7 @@ async def server(pki: Pki, tmp_path: Path) -> AsyncIterator[Running]:
 
 
 async def get(server: Running, path: str, **headers: str) -> tuple[int, str]:
-    return await server.ask("GET", path, client=server.pki.client, headers=headers)
+    return await server.request("GET", path, client=server.pki.client, headers=headers)
 
 
 # -- profiles ----------------------------------------------------------------------------------
@@ -146,12 +146,12 @@ async def test_a_cpu_profile_names_what_burns(server: Running) -> None:
 async def test_one_profile_at_a_time_and_none_after_its_client_has_gone(server: Running) -> None:
     first = asyncio.create_task(get(server, "/debug/pprof/profile?seconds=60"))
     async with asyncio.timeout(5):
-        while signal.getitimer(signal.ITIMER_PROF)[1] == 0:  # noqa: ASYNC110 - it tells nobody
+        while signal.getitimer(signal.ITIMER_PROF)[1] == 0:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
     assert (await get(server, "/debug/pprof/profile?seconds=1"))[0] == 429
     first.cancel()
     async with asyncio.timeout(5):
-        while signal.getitimer(signal.ITIMER_PROF)[1] > 0:  # noqa: ASYNC110 - it tells nobody
+        while signal.getitimer(signal.ITIMER_PROF)[1] > 0:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
     assert (await get(server, "/debug/pprof/profile?seconds=1&debug=1"))[0] == 200
 
@@ -257,11 +257,11 @@ async def test_what_is_off(pki: Pki, tmp_path: Path) -> None:
     access = AccessSettings(always_allow=True)
     async with serving(make_view(tmp_path), None, pki, access, endpoints=off) as server:
         assert await get(server, "/debug/pprof/") == (405, "profiling endpoint is disabled.\n")
-        put = await server.ask("PUT", "/debug/flags/v", client=pki.client)
+        put = await server.request("PUT", "/debug/flags/v", client=pki.client)
         assert put == (405, "flags endpoint is disabled.\n")
         for path in ("/flagz", "/statusz"):
             assert (await get(server, path))[0] == 404
-        checkpoint = await server.ask("POST", "/checkpoint/n/p/c", client=pki.client)
+        checkpoint = await server.request("POST", "/checkpoint/n/p/c", client=pki.client)
         assert checkpoint[0] == 404
 
 
@@ -269,7 +269,7 @@ async def test_what_is_off(pki: Pki, tmp_path: Path) -> None:
 
 
 class Sink(logging.Handler):
-    """A log handler that can be asked."""
+    """A log handler with a verbosity."""
 
     verbosity = -1
     why = ""
@@ -299,7 +299,7 @@ def sink() -> Iterator[Sink]:
 async def test_the_verbosity_can_be_set(
     server: Running, sink: Sink, body: str, status: int, level: int
 ) -> None:
-    found, text = await server.ask(
+    found, text = await server.request(
         "PUT", "/debug/flags/v", client=server.pki.client, body=body.encode()
     )
     assert (found, sink.verbosity) == (status, level)

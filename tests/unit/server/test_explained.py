@@ -25,5 +25,5 @@ async def test_explanations(path: str, status: int, answer: Any, pki: Pki, tmp_p
     api = Reviewer()
     api.allowed = {("alice", "get", "explain")}
     async with serving(make_view(tmp_path), api, pki) as server:
-        found, body = await server.ask("GET", path, client=pki.client)
+        found, body = await server.request("GET", path, client=pki.client)
         assert (found, json.loads(body)) == (status, answer)

@@ -1,4 +1,4 @@
-"""Clients that leave before their answer is sent: nothing is told of them as of a fault."""
+"""Clients that disconnect before their answer is sent are not logged as errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASK = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 async def exchange(handler: Callable[[web.Request], object]) -> bytes:
-    """What a client gets from a server with this handler until the connection ends."""
+    """All bytes that a client gets from a server with this handler until the connection ends."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         return await handler(request)  # type: ignore[misc, no-any-return]
@@ -39,12 +39,12 @@ async def exchange(handler: Callable[[web.Request], object]) -> bytes:
             await server.close()
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno > logging.DEBUG]
 
 
 def leaves(request: web.Request) -> None:
-    """The client has gone, and the server's loop has not yet come to say so."""
+    """Disconnect the client before the server's loop has noticed."""
     assert request.transport is not None
     request.transport.abort()
 
@@ -72,20 +72,20 @@ async def refuses(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.mark.parametrize("handler", [answers, answers_much, upgrades, refuses])
-async def test_a_client_that_has_gone_is_no_fault(
+async def test_a_disconnected_client_is_not_logged(
     handler: Callable[[web.Request], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await exchange(handler) in (b"", b"reset")
-    assert told(caplog) == []
+    assert logged(caplog) == []
 
 
-async def test_a_bug_is_told_though(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def breaks(request: web.Request) -> web.StreamResponse:
         leaves(request)
         raise ValueError("a bug")
 
     assert await exchange(breaks) in (b"", b"reset")
-    assert told(caplog) == ["a request broke"]
+    assert logged(caplog) == ["a request broke"]
 
 
 async def test_a_connection_of_the_handlers_own_that_breaks(
@@ -95,7 +95,7 @@ async def test_a_connection_of_the_handlers_own_that_breaks(
         raise ConnectionRefusedError(111, "nobody listens")
 
     assert (await exchange(breaks)).endswith(b"\r\n\r\ninternal error\n")
-    assert told(caplog) == ["a request broke"]
+    assert logged(caplog) == ["a request broke"]
 
 
 async def test_half_an_answer_is_never_continued_with_another(
@@ -109,4 +109,4 @@ async def test_half_an_answer_is_never_continued_with_another(
         raise ValueError("a bug")
 
     assert b"internal error" not in await exchange(breaks)
-    assert told(caplog) == ["a request broke"]
+    assert logged(caplog) == ["a request broke"]

@@ -1,4 +1,4 @@
-"""What the heads of all answers have alike, on both ports."""
+"""Headers that all answers have in common, on both ports."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ async def head_of(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pa
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/pods", "/nope", "/metrics"])
-async def test_answers_say_nothing_of_what_is_behind_them(
-    path: str, pki: Pki, tmp_path: Path
-) -> None:
+async def test_answers_do_not_name_the_server_software(path: str, pki: Pki, tmp_path: Path) -> None:
     async with serving(make_view(tmp_path), Reviewer(), pki) as server:
         context = pki.context(pki.client)
         head = await head_of(

@@ -12,7 +12,9 @@ from kubeletpy.server.health import HealthServer
     ("address", "metrics", "why"),
     [("127.0.0.1", 200, "the runtime sulks"), ("0.0.0.0", 404, "reason withheld")],
 )
-async def test_what_it_says_where(address: str, metrics: int, why: str) -> None:
+async def test_reasons_and_metrics_are_served_on_loopback_only(
+    address: str, metrics: int, why: str
+) -> None:
     checks = {"ping": lambda: "", "runtime": lambda: "the runtime sulks"}
     server = HealthServer(
         address,

@@ -1,4 +1,4 @@
-"""What requests with bad tokens, ended streams and calls leave behind without a collection."""
+"""Memory left by requests with bad tokens, ended streams and calls without garbage collection."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ async def test_endless_tokens_fill_no_memory() -> None:
     made = access(api, token_ttl=3600)
     count = itertools.count()
 
-    async def ask(many: int) -> None:
+    async def review_many(many: int) -> None:
         for _ in range(many):
             api.asked.clear()
             token = f"{next(count)}".ljust(8000, "x")
             assert await made.authenticate(None, f"Bearer {token}", "10.0.0.1") is None
 
-    assert await left_by(ask, 5_000, before=CACHED) < 2 * MI
+    assert await left_by(review_many, 5_000, before=CACHED) < 2 * MI
 
 
 async def test_endless_valid_tokens_fill_no_memory() -> None:
@@ -69,7 +69,7 @@ async def test_endless_valid_tokens_fill_no_memory() -> None:
     made = access(api, token_ttl=3600)
     count = itertools.count()
 
-    async def ask(many: int) -> None:
+    async def review_many(many: int) -> None:
         for _ in range(many):
             number = next(count)
             api.asked.clear()
@@ -78,7 +78,7 @@ async def test_endless_valid_tokens_fill_no_memory() -> None:
             assert found is not None
             assert not await made.authorize(found, "get", ("metrics",))
 
-    assert await left_by(ask, 2000, before=CACHED) < 4 * MI
+    assert await left_by(review_many, 2000, before=CACHED) < 4 * MI
 
 
 async def test_refusals_leave_no_cycles() -> None:
@@ -94,7 +94,7 @@ async def test_refusals_leave_no_cycles() -> None:
         await asyncio.sleep(0)
     count = itertools.count()
 
-    async def ask(many: int) -> None:
+    async def review_many(many: int) -> None:
         for _ in range(many):
             what_a_request_holds = bytearray(20_000)
             number = next(count)
@@ -105,7 +105,7 @@ async def test_refusals_leave_no_cycles() -> None:
             assert await refuses.authenticate(None, f"Bearer {number}", "10.0.0.1") is None
             del what_a_request_holds
 
-    assert await left_by(ask, 1000) < 4 * MI
+    assert await left_by(review_many, 1000) < 4 * MI
     api.go.set()
     await asyncio.gather(*held)
 

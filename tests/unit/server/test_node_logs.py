@@ -272,7 +272,7 @@ async def test_queries_that_are_answered_from_files(
 
 @pytest.fixture
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A journalctl that says what it was given, or anything without end."""
+    """A journalctl that prints its arguments, or endless output."""
     program = tmp_path / "bin/journalctl"
     program.parent.mkdir()
     program.write_text(

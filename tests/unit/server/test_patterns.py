@@ -1,4 +1,4 @@
-"""A client's pattern: what is refused, and that nothing takes long to look at."""
+"""A client's search pattern: expensive ones are refused, and no match takes long."""
 
 from __future__ import annotations
 

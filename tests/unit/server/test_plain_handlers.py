@@ -1,4 +1,4 @@
-"""What is served as Go's plain handlers and its multiplexer serve it."""
+"""Methods, paths and redirects as Go's plain handlers and multiplexer serve them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Reviewer, Running, make_view, serving
 
 
-async def ask(
+async def request(
     server: Running, method: str, path: str, client: KeyPair | None = None
 ) -> tuple[int, str | None]:
     """Status and Location; the path is sent as it is and no redirect followed."""
@@ -52,28 +52,30 @@ async def test_methods_and_paths(
     method, path = request_line.split()
     access = AccessSettings(anonymous=True, always_allow=True)
     async with serving(make_view(tmp_path), None, pki, access) as server:
-        assert await ask(server, method, path) == (status, to)
+        assert await request(server, method, path) == (status, to)
 
 
-async def test_who_may_do_everything_may_ask_for_the_head(tmp_path: Path, pki: Pki) -> None:
+async def test_a_head_request_needs_the_permission_for_an_empty_verb(
+    tmp_path: Path, pki: Pki
+) -> None:
     api = Reviewer()
     async with serving(make_view(tmp_path), api, pki) as server:
-        assert (await server.ask("HEAD", "/metrics", client=pki.client))[0] == 403
+        assert (await server.request("HEAD", "/metrics", client=pki.client))[0] == 403
         assert api.asked[-1]["spec"]["resourceAttributes"]["verb"] == ""
     api.allowed = {("alice", "", "metrics")}
     async with serving(make_view(tmp_path), api, pki) as server:
-        assert (await server.ask("HEAD", "/metrics", client=pki.client))[0] == 200
+        assert (await server.request("HEAD", "/metrics", client=pki.client))[0] == 200
 
 
-async def test_a_path_is_judged_before_it_is_mended(tmp_path: Path, pki: Pki) -> None:
-    """Where a client is sent tells nothing to one who may not ask, and gives no other's rights."""
+async def test_a_path_is_authorized_before_it_is_cleaned(tmp_path: Path, pki: Pki) -> None:
+    """A redirect is hidden from unauthorized clients and grants nothing at its target."""
     api = Reviewer()
     api.allowed = {("alice", "get", "proxy")}
     async with serving(make_view(tmp_path), api, pki) as server:
-        assert await ask(server, "GET", "/x/../metrics") == (401, None)
+        assert await request(server, "GET", "/x/../metrics") == (401, None)
         alice = pki.client
-        assert await ask(server, "GET", "/x/../metrics", alice) == (301, "/metrics")
-        assert await ask(server, "GET", "/metrics", alice) == (403, None), "where that leads"
+        assert await request(server, "GET", "/x/../metrics", alice) == (301, "/metrics")
+        assert await request(server, "GET", "/metrics", alice) == (403, None), "where that leads"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ async def test_an_admitted_request(
     tracer, everyone = Recording(), AccessSettings(anonymous=True, always_allow=True)
     async with serving(make_view(tmp_path), Reviewer(), pki, everyone, tracer=tracer) as server:
         headers = {"User-Agent": "me/1", "traceparent": f"00-{1:032x}-{1:016x}-01"}
-        await server.ask("GET", path, client=pki.client, headers=headers)
+        await server.request("GET", path, client=pki.client, headers=headers)
     span = tracer.spans[0]
     given = dict(span.attributes)
     assert (span.name, span.kind, span.ended, span.error) == (name, "server", True, None)
@@ -52,5 +52,5 @@ async def test_an_admitted_request(
 async def test_who_is_not_admitted_makes_no_span(pki: Pki, tmp_path: Path) -> None:
     tracer = Recording()
     async with serving(make_view(tmp_path), Reviewer(), pki, tracer=tracer) as server:
-        status, _ = await server.ask("GET", "/pods", token="wrong")
+        status, _ = await server.request("GET", "/pods", token="wrong")
     assert (status, tracer.spans) == (401, [])

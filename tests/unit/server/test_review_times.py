@@ -1,4 +1,4 @@
-"""Answers of reviews hold as long as the settings say, and no longer."""
+"""Cached reviews expire after the configured times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_each_answer_has_its_own_time() -> None:
     settings = AccessSettings(token_ttl=20, allowed_ttl=50, refused_ttl=5)
     access = Access(api, "node-1", settings, LoopClock())  # type: ignore[arg-type]
 
-    async def asks(seconds: float, expected: int) -> None:
+    async def costs_reviews(seconds: float, expected: int) -> None:
         """After so many seconds an identity and two permissions cost that many reviews."""
         await asyncio.sleep(seconds)
         before = len(api.asked)
@@ -30,11 +30,11 @@ async def test_each_answer_has_its_own_time() -> None:
         assert not await access.authorize(BOB, "get", ("proxy",))
         assert len(api.asked) - before == expected
 
-    await asks(0, 3)
-    await asks(4.9, 0)
-    await asks(0.2, 1)  # at 5.1: the refusal
-    await asks(14.8, 1)  # at 19.9: the refusal again
-    await asks(0.2, 1)  # at 20.1: the token
+    await costs_reviews(0, 3)
+    await costs_reviews(4.9, 0)
+    await costs_reviews(0.2, 1)  # at 5.1: the refusal
+    await costs_reviews(14.8, 1)  # at 19.9: the refusal again
+    await costs_reviews(0.2, 1)  # at 20.1: the token
     api.allowed.add(("bob", "get", "proxy"))
     await asyncio.sleep(5)
     assert await access.authorize(BOB, "get", ("proxy",))
@@ -51,7 +51,7 @@ async def test_each_answer_has_its_own_time() -> None:
 
 @on_virtual_time
 async def test_made_up_tokens_take_no_place_of_known_ones() -> None:
-    """The API is slow: who was known before is known again, who is new is told to come later."""
+    """With a slow API, cached clients are served again and new ones are refused as busy."""
 
     class Slow(Reviewer):
         async def create(self, *given: object, **named: object) -> dict[str, object]:

@@ -32,8 +32,8 @@ async def test_who_may_gets_them(
     api = Reviewer()
     api.allowed = {("alice", "get", subresource)}
     async with serving(make_view(tmp_path), api, pki) as server:
-        assert await server.ask("GET", path, client=pki.client) == (200, text)
-        assert (await server.ask("POST", path, client=pki.client))[0] in (403, 405)
+        assert await server.request("GET", path, client=pki.client) == (200, text)
+        assert (await server.request("POST", path, client=pki.client))[0] in (403, 405)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ async def test_who_may_gets_them(
     ],
     ids=["threads", "descriptors", "a file", "a bug"],
 )
-async def test_what_the_machine_lacks_is_said(
+async def test_errors_name_exhausted_resources_of_the_machine_only(
     error: Exception, answer: tuple[int, str], pki: Pki, tmp_path: Path
 ) -> None:
     async def broken() -> str:
@@ -59,4 +59,4 @@ async def test_what_the_machine_lacks_is_said(
     view.stats.resource_metrics = broken
     access = AccessSettings(anonymous=True, always_allow=True)
     async with serving(view, None, pki, access) as server:
-        assert await server.ask("GET", "/metrics/resource") == answer
+        assert await server.request("GET", "/metrics/resource") == answer

@@ -18,7 +18,7 @@ from tests.unit.server.helpers import Pki, make_view, serving
 
 
 async def common_name(port: int, authority: KeyPair) -> str:
-    """Of the certificate that a client is shown."""
+    """Common name of the server certificate that a client sees."""
     context = ssl.create_default_context(cafile=str(authority.certificate))
     _, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=context, server_hostname="node"
@@ -115,7 +115,7 @@ async def test_a_new_client_authority_ends_what_the_old_one_vouched_for(
         except (ConnectionError, ssl.SSLError):
             pass
         opened.close()
-        assert (await server.ask("GET", "/healthz", client=pki.stranger))[0] == 200
+        assert (await server.request("GET", "/healthz", client=pki.stranger))[0] == 200
 
 
 def spoken(server: ssl.SSLContext, minimum: ssl.TLSVersion, maximum: ssl.TLSVersion) -> str:

@@ -31,7 +31,7 @@ class Agent:
     """Answers like an agent with one pod; tests change its attributes.
 
     Attributes:
-        asked: the requests so far.
+        asked: requests so far.
         silent: why it does not answer; empty: it does.
     """
 
@@ -39,7 +39,7 @@ class Agent:
         self.asked: list[str] = []
         self.silent = ""
         self.slow: threading.Event | None = None
-        """What an answer to /usage waits for."""
+        """Event that an answer to /usage waits for."""
         self.node: dict[str, Any] = {"name": "node-1", "troubles": []}
         self.pods: list[Any] = [to_builtins(line(facts()))]
         self.pod: Any = to_builtins(explain(facts()))

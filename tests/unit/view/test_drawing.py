@@ -1,4 +1,4 @@
-"""Timelines as SVG and as a report: each span where it began, and harmless whatever it says."""
+"""Timelines as SVG and as a report: each span where it began, and every text harmless."""
 
 from __future__ import annotations
 
@@ -157,13 +157,13 @@ HOSTILE = (
     "line\r\nline\u2028line\u2029",
     "x" * 4096,
 )
-"""What may stand in names, images and errors."""
+"""Texts that may occur in names, images and errors."""
 _MUST_NOT = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
-def sick(text: str) -> PodTrace:
+def trace_full_of(text: str) -> PodTrace:
     trace = PodTrace(text, text, text, 10.0)
     trace.start = [
         Span(TraceCall.RUN_POD_SANDBOX, text, 10.0, 11.0, text),
@@ -187,7 +187,7 @@ class Elements(HTMLParser):
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_whatever_a_pod_says_is_text(text: str) -> None:
-    line = timeline(sick(text), 0.0, None, 13.0)
+    line = timeline(trace_full_of(text), 0.0, None, 13.0)
     drawing, report = svg(line), html(line)
     tags = {each.tag.rpartition("}")[2] for each in ElementTree.fromstring(drawing).iter()}
     assert tags == {"svg", "rect", "text", "line", "title"}

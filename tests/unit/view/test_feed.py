@@ -1,4 +1,4 @@
-"""What the page is sent: rows, one pod, differences; nothing as it came from outside."""
+"""Data sent to the page: rows, one pod and differences, with all outside texts cleaned."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_tones(healthy: bool, cause: str, tone: str) -> None:
     assert feed.tone(healthy=healthy, cause=cause) == tone
 
 
-def test_the_sick_come_first() -> None:
+def test_unhealthy_pods_come_first() -> None:
     base = to_builtins(line(facts()))
 
     def one(name: str, cause: str, *, healthy: bool = False) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def crashing() -> PodFacts:
     )
 
 
-def test_a_sick_pod_has_waits_and_ended_runs() -> None:
+def test_an_unhealthy_pod_has_waits_and_ended_runs() -> None:
     shown = feed.pod(to_builtins(explain(crashing())), None, ())
     assert (shown["tone"], shown["waterfalls"], shown["events"]) == ("sick", [], [])
     assert [wait["kind"] for wait in shown["waits"]] == ["crash backoff"]
@@ -164,7 +164,7 @@ def test_the_newest_decision_comes_first_whenever_it_was_first_made() -> None:
     ]
 
 
-def test_a_pod_that_is_gone() -> None:
+def test_a_removed_pod() -> None:
     agent = Agent()
     gone = {"error": "no pod default/web on this node any more", "last": agent.pod}
     shown = feed.pod(gone, {"error": "nothing was done"}, ())

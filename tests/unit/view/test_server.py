@@ -1,4 +1,4 @@
-"""Who may look, by which name, how many, and what a browser is told to let the page do."""
+"""Access to the page: its token, host names, number of viewers and security headers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def messages(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
-    """What a stream sends."""
+    """Messages of a stream."""
     while line := await answer.content.readline():
         if line.strip():
             yield json.loads(line.decode().removeprefix("data: "))
@@ -192,7 +192,7 @@ async def test_a_stream_sends_everything_once_and_then_what_changes(
         assert message["pod"]["path"] == "default/web"
 
 
-async def test_nothing_is_asked_while_nobody_looks(
+async def test_nothing_is_requested_without_viewers(
     server: ViewServer, client: aiohttp.ClientSession, agent: Agent
 ) -> None:
     async with streaming(client, server.url + "stream") as stream:

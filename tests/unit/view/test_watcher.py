@@ -1,4 +1,4 @@
-"""Who asks the agent, how often, and what is shown while it does not answer."""
+"""How often the agent is polled, and what is shown while it does not answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.view.answers import Agent, used
 async def test_all_who_look_within_a_second_ask_once() -> None:
     agent = Agent()
     watcher = Watcher(agent)
-    assert agent.asked == [], "nobody looks yet"
+    assert agent.asked == [], "no viewer yet"
     shown = await asyncio.gather(*(watcher.page(None) for _ in range(5)))
     assert sorted(agent.asked) == ["node", "pods", "usage"]
     assert {name: len(str(part)) > 0 for name, part in shown[0].items()}.keys() == {
@@ -37,7 +37,7 @@ async def test_an_open_pod_has_its_containers() -> None:
         await Watcher(agent).page("../node")
 
 
-async def test_a_silent_agent_is_told_under_the_name_it_had() -> None:
+async def test_a_silent_agent_is_reported_under_its_last_name() -> None:
     agent = Agent()
     watcher = Watcher(agent)
     agent.silent = "nobody answers"
@@ -46,7 +46,7 @@ async def test_a_silent_agent_is_told_under_the_name_it_had() -> None:
     agent.silent = ""
     await watcher.page(None)
     agent.silent = "nobody answers any more"
-    found = await watcher.page("default/web")  # one pod is asked for at once
+    found = await watcher.page("default/web")  # one pod is requested at once
     assert found == {
         "node": {"name": "node-1", "troubles": ["nobody answers any more"], "silent": True}
     }

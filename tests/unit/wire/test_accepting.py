@@ -1,4 +1,4 @@
-"""A machine without descriptors: connections wait, and little is said about it."""
+"""On a machine without free descriptors, connections wait and little is logged."""
 
 from __future__ import annotations
 

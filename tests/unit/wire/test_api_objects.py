@@ -61,7 +61,7 @@ ZEROS = {
     "divisor": "0",
     "kept": "",
 }
-"""What JSON has of a thing of which nothing is set."""
+"""JSON of a thing without any field set."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Connections that say nothing keep nobody out."""
+"""Silent connections keep nobody out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_silent_connections_to_the_node(
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         held = await asyncio.to_thread(silent, server.port)
         async with asyncio.timeout(10):
-            assert (await server.ask("GET", "/healthz", client=pki.client))[0] == 200
+            assert (await server.request("GET", "/healthz", client=pki.client))[0] == 200
         for each in held:
             each.close()
 
@@ -58,7 +58,7 @@ async def test_silent_connections_to_the_embedded_api(
 
 
 @pytest.mark.parametrize("many", range(40, 50))
-async def test_a_burst_of_strangers_is_accepted_in_rounds(many: int) -> None:
+async def test_a_burst_of_unidentified_peers_is_accepted_in_rounds(many: int) -> None:
     """All connections are there before the first is accepted, the last one's client is honest."""
     async with echo(limit=8) as (listening, port):
         held = await asyncio.to_thread(silent, port, many)
@@ -85,7 +85,7 @@ async def test_a_refused_connection_ends_the_round_of_accepting() -> None:
             sock.close()
 
 
-async def test_who_is_known_is_never_sent_away_for_a_stranger() -> None:
+async def test_an_identified_client_is_never_closed_for_an_unidentified_peer() -> None:
     async with echo(limit=4) as (listening, port), serve_echo(listening):
         known = []
         for _ in range(4):
@@ -179,7 +179,7 @@ async def echo(limit: int) -> AsyncIterator[tuple[Entrance, int]]:
 
 @contextlib.asynccontextmanager
 async def serve_echo(entrance: Entrance) -> AsyncIterator[None]:
-    """Send back what arrives; who says ``k`` is known, each as somebody else."""
+    """Send back what arrives; each client that sends ``k`` is identified as another user."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -196,7 +196,7 @@ async def serve_echo(entrance: Entrance) -> AsyncIterator[None]:
         server.close()
 
 
-async def test_a_stranger_stays_for_a_short_time(
+async def test_an_unidentified_peer_is_closed_after_a_short_time(
     pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kubeletpy.wire.door.STRANGER_S", 0.2)

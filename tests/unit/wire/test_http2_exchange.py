@@ -54,7 +54,7 @@ class Talk:
             self.hear(self.client.feed(data))
 
     @property
-    def asked(self) -> bytes:
+    def request_body(self) -> bytes:
         """The request's body as far as it has arrived."""
         return b"".join(
             bytes(event.data or b"")
@@ -67,7 +67,7 @@ def test_a_response_with_trailers() -> None:
     talk = Talk()
     talk.go()
     assert talk.client.greeted
-    assert talk.asked == b"hello"
+    assert talk.request_body == b"hello"
     talk.server.send_headers(1, [(":status", "103")])
     talk.server.send_headers(1, OK)
     talk.server.send_data(1, b"bo")
@@ -88,7 +88,7 @@ def test_a_response_with_trailers() -> None:
 
 
 def test_the_request_comes_after_the_settings() -> None:
-    """As gRPC's clients do: who sends no settings is not connected."""
+    """As in gRPC clients, a peer that sends no settings does not count as connected."""
     talk = Talk()
     assert not any(isinstance(each, h2.events.RequestReceived) for each in talk.events)
     assert not talk.client.greeted
@@ -97,10 +97,10 @@ def test_the_request_comes_after_the_settings() -> None:
 def test_a_body_waits_for_the_window() -> None:
     talk = Talk(b"x" * 40_000, INITIAL_WINDOW_SIZE=10)
     talk.go()
-    assert talk.asked == b"x" * 10
+    assert talk.request_body == b"x" * 10
     talk.server.increment_flow_control_window(39_990, 1)
     talk.go()
-    assert talk.asked == b"x" * 40_000
+    assert talk.request_body == b"x" * 40_000
     assert any(isinstance(each, h2.events.StreamEnded) for each in talk.events)
 
 

@@ -1,4 +1,4 @@
-"""What short-lived clients of every HTTP listener leave behind, and what silent ones cost."""
+"""Memory left by short-lived clients of every HTTP listener, and the cost of silent ones."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def resets(port: int, sent: bytes) -> None:
     writer.transport.abort()
 
 
-async def asks(port: int, sent: bytes, tls: ssl.SSLContext | None) -> None:
+async def request_once(port: int, sent: bytes, tls: ssl.SSLContext | None) -> None:
     """Sends a request, reads the head of the answer, and closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
     writer.write(sent)
@@ -122,8 +122,8 @@ PEERS: dict[str, Callable[[int, ssl.SSLContext | None], Awaitable[None]]] = {
     "part of a hello": lambda port, _: closes(port, HELLO),
     "part of a hello, reset": lambda port, _: resets(port, HELLO),
     "no TLS": lambda port, _: closes(port, b"x" * 300),
-    "a request": lambda port, tls: asks(port, REQUEST, tls),
-    "no HTTP": lambda port, tls: asks(port, b"\0\1\2\r\n\r\n", tls),
+    "a request": lambda port, tls: request_once(port, REQUEST, tls),
+    "no HTTP": lambda port, tls: request_once(port, b"\0\1\2\r\n\r\n", tls),
 }
 HANDSHAKES = {"a request", "no HTTP"}
 """Need a TLS handshake each, 10 ms of CPU time."""
@@ -249,6 +249,6 @@ async def test_a_certificate_of_nobody_ends_the_handshake(pki: Pki, tmp_path: Pa
 
         async def fails() -> None:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await asks(port, REQUEST, pki.context(stranger))
+                await request_once(port, REQUEST, pki.context(stranger))
 
         assert await left_by(partial(some, fails), 200, before=50) < 6 * MI

@@ -21,7 +21,7 @@ TABLE = {
 }
 
 
-def test_the_wire_is_what_the_table_says() -> None:
+def test_the_encoding_follows_the_table() -> None:
     outer = message_classes("test", TABLE)["Outer"]
     made = outer(name="a", inner={"number": -1, "numbers": [1, 2]}, more=[{}])
     data = made.SerializeToString()
@@ -43,7 +43,7 @@ def test_what_is_no_such_message_is_refused(data: bytes) -> None:
         message_classes("test", TABLE)["Outer"].FromString(data)
 
 
-def test_a_kind_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_kind_is_an_error() -> None:
     with pytest.raises(KeyError):
         message_classes("test", {"A": (MessageField(1, "b", "C"),)})
 

@@ -141,7 +141,7 @@ async def test_a_client_that_vanishes_is_felt_by_the_runtime() -> None:
 async def test_a_runtime_may_answer_a_client_that_has_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that learns too soon that it has gone may never process its container's end."""
+    """A runtime whose client disconnects too soon may never process the exit of its container."""
     monkeypatch.setattr(relay, "LINGER_S", 0.5)
     loop, took = asyncio.get_running_loop(), asyncio.Future[float]()
 
@@ -241,7 +241,7 @@ async def test_a_head_can_not_be_smuggled_in() -> None:
 
 
 async def test_many_relays_share_the_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one relay reads at once is little; a thousand together kept everybody waiting."""
+    """One relay reads little at once, but a thousand relays together delayed everything else."""
     count, size = 20, 2 << 20
     read = relay.RelayEnd.data_received
 

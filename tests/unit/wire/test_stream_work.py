@@ -34,7 +34,7 @@ async def test_a_thousand_streams_together_do_what_fits_into_a_turn() -> None:
     with events_per_turn() as counted:
         await asyncio.gather(*(stream() for _ in range(100)))
     assert counted.total == 1000 * SLICE_WORK
-    # the first turn has the first slice of each: nobody has been asked to wait yet
+    # the first turn has the first slice of each stream: none has had to wait yet
     later = counted.turns[1:]
     assert max(later) <= A_TURN
     assert sorted(later)[len(later) // 2] == A_TURN, "and no turn is wasted"

@@ -29,7 +29,7 @@ class _Transport(asyncio.Transport):
 
 
 def read(text: bytes, piece: int, *, ends: bool = True) -> UpgradeResponse:
-    """What an answer says that comes in pieces of one size."""
+    """The response read from an answer that arrives in pieces of one size."""
     loop = asyncio.new_event_loop()
     try:
         asyncio.set_event_loop(loop)

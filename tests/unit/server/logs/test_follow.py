@@ -51,7 +51,7 @@ class Container:
             PodRuntimeStatus("u", "p", "n", containers=(record,), observed_at=self.observed)
         )
 
-    def say(self, *texts: str) -> None:
+    def write_lines(self, *texts: str) -> None:
         for text in texts:
             self.file.write(LINE % text)
         self.file.flush()
@@ -59,7 +59,7 @@ class Container:
     async def reopen_container_log(self, container_id: str) -> None:
         if self.reopen_error is not None:
             raise self.reopen_error
-        self.say("before the reopen")
+        self.write_lines("before the reopen")
         self.file.close()
         self.file = self.path.open("a")
 
@@ -90,10 +90,10 @@ async def container(tmp_path: Path) -> AsyncIterator[Container]:
 async def test_lines_come_as_they_are_written_until_the_container_ends(
     container: Container,
 ) -> None:
-    container.say("a", "b")
+    container.write_lines("a", "b")
     task = await container.follow(tail=1)
     await container.until("b\n")
-    container.say("c")
+    container.write_lines("c")
     await container.until("c\n")
     container.file.write(LINE.strip() % "no newline")
     container.file.flush()
@@ -115,10 +115,10 @@ async def test_rotations_lose_and_repeat_nothing(container: Container, tmp_path:
     )
     task = await container.follow()
     for number in range(5):
-        container.say(f"line {number}")
+        container.write_lines(f"line {number}")
         container.state(running=True)
         await rotator.rotate_due()
-        container.say(f"after {number}")
+        container.write_lines(f"after {number}")
         await container.until(f"after {number}\n")
     container.state(running=False)
     await task
@@ -138,12 +138,12 @@ async def test_what_the_runtime_still_has_for_the_old_file_comes_before_the_new(
     loop = asyncio.get_running_loop()
     is_written = LogFile.is_written
 
-    def look(log: LogFile) -> bool:
+    def checked(log: LogFile) -> bool:
         loop.call_soon_threadsafe(asked.set)
         return is_written(log)
 
-    monkeypatch.setattr(LogFile, "is_written", look)
-    container.say("first")
+    monkeypatch.setattr(LogFile, "is_written", checked)
+    container.write_lines("first")
     task = await container.follow()
     await container.until("first\n")
     container.path.rename(container.path.with_name("0.log.20260101-000000"))
@@ -154,7 +154,7 @@ async def test_what_the_runtime_still_has_for_the_old_file_comes_before_the_new(
         with container.path.open("a") as new:
             new.write(LINE % "newer")
         await asked.wait()
-    container.say("late")
+    container.write_lines("late")
     container.file.close()
     await container.until("newer\n")
     container.state(running=False)
@@ -182,17 +182,17 @@ async def test_a_client_that_is_rotations_behind_misses_nothing(
         started.set()
         await gate.wait()
 
-    container.say("first")
+    container.write_lines("first")
     log = await container.streams.open(str(container.path), "")
     options = LogOptions(follow=True)
     task = asyncio.create_task(container.streams.send(log, "u", "id", options, write))
     await started.wait()
     for number in range(rotations):
-        container.say(*(f"{number}: line {line} of many" for line in range(20_000)))
+        container.write_lines(*(f"{number}: line {line} of many" for line in range(20_000)))
         os.utime(container.path, ns=(0, container.observed * 10**9))
         container.state(running=True)
         await rotator.rotate_due()
-    container.say("end")
+    container.write_lines("end")
     packed = len(list(container.path.parent.glob("*.gz")))
     assert packed == rotations - 1, "all but the newest are compressed"
     container.state(running=False)
@@ -211,7 +211,7 @@ async def test_a_runtime_that_can_not_reopen_keeps_its_log(container: Container)
     settings = RotationSettings(max_size=1)
     rotator = LogRotator(container, container.cache, str(container.root), settings, clock)  # type: ignore[arg-type]
     container.reopen_error = Unavailable("ReopenContainerLog", "gone")
-    container.say("x")
+    container.write_lines("x")
     await rotator.rotate_due()
     assert [path.name for path in container.path.parent.iterdir()] == ["0.log"]
 
@@ -220,7 +220,7 @@ async def test_clients_that_leave_leave_nothing(container: Container) -> None:
     before = open_descriptors()
     tasks = [await container.follow() for _ in range(200)]
     await asyncio.sleep(0)
-    container.say("x")
+    container.write_lines("x")
     await container.until("x\n")
     assert open_descriptors() <= before + 201, "one watch for all"
     for task in tasks:
@@ -234,7 +234,7 @@ async def test_clients_that_leave_leave_nothing(container: Container) -> None:
 
 
 async def test_a_slow_client_holds_back_the_reading(container: Container) -> None:
-    container.say(*("y" * 1000 for _ in range(3000)))
+    container.write_lines(*("y" * 1000 for _ in range(3000)))
     gate = asyncio.Event()
     pieces: list[int] = []
 
@@ -245,7 +245,7 @@ async def test_a_slow_client_holds_back_the_reading(container: Container) -> Non
     log = await container.streams.open(str(container.path), "")
     task = asyncio.create_task(container.streams.send(log, "u", "id", LogOptions(), write))
     async with asyncio.timeout(5):
-        while not pieces:  # noqa: ASYNC110 - nothing tells of a first piece
+        while not pieces:  # noqa: ASYNC110 - no event for a first piece
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
     assert len(pieces) == 1
@@ -255,7 +255,7 @@ async def test_a_slow_client_holds_back_the_reading(container: Container) -> Non
 
 
 async def test_a_tail_that_is_nowhere_ends_with_its_client(tmp_path: Path) -> None:
-    """A terabyte without a line: looked through in slices, by threads that do nothing else."""
+    """A terabyte without a line is searched in slices, by threads that do nothing else."""
     one = Container(tmp_path)
     os.truncate(one.path, 1 << 40)
     clients = [await one.follow(tail=1) for _ in range(40)]

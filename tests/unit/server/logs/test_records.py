@@ -162,7 +162,7 @@ def test_a_clock_set_back_by_a_minute_hides_nothing(last: bytes, shown: bytes) -
         ({}, [False, False]),
     ],
 )
-def test_when_nothing_more_is_wanted(options: Any, done: list[bool]) -> None:
+def test_a_formatter_is_done_at_its_limit(options: Any, done: list[bool]) -> None:
     made = Formatter(**options)
     before = made.done
     made.feed(CRI[: CRI.index(b"\n") + 1])
@@ -204,7 +204,7 @@ def test_the_longest_line(beyond: int, shown: bool) -> None:
     assert made.feed(b"\n") == (text + b"\n" if shown else b"")
 
 
-def test_no_more_records_than_wanted_of_whole_lines() -> None:
+def test_no_more_records_than_requested_in_complete_lines() -> None:
     line = b"2026-01-02T03:04:05Z stdout F x\n"
     made = Formatter(records=3)
     assert made.feed(line) + made.feed(line * 3) + made.feed(line) == b"x\n" * 3

@@ -1,4 +1,4 @@
-"""What others put beside a log: it leads nowhere, and it never keeps the log from rotating."""
+"""Files and links planted beside a log are not followed and never stop its rotation."""
 
 from __future__ import annotations
 

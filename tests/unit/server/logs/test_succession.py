@@ -15,7 +15,7 @@ LOG = "0.log"
 
 
 def entry(name: str, number: int, modified: int | None = None, size: int = 9) -> LogFileEntry:
-    """A file whose inode is a number, and so is its time if nothing else is said."""
+    """A file with that inode; its time of modification is the same number by default."""
     return LogFileEntry(name, (1, number), number if modified is None else modified, size)
 
 

@@ -1,4 +1,4 @@
-"""What streams are asked for, and a WebSocket translated to SPDY, with a runtime that is played."""
+"""Options of streaming requests, and WebSockets translated to SPDY, with a simulated runtime."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ async def test_a_client_that_vanishes_ends_the_translation(tmp_path: Path, pki: 
             transport.abort()
         async with asyncio.timeout(5):
             await gone.wait()
-            while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - tasks tell nobody
+            while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - tasks have no event
                 await asyncio.sleep(0.01)
 
 
@@ -296,7 +296,7 @@ async def test_a_client_that_vanishes_ends_the_translation(tmp_path: Path, pki: 
 async def test_a_runtime_may_answer_a_websocket_that_has_gone(
     tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch, path: str, protocol: str
 ) -> None:
-    """One that learns too soon that it has gone may never process its container's end."""
+    """A runtime whose client disconnects too soon may never process the exit of its container."""
     monkeypatch.setattr(relay, "LINGER_S", 0.5)
     loop, took = asyncio.get_running_loop(), asyncio.Future[float]()
     left = 0.0
@@ -364,7 +364,7 @@ async def test_what_the_runtime_refuses(
             "/portForward/n/p",
         ):
             for method in ("GET", "POST"):
-                answer = await server.ask(method, path, client=pki.client, headers=upgrade)
+                answer = await server.request(method, path, client=pki.client, headers=upgrade)
                 assert answer == (status, "x\n")
 
 
@@ -385,13 +385,13 @@ async def test_bad_requests_never_reach_the_runtime(
     tmp_path: Path, pki: Pki, path: str, status: int
 ) -> None:
     async with node(tmp_path, pki) as (server, runtime):
-        assert (await server.ask("POST", path, client=pki.client))[0] == status
+        assert (await server.request("POST", path, client=pki.client))[0] == status
         assert runtime.asked == []
 
 
 async def test_run(tmp_path: Path, pki: Pki) -> None:
     async with node(tmp_path, pki) as (server, runtime):
-        answer = await server.ask("POST", "/run/n/p/c?cmd=echo+a%20b", client=pki.client)
+        answer = await server.request("POST", "/run/n/p/c?cmd=echo+a%20b", client=pki.client)
         assert answer == (200, "outerr")
         assert runtime.asked == [("cid", ["echo", "a", "b"], 0)]
-        assert (await server.ask("GET", "/run/n/p/c?cmd=x", client=pki.client))[0] == 405
+        assert (await server.request("GET", "/run/n/p/c?cmd=x", client=pki.client))[0] == 405
