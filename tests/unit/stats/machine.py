@@ -34,7 +34,7 @@ TEXTS = {
 
 
 class ThreadClock:
-    """The wall clock of the loop that :meth:`now` was first asked in, for its threads too."""
+    """The wall clock of the loop that first called :meth:`now`, for its threads too."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -47,7 +47,7 @@ class ThreadClock:
 
 @dataclass
 class Runtime:
-    """Answers as a test says; ``asked`` names the calls."""
+    """A runtime with fixed answers; ``asked`` names the calls."""
 
     containers: Sequence[cri.ContainerStats] | CRIError = ()
     sandboxes: Sequence[cri.PodSandboxStats] | CRIError | None = None
@@ -137,7 +137,7 @@ class Machine:
             self.group(self.paths[uid] + below)
 
     def collector(self, **more: Any) -> StatsCollector:
-        """What collects here."""
+        """A collector for this machine."""
         files = GroupFiles(2, {"memory": self.cgroups, "cpu": self.cgroups}, self.clock)
         node = NodeFiles(
             files, self.clock, named={"pods": "/kubepods"}, pods=("/kubepods",), proc=self.proc

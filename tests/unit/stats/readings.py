@@ -40,7 +40,7 @@ REF = PodRef("u-1", "web", "shop")
 
 
 def stats(at: int = NOW, cpu_ns: int = 4 * SECOND, **more: Any) -> GroupStats:
-    """Everything that a cgroup of version 2 tells."""
+    """All the stats that a cgroup of version 2 provides."""
     values: dict[str, Any] = {
         "user_ns": 3 * SECOND,
         "system_ns": SECOND,

@@ -1,4 +1,4 @@
-"""One collection: from where each number comes, who is asked and how often."""
+"""One collection: the source of each number, and the calls to the runtime."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.virtual_time import on_virtual_time
 FACTS = MachineInfo(2, 1, 1, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")
 
 
-def told(identifier: str, cpu: int = 9, memory: int = 8) -> cri.ContainerStats:
-    """What a runtime says of a container."""
+def container_stats(identifier: str, cpu: int = 9, memory: int = 8) -> cri.ContainerStats:
+    """A runtime's stats of a container."""
     return cri.ContainerStats(
         attributes=cri.ContainerAttributes(id=identifier),
         cpu=cri.CpuUsage(timestamp=6, usage_core_nano_seconds=cri.UInt64Value(value=cpu)),
@@ -41,8 +41,8 @@ def told(identifier: str, cpu: int = 9, memory: int = 8) -> cri.ContainerStats:
     )
 
 
-def told_pod(identifier: str, *containers: cri.ContainerStats) -> cri.PodSandboxStats:
-    """What a runtime says of a sandbox."""
+def sandbox_stats(identifier: str, *containers: cri.ContainerStats) -> cri.PodSandboxStats:
+    """A runtime's stats of a sandbox."""
     network = cri.NetworkUsage(
         timestamp=6,
         default_interface=cri.NetworkInterfaceUsage(
@@ -92,7 +92,7 @@ def test_files_are_enough_for_cpu_and_memory(tmp_path: Path) -> None:
     check()
 
 
-def test_all_who_ask_within_a_second_share_one_collection(tmp_path: Path) -> None:
+def test_all_requests_within_a_second_share_one_collection(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.add("u1", "a")
 
@@ -109,8 +109,8 @@ def test_all_who_ask_within_a_second_share_one_collection(tmp_path: Path) -> Non
     check()
 
 
-def test_the_runtime_is_asked_for_what_has_no_cgroup_here(tmp_path: Path) -> None:
-    stats = told_pod("vmxsb", told("vmxa"))
+def test_pods_without_a_cgroup_here_have_stats_of_the_runtime(tmp_path: Path) -> None:
+    stats = sandbox_stats("vmxsb", container_stats("vmxa"))
     machine = Machine(tmp_path, Runtime(sandboxes=[stats]))
     machine.add("vm", "a", groups=False)
     machine.paths["vm"] = "/kubepods/podvm"
@@ -126,7 +126,7 @@ def test_the_runtime_is_asked_for_what_has_no_cgroup_here(tmp_path: Path) -> Non
 
 
 def test_a_runtime_without_stats_of_sandboxes(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, Runtime(containers=[told("vmxa")]))
+    machine = Machine(tmp_path, Runtime(containers=[container_stats("vmxa")]))
     machine.add("vm", "a", groups=False)
     usage, _ = _usage(machine)
     assert usage.pods[0].containers[0].stats.cpu_ns == 9
@@ -135,7 +135,7 @@ def test_a_runtime_without_stats_of_sandboxes(tmp_path: Path) -> None:
 
 
 def test_writable_layers_come_from_the_runtime(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, Runtime(containers=[told("u1xa")]))
+    machine = Machine(tmp_path, Runtime(containers=[container_stats("u1xa")]))
     machine.add("u1", "a")
     _, detail = _usage(machine)
     (group,) = detail.pods[0].containers
@@ -146,13 +146,13 @@ def test_writable_layers_come_from_the_runtime(tmp_path: Path) -> None:
 
 
 def test_the_gate_puts_the_runtime_first(tmp_path: Path) -> None:
-    stats = told_pod("u1xsb", told("u1xa"))
+    stats = sandbox_stats("u1xsb", container_stats("u1xa"))
     machine = Machine(tmp_path, Runtime(sandboxes=[stats]))
     machine.add("u1", "a")
     usage, _ = _usage(machine, prefer_runtime=True)
     (group,) = usage.pods[0].containers
     assert (group.stats.cpu_ns, group.stats.working_set) == (9, 8)
-    assert group.stats.memory == 9000, "what the runtime does not say comes from the files"
+    assert group.stats.memory == 9000, "what the runtime does not report comes from the files"
     assert usage.pods[0].group.stats.cpu_ns == 55
 
 
@@ -169,11 +169,11 @@ def test_a_runtime_that_fails_takes_only_its_own_numbers(
     assert detail.pods[0].containers[0].layer is None
 
 
-def test_stats_that_are_too_large_are_done_without_and_said_once(
+def test_stats_that_are_too_large_are_left_out_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     large = ResourceExhausted("ListPodSandboxStats", "larger than max")
-    machine = Machine(tmp_path, Runtime(sandboxes=large, containers=[told("u1xa")]))
+    machine = Machine(tmp_path, Runtime(sandboxes=large, containers=[container_stats("u1xa")]))
     machine.add("u1", "a")
     usage, _ = _usage(machine, prefer_runtime=True)
     assert usage.pods[0].containers[0].stats.cpu_ns == 9
@@ -245,7 +245,7 @@ def test_no_path_leads_out_of_the_hierarchies(tmp_path: Path, path: str) -> None
 
 
 def test_views(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, Runtime(containers=[told("u1xa")]))
+    machine = Machine(tmp_path, Runtime(containers=[container_stats("u1xa")]))
     machine.group("/kubepods")
     machine.add("u1", "a")
     provided: list[str] = []
@@ -316,7 +316,7 @@ def test_the_scrape_may_be_the_runtimes_own(tmp_path: Path) -> None:
     ("info", "pid"),
     [('{"pid": 42}', 42), ('{"pid": 1}', 0), ('{"pid": "7"}', 0), ("[]", 0), ("", 0), ("{", 0)],
 )
-def test_the_first_process_in_what_a_runtime_says(info: str, pid: int) -> None:
+def test_the_first_process_in_the_info_of_a_runtime(info: str, pid: int) -> None:
     assert first_process(info) == pid
 
 

@@ -1,4 +1,4 @@
-"""What was read of a pod, completed with what the runtime reports of it."""
+"""Readings of a pod, completed with the runtime's reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(sandbox: bool = True, **more: Any) -> PodReading:
     return replace(given, group=group, sandbox=given.sandbox if sandbox else None)
 
 
-def said(layer: Layer | None = None, **sandbox: Any) -> CriStats:
+def reported_stats(layer: Layer | None = None, **sandbox: Any) -> CriStats:
     values: dict[str, Any] = {"network": None, "processes": None, **sandbox}
     return CriStats(
         {"id-main": CriContainer("id-main", REPORTED, layer)},
@@ -34,7 +34,7 @@ def said(layer: Layer | None = None, **sandbox: Any) -> CriStats:
 
 @pytest.mark.parametrize("prefer_runtime", [False, True])
 def test_whose_numbers_come_first(prefer_runtime: bool) -> None:
-    done = completed(read(), said(), {}, prefer_runtime=prefer_runtime)
+    done = completed(read(), reported_stats(), {}, prefer_runtime=prefer_runtime)
     expected = EITHER[prefer_runtime]
     assert (done.group.stats, done.containers[0].stats) == (expected, expected)
 
@@ -53,21 +53,21 @@ def test_whose_numbers_come_first(prefer_runtime: bool) -> None:
 def test_whose_network(
     ours: Network | None, theirs: Network | None, prefer_runtime: bool, expected: Network | None
 ) -> None:
-    reported = said(network=theirs)
+    reported = reported_stats(network=theirs)
     done = completed(read(network=ours), reported, {}, prefer_runtime=prefer_runtime)
     assert done.network == expected
 
 
 @pytest.mark.parametrize(("ours", "expected"), [(None, 7), (0, 0), (3, 3)])
 def test_processes_are_counted_here_if_they_can_be(ours: int | None, expected: int) -> None:
-    done = completed(read(processes=ours), said(processes=7), {}, prefer_runtime=True)
+    done = completed(read(processes=ours), reported_stats(processes=7), {}, prefer_runtime=True)
     assert done.processes == expected
 
 
 @pytest.mark.parametrize("sandbox", [True, False])
 def test_without_a_report_of_the_sandbox_the_pod_stays(sandbox: bool) -> None:
     given = read(sandbox)
-    of_containers = CriStats(said().containers, {})
+    of_containers = CriStats(reported_stats().containers, {})
     done = completed(given, of_containers, {}, prefer_runtime=True)
     assert done.containers[0].stats == EITHER[True]
     assert replace(done, containers=given.containers) == given
@@ -87,7 +87,7 @@ LAYER = Layer(NOW, 5, 6, "/var/lib/x", uncounted=True)
     ],
 )
 def test_layers_are_the_runtimes(layer: Layer | None, expected: TreeUse | None) -> None:
-    done = completed(read(), said(layer), {"/var/lib/x": SPACE}, prefer_runtime=False)
+    done = completed(read(), reported_stats(layer), {"/var/lib/x": SPACE}, prefer_runtime=False)
     (group,) = done.containers
     assert group.layer == expected
 

@@ -1,4 +1,4 @@
-"""What of a pod is measured, when, and how long an answer waits for it."""
+"""Which directories of a pod are measured, when, and how long an answer waits for that."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_tree_is_measured_once_a_minute(walks: Walks) -> None:
         assert walks.seen == ["/", "/nothing"] * 2
         await meter.measure([])
         await meter.measure(["/"])
-        assert walks.seen.count("/") == 3, "what nobody asks for is forgotten"
+        assert walks.seen.count("/") == 3, "a result that nobody requests is dropped"
         await meter.close()
 
     check()
@@ -266,7 +266,7 @@ def test_a_name_that_leads_elsewhere_is_not_measured(ref: PodRef, container: str
     assert trees(ref, None, (container,), "/root/pods", "/logs") is None
 
 
-def test_logs_of_containers_that_are_gone_count_once() -> None:
+def test_logs_of_removed_containers_count_once() -> None:
     found = plan(volumes=[{"name": "disk", "emptyDir": {}}])
     assert found is not None
     measured = {

@@ -1,4 +1,4 @@
-"""What a runtime says of use: what it leaves out stays unknown."""
+"""Usage from CRI stats: a value that the runtime leaves out stays unknown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sandbox(**fields: Any) -> Any:
     return from_sandboxes([each]).sandboxes["s"]
 
 
-def test_nothing_said_is_nothing_known() -> None:
+def test_empty_stats_leave_everything_unknown() -> None:
     assert (container().stats, container().layer) == (GroupStats(at=0), None)
     assert (sandbox().network, sandbox().processes) == (None, None)
 

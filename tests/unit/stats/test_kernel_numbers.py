@@ -258,7 +258,7 @@ def test_shares_of_a_weight(weight: str, shares: int | None) -> None:
         ({"cpuacct.stat": "user 0\nsystem 1\n"}, {"user_ns": 0, "system_ns": 10_000_000}),
     ],
 )
-def test_what_version_1_tells(texts: dict[str, str], known: dict[str, Any]) -> None:
+def test_stats_of_cgroup_version_1(texts: dict[str, str], known: dict[str, Any]) -> None:
     assert cgroup_text.from_v1(texts, 3) == GroupStats(at=3, **known)
 
 

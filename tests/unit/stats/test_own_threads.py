@@ -1,4 +1,4 @@
-"""What containers can make long is not done by the threads that pods are started by."""
+"""Work that containers can prolong does not use the threads that start pods."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_trees_are_measured(tmp_path: Path) -> None:
     await meter.close()
 
 
-async def test_logs_are_looked_at(tmp_path: Path) -> None:
+async def test_logs_are_rotated(tmp_path: Path) -> None:
     cache = cast(Any, {})
     nobody = cast(Any, None)
     rotator = LogRotator(nobody, cache, str(tmp_path), RotationSettings(), SystemClock())

@@ -1,4 +1,4 @@
-"""What a few chosen pods take of the disk, and who is asked for it."""
+"""Disk usage of a few chosen pods, and the calls to the runtime for it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_counts_for_what(apart: bool) -> None:
 
 
 class Runtime:
-    """Layers of 70 bytes a container; ``asked`` holds the sandboxes asked for, None: all."""
+    """Layers of 70 bytes a container; ``asked`` holds the requested sandboxes, None: all."""
 
     def __init__(self, mountpoint: Path) -> None:
         self.mountpoint = mountpoint
@@ -132,7 +132,7 @@ class Node:
         )
 
 
-async def test_only_what_is_wanted_is_measured(tmp_path: Path) -> None:
+async def test_only_the_requested_pods_are_measured(tmp_path: Path) -> None:
     node = Node(tmp_path)
     found = await node.meter.measure({"u0": False, "nobody": False})
     assert set(found) == {"u0"}
@@ -154,7 +154,7 @@ async def test_an_answer_is_as_of_now(tmp_path: Path) -> None:
     await node.meter.close()
 
 
-async def test_layers_of_those_that_want_them(tmp_path: Path) -> None:
+async def test_layers_are_measured_only_where_requested(tmp_path: Path) -> None:
     node = Node(tmp_path)
     found = await node.meter.measure({"u0": True, "u1": False})
     assert found["u0"].containers["main"] >= 70_000
@@ -162,20 +162,20 @@ async def test_layers_of_those_that_want_them(tmp_path: Path) -> None:
     assert found["u1"].containers["main"] < 70_000
     assert node.runtime.asked == ["sb-u0"]
     await node.meter.measure({"u0": True})
-    assert node.runtime.file_systems == 1, "what does not change is asked for once"
+    assert node.runtime.file_systems == 1, "what does not change is requested once"
     await node.meter.close()
 
 
-async def test_about_many_pods_the_runtime_is_asked_once(tmp_path: Path) -> None:
+async def test_stats_of_many_pods_take_one_call(tmp_path: Path) -> None:
     node = Node(tmp_path, ASKED_ONE_BY_ONE + 1)
     found = await node.meter.measure(dict.fromkeys(node.pods, True))
     assert node.runtime.asked == [None]
     assert found["u1"].containers["main"] >= 70_000
-    assert found["u2"].containers["main"] < 70_000, "the runtime said nothing of it"
+    assert found["u2"].containers["main"] < 70_000, "the runtime did not report it"
     await node.meter.close()
 
 
-async def test_where_the_answer_for_all_is_too_large_each_pod_is_asked_for(
+async def test_after_an_answer_that_is_too_large_each_pod_is_requested(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(tmp_path, ASKED_ONE_BY_ONE + 2)
@@ -201,14 +201,14 @@ async def test_layers_on_a_file_system_of_their_own(tmp_path: Path) -> None:
     await node.meter.close()
 
 
-async def test_a_runtime_that_says_nothing(
+async def test_a_runtime_without_an_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(tmp_path)
     node.runtime.error = Unavailable("ListContainerStats", "gone")
     for _ in range(3):
         found = await node.meter.measure({"u0": True})
-        assert BLOCK <= found["u0"].volumes["disk"] < 4 * BLOCK, "volumes are measured all the same"
+        assert BLOCK <= found["u0"].volumes["disk"] < 4 * BLOCK, "volumes are measured anyway"
         assert found["u0"].containers["main"] < 70_000
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
     node.runtime.error = None
@@ -216,7 +216,7 @@ async def test_a_runtime_that_says_nothing(
     await node.meter.close()
 
 
-async def test_where_layers_are_is_asked_until_it_is_known(tmp_path: Path) -> None:
+async def test_the_place_of_layers_is_requested_until_it_exists(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.runtime.mountpoint = tmp_path / "not-yet"
     found = await node.meter.measure({"u0": True})

@@ -34,7 +34,7 @@ def test_the_machine() -> None:
     assert proc_text.boot_time(STAT) == 1_700_000_000_000_000_000
 
 
-def test_a_machine_that_tells_nothing() -> None:
+def test_a_machine_without_proc_files() -> None:
     found = proc_text.machine({}, 100, 7)
     assert (found.cpu_ns, found.memory, found.working_set, found.swap) == (None,) * 4
 

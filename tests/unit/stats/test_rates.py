@@ -22,7 +22,7 @@ def test_the_window_moves_on() -> None:
     assert found[-1] == 0, "nothing was used for half a minute"
 
 
-def test_who_asks_seldom_gets_what_was_used_since() -> None:
+def test_a_rare_reading_covers_the_time_since_the_previous_one() -> None:
     rates = Rates()
     for minute in range(5):
         used = minute * 60 * SECOND // 4

@@ -1,4 +1,4 @@
-"""What is not known of node, pods, containers and disks is left out of what is shown."""
+"""Unknown values of node, pods, containers and disks are left out of the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of limits, and one reading filled from another."""
+"""Usage left below limits, and one reading filled from another."""
 
 from __future__ import annotations
 

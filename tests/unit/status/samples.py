@@ -64,7 +64,7 @@ def record(
 
 
 def runtime(*records: ContainerStatus, sandbox: bool = True, **fields: Any) -> PodRuntimeStatus:
-    """What the runtime has; records newest first."""
+    """A runtime status; records newest first."""
     sandboxes = (SandboxStatus(id="s0", ready=True, ips=("10.0.0.5",)),) if sandbox else ()
     return PodRuntimeStatus(
         uid="u",

@@ -20,7 +20,7 @@ def entry(**fields: Any) -> Any:
     return {"state": {"waiting": {}}, "ready": False, "started": False, **fields}
 
 
-def said(condition: Any) -> tuple[str, str, str]:
+def status_and_texts(condition: Any) -> tuple[str, str, str]:
     return condition["status"], condition.get("reason", ""), condition.get("message", "")
 
 
@@ -76,7 +76,7 @@ READY_ROWS: list[tuple[dict[str, Any], Any, str, tuple[str, str, str]]] = [
 
 @pytest.mark.parametrize(("spec", "statuses", "phase", "expected"), READY_ROWS)
 def test_containers_ready(spec: Any, statuses: Any, phase: str, expected: Any) -> None:
-    assert said(conditions.containers_ready(pod(**spec), statuses, phase)) == expected
+    assert status_and_texts(conditions.containers_ready(pod(**spec), statuses, phase)) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_readiness_gates(others: Any, message: str | None) -> None:
     fine = conditions.condition("ContainersReady", True)
     expected = ("True", "", "") if message is None else ("False", "ReadinessGatesNotReady", message)
     made = conditions.ready(of, fine, others)
-    assert (made["type"], said(made)) == ("Ready", expected)
+    assert (made["type"], status_and_texts(made)) == ("Ready", expected)
     bad = conditions.condition("ContainersReady", False, "PodFailed")
-    assert said(conditions.ready(of, bad, others)) == ("False", "PodFailed", "")
+    assert status_and_texts(conditions.ready(of, bad, others)) == ("False", "PodFailed", "")
 
 
 NOT_INIT = "ContainersNotInitialized"
@@ -172,7 +172,7 @@ INIT_ROWS: list[tuple[Any, Any, str, Any, tuple[str, str, str]]] = [
 @pytest.mark.parametrize(("init", "statuses", "phase", "before", "expected"), INIT_ROWS)
 def test_initialized(init: Any, statuses: Any, phase: str, before: Any, expected: Any) -> None:
     made = conditions.initialized(pod(init=init), statuses, phase, before)
-    assert (made["type"], said(made)) == ("Initialized", expected)
+    assert (made["type"], status_and_texts(made)) == ("Initialized", expected)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,15 @@ def test_initialized(init: Any, statuses: Any, phase: str, before: Any, expected
     ],
 )
 def test_restarting_all(active: bool, phase: str, status: str, reason: str) -> None:
-    assert said(conditions.all_containers_restarting(active, phase))[:2] == (status, reason)
+    assert status_and_texts(conditions.all_containers_restarting(active, phase))[:2] == (
+        status,
+        reason,
+    )
 
 
 @pytest.mark.parametrize("reason", ["", "r"])
 @pytest.mark.parametrize("message", ["", "m"])
-def test_a_condition_says_only_what_there_is(reason: str, message: str) -> None:
+def test_a_condition_has_no_empty_fields(reason: str, message: str) -> None:
     given = {name: text for name, text in (("reason", reason), ("message", message)) if text}
     assert conditions.condition("Ready", True, reason, message) == {
         "type": "Ready",

@@ -173,7 +173,7 @@ THIS = {"containerID": "containerd://a-1"}
             4,
             ENDED,
         ),
-        # a record whose state nobody knows
+        # a record in an unknown state
         (record("a", "unknown", attempt=1), shown("a", running={}), 1, None),
         (
             record("a", "unknown", attempt=1),
@@ -336,9 +336,7 @@ def test_what_a_start_error_quotes_is_hidden_beside_secrets(started_at: int, hid
         ({"started_at": 0, "created_at": 0, "finished_at": 0}, {}),
     ],
 )
-def test_a_time_that_the_runtime_does_not_know_is_never_that_of_an_epoch(
-    fields: Any, state: Any
-) -> None:
+def test_an_unknown_time_is_never_shown_as_an_epoch(fields: Any, state: Any) -> None:
     exited = {"state": ContainerState.EXITED, **fields}
     found = one(pod(), runtime(replace(record("a"), **exited)))["state"]
     if "terminated" in found:
@@ -347,7 +345,7 @@ def test_a_time_that_the_runtime_does_not_know_is_never_that_of_an_epoch(
 
 
 @pytest.mark.parametrize("restarting", [False, True])
-def test_a_container_that_is_gone_keeps_its_start_and_gets_an_end(restarting: bool) -> None:
+def test_a_lost_container_keeps_its_start_and_gets_an_end(restarting: bool) -> None:
     old = shown("a", running={"startedAt": "1970-01-01T00:01:40Z"})
     status = one(pod(), runtime(), old, restarting_all=restarting, now=200.0)
     ended = status["lastState"]["terminated"]

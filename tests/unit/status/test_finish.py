@@ -1,4 +1,4 @@
-"""What a worker that is done settles of a status (docs/reference/behaviour.md, f4)."""
+"""The final status of a pod when its worker is done (docs/reference/behaviour.md, f4)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_a_new_pod_waits_to_be_created() -> None:
     assert "podIP" not in status
 
 
-def test_with_init_containers_it_says_so() -> None:
+def test_with_init_containers_the_reason_is_pod_initializing() -> None:
     status = generate_api_pod_status(inputs(pod(init=[{"name": "i"}]), runtime()))
     assert only(status)["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert conditions(status)["Initialized"] == ("False", "ContainersNotInitialized")
@@ -160,7 +160,7 @@ def test_a_lost_container_is_reported_as_lost() -> None:
     assert entry["restartCount"] == 1
 
 
-def test_a_termination_once_reported_is_kept_when_its_record_is_gone() -> None:
+def test_a_reported_termination_is_kept_without_its_record() -> None:
     before = shown("a", terminated={"exitCode": 7})
     status = generate_api_pod_status(
         inputs(pod(restartPolicy="Never"), runtime(), old={"containerStatuses": [before]})
@@ -169,7 +169,7 @@ def test_a_termination_once_reported_is_kept_when_its_record_is_gone() -> None:
     assert status["phase"] == "Failed"
 
 
-def test_an_init_container_whose_record_is_gone_counts_as_done() -> None:
+def test_an_init_container_without_a_record_counts_as_done() -> None:
     status = generate_api_pod_status(inputs(pod(init=[{"name": "i"}]), runtime(record("a"))))
     (init,) = status["initContainerStatuses"]
     ended = init["state"]["terminated"]
@@ -261,7 +261,7 @@ def test_the_generation_observed_never_falls(of: Any, old: int, expected: int | 
     assert status.get("observedGeneration") == expected
 
 
-def test_nothing_is_said_without_a_reason() -> None:
+def test_optional_fields_are_absent_by_default() -> None:
     status = generate_api_pod_status(inputs(pod(), runtime(record("a"))))
     assert not status.keys() & {"reason", "message", "startTime"}
 
@@ -281,7 +281,7 @@ def test_the_deadline_is_the_moment_itself(seconds: int, ended: bool) -> None:
     assert (status["phase"] == "Failed") is ended
 
 
-def test_an_ended_pod_knows_no_deadline() -> None:
+def test_an_ended_pod_has_no_deadline() -> None:
     started = {"startTime": "2027-01-15T07:59:50Z", "phase": "Succeeded"}
     of = pod(activeDeadlineSeconds=5)
     status = generate_api_pod_status(inputs(of, runtime(record("a")), old=started))

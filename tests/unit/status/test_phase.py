@@ -272,6 +272,6 @@ def test_phase(
     ],
 )
 def test_the_exit_that_counts(state: Any, code: int | None) -> None:
-    """Of a container that runs again, none does."""
+    """The last exit of a container, unless it runs again."""
     found = last_exit({"name": "a", "state": state, "lastState": {"terminated": {"exitCode": 2}}})
     assert (found or {}).get("exitCode") == code

@@ -1,4 +1,4 @@
-"""What the API will not take: tried again, told, and in the end no reason to stay Terminating."""
+"""Refused statuses are retried and reported, and in the end do not keep a pod Terminating."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_what_may_be_taken_later_is_waited_for(error: ApiError) -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_lives_keeps_trying_to_tell_an_invalid_status() -> None:
+async def test_an_invalid_status_of_a_live_pod_is_retried() -> None:
     api = RecordingApi()
     api.failures = [INVALID] * (GIVE_UP_AFTER + 5)
     of = manager(api)
@@ -60,7 +60,7 @@ async def test_a_pod_that_lives_keeps_trying_to_tell_an_invalid_status() -> None
 
 
 @on_virtual_time
-async def test_the_problem_is_there_to_be_asked_for_until_the_write_succeeds() -> None:
+async def test_the_problem_can_be_read_until_the_write_succeeds() -> None:
     api, said, traces = RecordingApi(), list[str](), Traces()
     traces.enter(pod().uid, "default", "x")
     api.failures = [Unavailable("down")] + [FORBIDDEN] * SAY_AFTER

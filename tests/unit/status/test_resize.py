@@ -1,4 +1,4 @@
-"""What a status says of resources while and after a pod is resized in place."""
+"""Resources in a pod's status during and after an in-place resize."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_cpu_limits(asked: str, quota: int | None, period: int | None, shown: st
     assert reported({"limits": {"cpu": asked}}, enforced)["limits"] == {"cpu": shown}
 
 
-def test_what_the_runtime_does_not_report_is_as_asked() -> None:
+def test_resources_that_the_runtime_does_not_report_are_as_requested() -> None:
     asked: Any = {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
     assert reported(asked, None) == asked
     assert (
@@ -140,7 +140,7 @@ BEFORE = {"limits": {"cpu": "2"}}
         ({"state": "exited", "actuated": {"limits": {"cpu": "3"}}}, SPEC),
     ],
 )
-def test_what_the_runtime_does_not_tell(facts: Any, expected: Any) -> None:
+def test_sources_of_resources_that_the_runtime_does_not_report(facts: Any, expected: Any) -> None:
     assert reported(SPEC, None, **facts) == expected
 
 

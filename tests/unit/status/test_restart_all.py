@@ -1,4 +1,4 @@
-"""What a status shows of containers that the agent removed itself, to start the whole pod anew."""
+"""The status of containers that the agent removed to restart all containers of a pod."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASKS: dict[str, Any] = {"name": "asks", "restartPolicyRules": [RULE]}
 
 
 def whole(status: str = "True", **states: Any) -> api.PodStatus:
-    """What was told while all were being removed."""
+    """The status reported while all containers were being removed."""
     shown: list[Any] = [
         {"name": name, "restartCount": 0, "state": state, "lastState": {}}
         for name, state in states.items()
@@ -49,7 +49,7 @@ def test_a_pod_all_of_whose_containers_were_removed_to_start_again_has_not_faile
     assert other["restartCount"] == 1
 
 
-def test_how_the_container_ended_that_asked_for_it_stays_known() -> None:
+def test_the_exit_that_caused_the_restart_is_kept() -> None:
     old = whole(asks=ENDED, other=RUNS)
     of = pod({**ASKS, "restartPolicy": "Never"}, "other", restartPolicy="Never")
     status = generate_api_pod_status(inputs(of, runtime(), old=old))
@@ -59,7 +59,7 @@ def test_how_the_container_ended_that_asked_for_it_stays_known() -> None:
     assert asks["restartCount"] == 1
     told = {each["type"]: each["status"] for each in status["conditions"]}
     assert told["AllContainersRestarting"] == "False"
-    # the next look, still with nothing started, counts nothing twice
+    # the next status, still with nothing started, counts nothing twice
     again = generate_api_pod_status(inputs(of, runtime(), old=status))
     assert [each["restartCount"] for each in again["containerStatuses"]] == [1, 1]
     assert again["phase"] not in ("Failed", "Succeeded")

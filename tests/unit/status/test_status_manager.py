@@ -17,7 +17,7 @@ from .samples import pod, shown
 
 
 class RecordingApi:
-    """Takes patches and deletes of one pod; fails as it is told."""
+    """Takes patches and deletes of one pod; raises the errors in `failures` first."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -198,7 +198,7 @@ async def test_a_finished_pod_is_deleted_when_its_deletion_comes_later() -> None
 
 
 @on_virtual_time
-async def test_a_pod_that_is_gone_is_forgotten() -> None:
+async def test_a_removed_pod_is_forgotten() -> None:
     api = RecordingApi()
     api.failures = [NotFound("gone")]
     of = manager(api)
@@ -208,7 +208,7 @@ async def test_a_pod_that_is_gone_is_forgotten() -> None:
 
 
 @on_virtual_time
-async def test_who_follows_pods_is_told_of_each_change() -> None:
+async def test_listeners_are_notified_of_each_change() -> None:
     """A pod is shown with its status until its worker is done with it."""
     told: list[Any] = []
     api = RecordingApi()
@@ -233,7 +233,7 @@ async def test_who_follows_pods_is_told_of_each_change() -> None:
 
 
 @on_virtual_time
-async def test_what_someone_else_overwrote_is_mended() -> None:
+async def test_a_status_that_another_writer_changed_is_restored() -> None:
     api = RecordingApi()
     of = manager(api)
     of.set_status(pod(), phase("Running"))
@@ -290,7 +290,7 @@ ANOTHER_UID = Invalid(
 async def test_a_pod_whose_name_another_has_now_is_forgotten(
     call: str, refusal: ApiError, found: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Deleted by force and made again: an expected answer, of which nothing is said."""
+    """A pod was deleted by force and recreated: the error is expected and not reported."""
     api, told = RecordingApi(), list[str]()
     of = manager(api, on_refused=lambda _, why: told.append(why))
     of.set_status(pod(), phase("Running"))
@@ -314,7 +314,7 @@ async def test_a_pod_whose_name_another_has_now_is_forgotten(
 
 @on_virtual_time
 async def test_a_phase_is_held_back_by_what_runs_now() -> None:
-    """Nothing ran at first: that says nothing about later."""
+    """Nothing ran at first, but containers may run now."""
     api = RecordingApi()
     of = manager(api)
     of.set_status(pod(), phase("Pending"), containers_may_run=False)

@@ -1,4 +1,4 @@
-"""What keeping, merging, patching and finishing a status do to it."""
+"""How a status is kept, merged, patched and finished."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_fields_of_others_survive_the_merge() -> None:
     assert merged["conditions"][1]["status"] == "True"
 
 
-def test_the_patch_says_only_what_differs() -> None:
+def test_the_patch_contains_only_differences() -> None:
     in_api: Any = {"phase": "Pending", "reason": "x", "conditions": [ready("False", T0)]}
     after: Any = {
         "phase": "Running",
@@ -135,7 +135,7 @@ def test_lists_keyed_by_ip_are_replaced() -> None:
     assert patch["status"]["podIPs"] == [{"ip": "5.6.7.8"}, {"$patch": "replace"}]
 
 
-def test_a_condition_field_that_is_gone_is_nulled() -> None:
+def test_a_removed_condition_field_is_nulled() -> None:
     before: Any = {"conditions": [ready("False", T0, reason="r", message="m")]}
     after: Any = {"conditions": [ready("True", T1)]}
     patch: Any = status_patch("u", before, after)

@@ -1,4 +1,4 @@
-"""What the API does not show of a pod, and since when."""
+"""The part of a pod's status that the API does not show, and since when."""
 
 from __future__ import annotations
 

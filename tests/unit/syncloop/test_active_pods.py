@@ -13,7 +13,7 @@ from tests.unit.podworkers.builders import make_pod
 
 
 class Known:
-    """What workers and statuses know of every pod."""
+    """Answers of the workers and the status manager, the same for every pod."""
 
     def __init__(self, *, ended: bool, asked: bool, phase: str | None) -> None:
         self._ended, self._asked, self._phase = ended, asked, phase

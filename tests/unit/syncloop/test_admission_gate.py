@@ -1,4 +1,4 @@
-"""Admission in motion: the node asked for once more, others giving way, pods held meanwhile."""
+"""Admission over time: the node is read again, pods are preempted, others are held meanwhile."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Gate:
         self.events: list[str] = []
         self.metrics = Metrics()
         self.places: dict[str, Rejection | Settle] = {}
-        """By uid, what comes of giving a pod its place."""
+        """Outcome of placing a pod, by uid."""
         self.plugins: dict[str, Awaitable[None]] = {}
-        """By uid, the plugins that it waits for."""
+        """Plugins that a pod waits for, by uid."""
         self.placed: list[str] = []
         self.slow_kill = asyncio.Event()
         self.slow_kill.set()
@@ -57,7 +57,7 @@ class Gate:
             LoopClock(),
             self.metrics.workers,
             node=lambda: self.node,
-            newest_node=self.ask,
+            newest_node=self.fetch_node,
             kill=self.kill,
             place=self.place,
             plugins=lambda asked: self.plugins.get(asked.uid),
@@ -68,7 +68,7 @@ class Gate:
         self.placed.append(asked.uid)
         return self.places.get(asked.uid)
 
-    async def ask(self) -> Any:
+    async def fetch_node(self) -> Any:
         self.asked += 1
         return self.newest
 
@@ -135,7 +135,7 @@ async def test_who_waits_for_its_devices_stops_nobody_else() -> None:
 
 
 @on_virtual_time
-async def test_the_api_is_asked_before_a_pod_is_refused_for_a_label() -> None:
+async def test_the_node_is_read_again_before_a_pod_is_refused_for_a_label() -> None:
     gate = Gate()
     wants = pod(nodeSelector={"disk": "ssd"})
     gate.newest = node(disk="ssd")
@@ -192,7 +192,7 @@ async def test_what_would_become_of_a_pod_changes_nothing() -> None:
 
 
 @on_virtual_time
-async def test_two_critical_pods_do_not_take_the_same_room() -> None:
+async def test_two_critical_pods_do_not_preempt_for_the_same_space() -> None:
     gate = Gate()
     gate.active = [pod(container("1"), uid="a"), pod(container("1"), uid="b")]
     one, two = (pod(container("1"), uid=uid, **CRITICAL) for uid in ("c", "d"))
@@ -206,7 +206,7 @@ async def test_two_critical_pods_do_not_take_the_same_room() -> None:
 
 
 @on_virtual_time
-async def test_no_room_even_if_all_gave_way() -> None:
+async def test_a_pod_that_fits_after_no_preemption_is_refused() -> None:
     gate = Gate()
     gate.active = [pod(fixed("2", "1Mi"), uid="a", **CRITICAL)]
     refused = await gate.settled(pod(container("1"), uid="c", **CRITICAL))
@@ -379,7 +379,7 @@ async def test_a_pod_is_given_its_place_once_its_plugins_are_back() -> None:
 
 @on_virtual_time
 async def test_pods_whose_plugins_come_back_together_are_admitted_one_by_one() -> None:
-    """Of three pods with a CPU each that are judged at once, a node with two refuses one."""
+    """A node with two CPUs refuses one of three pods with a CPU each that are judged at once."""
     gate = Gate()
     pods = [pod(container("1"), uid=uid) for uid in "abc"]
     outcomes: dict[str, Rejection | None] = {}

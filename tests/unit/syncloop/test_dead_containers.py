@@ -1,4 +1,4 @@
-"""Dead containers go when a newer one has died, but not before the API knows how they ended."""
+"""Dead containers are removed after a newer one has died and their end is in the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Init containers are looked after soon where the runtime has no events, and nothing else is."""
+"""Init containers, and no others, are polled early if the runtime has no events."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Node:
 
 
 @on_virtual_time
-async def test_looks_come_at_growing_pauses_until_the_end_and_the_pod_is_read_then() -> None:
+async def test_polls_come_at_growing_intervals_until_the_exit_and_the_pod_is_read_then() -> None:
     node = Node()
     node.runs("first", "c1")
     await asyncio.sleep(0.15)
@@ -78,7 +78,7 @@ async def test_a_long_one_is_left_to_the_relist() -> None:
     await asyncio.sleep(100)
     assert len(node.looks) == 6
     assert node.reads == []
-    # the same container again is not looked after anew, the next one is
+    # the same container is not polled again, the next one is
     node.cache.set_error(PodRuntimeStatus("uid-web", "web", "default"), "boom")
     node.runs("first", "c1", at=2)
     await asyncio.sleep(100)
@@ -91,7 +91,7 @@ async def test_a_long_one_is_left_to_the_relist() -> None:
 
 
 @on_virtual_time
-async def test_nothing_else_is_looked_after() -> None:
+async def test_other_containers_are_not_polled() -> None:
     flowing = Node(has_events=True)
     flowing.runs("first", "c1")
     other = Node()

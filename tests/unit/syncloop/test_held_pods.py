@@ -17,7 +17,7 @@ SLOW, OTHER = "uid-slow", "uid-other"
 
 
 class Slow(Node):
-    """A node whose pod ``slow`` is admitted or refused when the test says so."""
+    """A node whose pod ``slow`` is admitted or refused when the test sets ``answer``."""
 
     def __init__(self) -> None:
         super().__init__()

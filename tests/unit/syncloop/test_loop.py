@@ -231,7 +231,7 @@ async def test_an_orphan_is_stopped_when_it_can_be_read() -> None:
 
 @on_virtual_time
 async def test_what_runs_of_a_pod_that_can_not_be_read_is_no_orphan() -> None:
-    """As after a restart: the runtime has its containers, the API has it, nobody can read it."""
+    """After a restart, runtime and API both have the pod, but its object cannot be decoded."""
     node = Node()
     nonsense: Any = {**pod_object(), "spec": {"containers": 7}}
     node.cache.set(runtime_status("uid-web"))
@@ -254,7 +254,7 @@ def of_file(uid: str, name: str, source: str = "file") -> PodRuntimeStatus:
 
 
 def stopped(caplog: pytest.LogCaptureFixture) -> set[str]:
-    """The uids of pods that were stopped because nobody wanted them."""
+    """UIDs of pods that were stopped because no source has them."""
     said = "stopping a pod that should not run"
     return {vars(record)["uid"] for record in caplog.records if record.message == said}
 
@@ -281,7 +281,7 @@ async def test_what_may_be_the_pod_of_a_manifest_that_is_nonsense_goes_on(
     assert caplog.text.count("it may belong to a manifest that can't be read") == 1
     node.loop.deliver("file", [pod_object("web")])
     await asyncio.sleep(3)
-    assert "uid-lost" in stopped(caplog), "the file is gone"
+    assert "uid-lost" in stopped(caplog), "the file was removed"
     assert "m" in node.deleted_mirrors
     assert not node.unread.holds("uid-lost")
     await node.stop()
@@ -509,7 +509,7 @@ async def test_a_runtime_that_is_back_ends_the_wait_at_once() -> None:
 
 
 @on_virtual_time
-async def test_the_first_look_at_the_runtime_is_awaited_silently(
+async def test_the_first_relist_is_awaited_without_a_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
@@ -590,6 +590,6 @@ async def test_a_quiet_pass_is_cheap() -> None:
     for _ in range(20):
         node.housekeeping.run_once(0.0)
     assert (time.thread_time() - start) / 20 < 0.003
-    assert len(node.statuses.forgot) >= 20, "a pod may have come and gone since the last pass"
+    assert len(node.statuses.forgot) >= 20, "a pod may have come and ended since the last pass"
     assert len(node.found) <= 3
     await node.stop()

@@ -359,7 +359,7 @@ def test_a_static_pod_is_not_evicted_by_taints(given: Any, kept: Any) -> None:
     assert pod["spec"]["tolerations"] == kept
 
 
-def test_what_a_manifest_says_of_its_pod_is_kept() -> None:
+def test_metadata_of_a_manifest_is_kept() -> None:
     metadata = "name: web\n  namespace: prod\n  labels: {a: b}\n  annotations: {c: d}"
     (pod,) = decode_manifest(WEB.replace("name: web", metadata).encode(), ORIGIN)
     uid = pod["metadata"]["uid"]

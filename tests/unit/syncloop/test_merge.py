@@ -56,7 +56,7 @@ def test_metadata_that_counts(metadata: Any, op: Op | None) -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_is_equal_is_kept_as_it_was(whole: bool) -> None:
-    """A large spec is compared once, not checked again and compared by each who looks later."""
+    """The old object is kept, so that later steps need not check or compare a large spec again."""
     merge = Merge()
     first = pod_object("web")
     merge.set_pods("api", [first], NOW)
@@ -89,7 +89,7 @@ def test_metadata_that_does_not_count() -> None:
     assert merge.pods("api")["uid-web"].metadata["resourceVersion"] == "7"
 
 
-def test_the_first_delivery_says_so_even_when_empty() -> None:
+def test_the_first_delivery_counts_even_when_empty() -> None:
     merge = Merge()
     assert not merge.has_delivered("file")
     assert merge.pods("file") == merge.delivered("file") == {}
@@ -179,7 +179,7 @@ def by_set(merge: Merge, obj: Any) -> MergedDelivery:
 
 
 @pytest.mark.parametrize("deliver", [by_event, by_set])
-def test_a_pod_that_becomes_malformed_goes_on_as_it_was_and_says_so_once(deliver: Any) -> None:
+def test_a_pod_that_becomes_malformed_is_kept_and_reported_once(deliver: Any) -> None:
     merge = Merge()
     web = pod_object("web")
     merge.set_pods("api", [web], NOW)
@@ -191,7 +191,7 @@ def test_a_pod_that_becomes_malformed_goes_on_as_it_was_and_says_so_once(deliver
     assert told.message.startswith("Error validating pod web_default(uid-web) from api: ")
     assert told.message.endswith("; the pod goes on as it was")
     assert deliver(merge, broken()) == MergedDelivery()
-    # taken as soon as it can be read again, and told anew the next time
+    # accepted as soon as it can be read again, and reported again the next time
     assert ops(deliver(merge, pod_object("web", labels={"a": "b"}))) == [(Op.UPDATE, ["uid-web"])]
     assert deliver(merge, broken()).refused
 

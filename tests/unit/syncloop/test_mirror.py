@@ -71,7 +71,7 @@ def keeper(api: Api, uid: str | None = "node-uid") -> ApiMirrorKeeper:
 
 
 @on_virtual_time
-async def test_what_a_mirror_looks_like() -> None:
+async def test_the_fields_of_a_mirror() -> None:
     api = Api()
     keeper(api).reconcile(make_static(), None)
     await settle()
@@ -102,7 +102,7 @@ async def test_no_node_no_mirror_and_orphans_go() -> None:
 
 
 @on_virtual_time
-async def test_an_api_that_does_not_answer_is_asked_again() -> None:
+async def test_an_api_that_does_not_answer_is_retried() -> None:
     api = Api()
     api.create_error = Unavailable("no answer")
     mirrors = keeper(api)

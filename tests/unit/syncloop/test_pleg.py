@@ -74,7 +74,7 @@ def test_sandboxes_count_as_containers() -> None:
     assert diff(None, None) == []
 
 
-def test_what_is_known_already_needs_no_look() -> None:
+def test_a_list_that_agrees_with_the_cache_needs_no_read() -> None:
     known = runtime_status(state=R)
     shown = summarise(known)
     assert agrees(known, shown)
@@ -202,7 +202,7 @@ async def test_what_the_worker_found_out_is_not_read_again() -> None:
 
 
 @on_virtual_time
-async def test_pods_that_are_gone() -> None:
+async def test_removed_pods() -> None:
     s = Setup()
     s.runtime.put(runtime_status(state=E, ready=False, at=0))
     await s.pleg.relist()
@@ -361,7 +361,7 @@ async def test_what_the_runtime_kept_from_before_we_listened_is_not_believed() -
 
 
 @on_virtual_time
-async def test_an_event_against_better_knowledge_makes_us_ask() -> None:
+async def test_an_event_that_contradicts_a_newer_status_triggers_a_read() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(state=E, at=now_ns()))
     await asyncio.sleep(20.5)
@@ -378,7 +378,7 @@ async def test_an_event_against_better_knowledge_makes_us_ask() -> None:
 
 
 @on_virtual_time
-async def test_an_exit_that_a_younger_status_does_not_know_makes_us_ask() -> None:
+async def test_an_exit_that_a_newer_status_lacks_triggers_a_read() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(state=R, at=now_ns()))
     await asyncio.sleep(20.5)
@@ -390,7 +390,7 @@ async def test_an_exit_that_a_younger_status_does_not_know_makes_us_ask() -> Non
     assert s.runtime.reads == 2
     s.send("STOPPED", runtime_status(state=E, at=now_ns() - 1), ago=0.1)
     await settle()
-    assert s.runtime.reads == 2, "it says nothing new"
+    assert s.runtime.reads == 2, "it contains nothing new"
     await s.stop()
 
 
@@ -412,7 +412,7 @@ async def test_removals_cost_no_question() -> None:
 @pytest.mark.parametrize("doubt", ["never read", "read before", "acted on"])
 @on_virtual_time
 async def test_a_removal_leaves_no_certainty_where_there_was_none(doubt: str) -> None:
-    """Else a pod that could not be read yet would count as gone while its containers run."""
+    """Otherwise a pod without a status yet would count as absent while its containers run."""
     s = Streaming()
     await asyncio.sleep(20.5)
     s.runtime.put(runtime_status(state=R, at=now_ns()))
@@ -455,7 +455,7 @@ async def test_a_missed_event_makes_relists_frequent_again() -> None:
     await asyncio.sleep(2000)
     s.runtime.put(runtime_status(at=now_ns()))
     await asyncio.sleep(301)
-    assert s.changes, "the relist finds what no event told"
+    assert s.changes, "the relist finds what no event reported"
     found, lists = s.at[-1], s.runtime.lists
     s.runtime.put(runtime_status(state=E, at=now_ns()))
     await asyncio.sleep(found + 5.1 - asyncio.get_running_loop().time())

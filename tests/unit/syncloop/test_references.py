@@ -1,4 +1,4 @@
-"""What a static pod may not reference."""
+"""References that a static pod may not have."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Sized(Node):
         return self.refuse.get(pod.uid)
 
     def synced(self, uid: str) -> list[str]:
-        """What cpu each sync of a pod was for."""
+        """The CPU request in each sync of a pod."""
         return [cpu(pod.object) for pod in self.syncer.pods if pod.uid == uid]
 
 

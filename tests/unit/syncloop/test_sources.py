@@ -101,11 +101,11 @@ async def test_a_manifest_deleted_and_written_anew_is_a_new_order(tmp_path: Path
     file.touch()
     (tmp_path / "other.yaml").unlink()
     assert await deliveries.next() == ["web-n"]
-    assert len(deliveries.sets) == 4, "a file that took the place of one that says the same"
+    assert len(deliveries.sets) == 4, "a file that replaced one with the same content"
     task.cancel()
 
 
-async def test_a_manifest_edited_into_nonsense_keeps_its_pod_until_it_is_gone(
+async def test_a_manifest_edited_into_nonsense_keeps_its_pod_until_it_is_removed(
     tmp_path: Path,
 ) -> None:
     deliveries = Deliveries()
@@ -165,7 +165,7 @@ async def test_url_bodies() -> None:
     assert deliveries.sets == [["web-n"], [], []]
 
 
-async def test_the_url_is_asked_with_headers_and_failures_keep_the_last_set() -> None:
+async def test_the_url_is_requested_with_headers_and_failures_keep_the_last_set() -> None:
     from aiohttp import web
 
     answers = [(200, manifest()), (500, b""), (200, b"")]
@@ -201,7 +201,7 @@ async def test_the_url_is_asked_with_headers_and_failures_keep_the_last_set() ->
     await runner.cleanup()
 
 
-async def test_the_manifests_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+async def test_manifests_that_cannot_be_used_are_reported(tmp_path: Path) -> None:
     deliveries = Deliveries()
     source = FileSource(tmp_path, "n", deliveries, check_frequency=1000)
     assert source.problem() == ""

@@ -93,7 +93,7 @@ class Node:
         )
 
     async def agent(self, *manifests: str) -> list[list[str]]:
-        """What a new agent delivers: at first, and after each of these changes of the file."""
+        """Deliveries of a new agent: at its start, and after each of these changes of the file."""
         deliveries = Deliveries()
         source = FileSource(self.file.parent, "n", deliveries, uids=self.uids())
         task = asyncio.create_task(source.run())

@@ -54,7 +54,7 @@ class Collector(service.TraceServiceServicer):
 
 
 def attributes(span: Span) -> dict[str, str | int]:
-    """Of texts and numbers."""
+    """Attributes of a span whose values are texts or numbers."""
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 

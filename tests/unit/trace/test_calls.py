@@ -1,4 +1,4 @@
-"""Calls to runtime and API as spans, and what the called side is told of them."""
+"""Calls to runtime and API as spans, and the trace context that they pass on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["dial", "serve", "short_dir"]
 ALL = 1_000_000
 
 
-class Told:
+class ReceivedMetadata:
     """Answers Version, and notes what came with the call (gRPC frees it afterwards)."""
 
     def __init__(self) -> None:
@@ -46,14 +46,14 @@ class Told:
 
 
 async def test_calls_to_the_runtime(serve: Serve, dial: Dial) -> None:
-    def gone(_request: object, context: object) -> None:
+    def not_found(_request: object, context: object) -> None:
         context.set_code(5)  # type: ignore[attr-defined]
         context.set_details("no such container")  # type: ignore[attr-defined]
 
     async with collecting() as collector:
         tracer = OtlpTracer(collector.endpoint, ALL, "n1")
-        told = Told()
-        server = await serve(Version=told.version, StopContainer=gone)
+        told = ReceivedMetadata()
+        server = await serve(Version=told.version, StopContainer=not_found)
         client: RemoteRuntime = dial(server.endpoint, tracer=tracer)
         with tracer.span("syncPod", {}):
             await client.version()
@@ -79,8 +79,8 @@ async def test_calls_to_the_runtime(serve: Serve, dial: Dial) -> None:
     assert "no such container" in stop.status.message
 
 
-async def test_without_a_tracer_the_runtime_is_told_nothing(serve: Serve, dial: Dial) -> None:
-    told = Told()
+async def test_without_a_tracer_the_runtime_gets_no_trace_context(serve: Serve, dial: Dial) -> None:
+    told = ReceivedMetadata()
     server = await serve(Version=told.version)
     await dial(server.endpoint).version()
     assert "user-agent" in told.metadata

@@ -1,4 +1,4 @@
-"""What the trace of a pod keeps of each part of its life."""
+"""The spans that the trace of a pod keeps from each part of its life."""
 
 from __future__ import annotations
 

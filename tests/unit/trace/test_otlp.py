@@ -96,7 +96,7 @@ async def test_a_request_from_outside_is_a_trace_of_its_own_with_what_it_calls()
     assert collector.named("call").parent_span_id == request.span_id
 
 
-async def test_what_is_not_sampled_is_not_sent_and_the_called_side_knows() -> None:
+async def test_unsampled_spans_are_not_sent_and_the_context_is_marked() -> None:
     async with collecting() as collector:
         tracer = OtlpTracer(collector.endpoint, 1, "n1")
         ends = set()

@@ -29,7 +29,7 @@ def test_the_longest_turn_and_the_stalls() -> None:
     assert turns.take_stall() is None
     turns.begin(30.0)
     turns.end(31.0)
-    assert turns.take_stall() == LoopStall(1.0, ()), "what was seen of another turn is not told"
+    assert turns.take_stall() == LoopStall(1.0, ()), "the stack of another turn is not reported"
     turns.begin(40.0)
     turns.record_stack(turns.turn, ("outer", "inner"))
     turns.end(42.0)

@@ -50,6 +50,6 @@ def test_a_spec_for_a_newer_cluster_does_not_apply() -> None:
     assert gates([MAP], 38)["CFeature"] == "Beta+"
 
 
-def test_rows_name_what_is_new_gone_and_changed() -> None:
+def test_rows_name_new_removed_and_changed_gates() -> None:
     old, new = {"A": "Alpha", "B": "Beta+", "C": "GA+!"}, {"A": "Beta+", "B": "Beta+", "D": "Alpha"}
     assert differences(old, new) == [("A", "Alpha", "Beta+"), ("C", "GA+!", ""), ("D", "", "Alpha")]
