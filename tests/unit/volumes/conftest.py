@@ -1,4 +1,4 @@
-"""What several tests of volumes stand on."""
+"""Fixtures for the tests of volumes."""
 
 from __future__ import annotations
 

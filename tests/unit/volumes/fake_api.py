@@ -32,7 +32,7 @@ def jwt(claims: object) -> str:
 
 
 class FakeApi:
-    """Implements what volumes ask of a KubeApi."""
+    """The calls of a KubeApi that volumes use."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock
@@ -65,19 +65,19 @@ class FakeApi:
         self._version += 1
         metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version)}
         self.objects[key] = {"metadata": metadata, **fields}
-        self._tell(key, WatchEvent(kind, self.objects[key]))
+        self._send_event(key, WatchEvent(kind, self.objects[key]))
 
     def remove(self, name: str, resource: Resource = CONFIGMAPS) -> None:
         key = (resource.plural, "default", name)
         self._version += 1
-        self._tell(key, WatchEvent("DELETED", self.objects.pop(key)))
+        self._send_event(key, WatchEvent("DELETED", self.objects.pop(key)))
 
     def lose_watches(self) -> None:
         """End all watches as a lost connection does."""
         for _, queue in self._queues:
             queue.put_nowait(LOST)
 
-    def _tell(self, key: Key, event: WatchEvent) -> None:
+    def _send_event(self, key: Key, event: WatchEvent) -> None:
         for wanted, queue in self._queues:
             if wanted == key:
                 queue.put_nowait(event)

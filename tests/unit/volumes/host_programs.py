@@ -1,4 +1,4 @@
-"""Programs of a node that only look like it: each writes down how it was called."""
+"""Fake programs of a node, each of which records its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may hold secrets or other people's texts is not part of what a value shows of itself."""
+"""Fields that may contain secrets or texts of users are left out of a value's `repr`."""
 
 from __future__ import annotations
 

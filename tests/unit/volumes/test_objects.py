@@ -1,4 +1,4 @@
-"""Objects that pods share: one watch each, let go in time, told when they change."""
+"""Objects that pods share: one watch each, which ends in time; pods are notified of changes."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def test_without_an_api_there_is_nothing() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_of_thousands_of_objects_has_few_watches_and_asks_a_few_at_a_time() -> None:
+async def test_a_pod_of_thousands_of_objects_has_few_watches_and_reads_a_few_at_a_time() -> None:
     api = FakeApi()
     api.answers_after = 0.01
     names = [f"cfg-{n}" for n in range(2000)]
@@ -173,7 +173,7 @@ async def test_a_pod_of_thousands_of_objects_has_few_watches_and_asks_a_few_at_a
     assert (api.calls["get"], api.most_under_way) == (2000 - MAX_POD_WATCHES, READS_AT_ONCE)
     assert ((await objects.get(key(names[-1]))) or {})["data"] == {"a": "1"}
     assert await objects.get(key(names[-2])) is None
-    # what has no watch is heard of too, later
+    # a change of an object without a watch is noticed later
     api.put(names[-1], data={"a": "2"})
     await asyncio.sleep(POLL_S * 1.5 + 20)
     assert woken == ["greedy"]
@@ -189,7 +189,7 @@ async def test_a_pod_of_thousands_of_objects_has_few_watches_and_asks_a_few_at_a
 
 
 @on_virtual_time
-async def test_an_object_has_a_watch_when_there_is_room() -> None:
+async def test_an_object_has_a_watch_when_there_is_capacity() -> None:
     api = FakeApi()
     api.put("b", data={"a": "1"}, immutable=True)
     api.watch_capacity = 1
@@ -213,7 +213,7 @@ async def test_an_object_has_a_watch_when_there_is_room() -> None:
 
 
 @on_virtual_time
-async def test_watches_make_room_when_the_api_carries_fewer(
+async def test_watches_end_when_the_api_carries_fewer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     api, names = FakeApi(), [f"n{n}" for n in range(6)]
@@ -240,7 +240,7 @@ async def test_watches_make_room_when_the_api_carries_fewer(
 
 
 class OnlyGets(FakeApi):
-    """What a node may do with claims in a cluster."""
+    """An API in which objects can be read but not watched, as claims by a node of a cluster."""
 
     async def watch(
         self, resource: Resource, namespace: str, **given: Any
@@ -250,7 +250,7 @@ class OnlyGets(FakeApi):
 
 
 @on_virtual_time
-async def test_what_may_only_be_read_is_said_once_and_alarms_nobody(
+async def test_a_forbidden_watch_is_logged_once_as_information(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     api = OnlyGets()
@@ -271,7 +271,7 @@ async def test_what_may_only_be_read_is_said_once_and_alarms_nobody(
 
 
 class OfThisNode(FakeApi):
-    """What the embedded API lets a node do with attachments: none of it, before they are there."""
+    """The embedded API forbids a node all access to attachments that do not exist yet."""
 
     async def get(self, resource: Resource, name: str, namespace: str, **_: Any) -> JSON:
         self._related(name)

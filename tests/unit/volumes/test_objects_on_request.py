@@ -1,4 +1,4 @@
-"""Objects that are read when pods ask: how old they may be, and what failures do."""
+"""Objects that are read when pods need them: how old they may be, and the effect of failures."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ async def value(objects: ObjectsOnRequest) -> Any:
         ("9" * 400, DEFAULT_TTL_S),
     ],
 )
-def test_the_node_says_how_old_an_object_may_be(text: str, seconds: float) -> None:
+def test_the_maximum_age_of_an_object_comes_from_the_node(text: str, seconds: float) -> None:
     annotations = {"node.alpha.kubernetes.io/ttl": text}
     assert object_ttl({"metadata": {"annotations": annotations}}) == seconds
 
 
 @pytest.mark.parametrize("node", [{}, {"metadata": {}}, {"metadata": {"annotations": None}}])
-def test_a_node_that_says_nothing(node: dict[str, Any]) -> None:
+def test_a_node_without_an_annotation(node: dict[str, Any]) -> None:
     assert object_ttl(node) == DEFAULT_TTL_S
 
 
@@ -175,7 +175,7 @@ async def test_an_older_version_from_a_servers_cache_is_no_change() -> None:
 
 
 @on_virtual_time
-async def test_get_asks_for_each_caller_and_keeps_nothing() -> None:
+async def test_get_reads_for_each_caller_and_keeps_nothing() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
     objects, woken = get(api)

@@ -41,7 +41,7 @@ from tests.unit.volumes.claim_objects import claim, pv, spec
 
 
 class NodeApi:
-    """What a node may do with claims and volumes in a cluster: read them by name."""
+    """An API in which a node may only read claims and volumes by name, as in a cluster."""
 
     watch_capacity = MAX_WATCHES
 
@@ -197,7 +197,7 @@ async def test_a_pod_of_an_agent_before_is_taken_down_without_the_api(node: Node
     assert not node.target().exists()
 
 
-async def test_a_gone_pod_is_taken_down_without_waiting(node: Node) -> None:
+async def test_a_removed_pod_is_taken_down_without_waiting(node: Node) -> None:
     node.bind()
     await node.mount(claiming())
     await node.stop()
@@ -227,7 +227,7 @@ async def test_a_claim_is_waited_for_and_seen_when_it_is_bound(node: Node) -> No
     await node.woken.wait()
     await node.mount(pod)
     kinds, tries = 2, 2  # claims and volumes; once more after it was found that they may be read
-    assert node.api.lists <= kinds * tries, "what is forbidden is not asked for again and again"
+    assert node.api.lists <= kinds * tries, "a forbidden list is not repeated again and again"
 
 
 async def test_what_keeps_a_volume_from_the_node(node: Node) -> None:
@@ -324,7 +324,7 @@ def test_how_nfs_is_mounted(server: str, export: str) -> None:
         ([WaitCause.ATTACH_FAILED], True, False),
     ],
 )
-def test_an_event_tells_of_attachments_only_when_they_take_long(
+def test_attachments_are_reported_in_events_only_when_they_take_long(
     causes: list[WaitCause], patient: bool, reported: bool
 ) -> None:
     waits = {f"v{n}": Waits(cause, "o", "m") for n, cause in enumerate(causes)}

@@ -1,4 +1,4 @@
-"""When events say what a pod waits for, and when it waits no longer."""
+"""Waits of a pod that are reported as events, and the end of its patience."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_full_node_is_waited_for_as_long_as_the_kubelet_does() -> None:
     assert not patience.ends("u1", 999.0, full=True)
 
 
-def test_which_volumes_the_node_has_no_room_for() -> None:
+def test_the_volumes_for_which_the_node_is_full() -> None:
     both = {**waits(WaitCause.ATTACH_LIMIT, "a"), **waits(WaitCause.NOT_ATTACHED, "b")}
     assert VolumesWait(both, node_is_full=True).node_is_full == ("a",)
     assert VolumesWait(both).node_is_full == ()

@@ -1,4 +1,4 @@
-"""What is reported as in use, and when a volume counts as attached (tables se2, se4)."""
+"""Volumes reported as in use, and when a volume counts as attached (tables se2, se4)."""
 
 from __future__ import annotations
 

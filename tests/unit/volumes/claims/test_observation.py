@@ -1,4 +1,4 @@
-"""What the API shows of a node, for some volumes."""
+"""The API's view of some volumes of a node."""
 
 from __future__ import annotations
 

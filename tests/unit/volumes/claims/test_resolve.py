@@ -72,7 +72,7 @@ def test_what_a_claim_waits_for(found: Read, of: Read, cause: WaitCause, words: 
     assert wait.object in str(told), "which names the object, as explain does"
 
 
-def test_a_source_that_a_plugin_refuses_is_looked_for_where_it_is_written() -> None:
+def test_a_refused_source_is_reported_on_the_object_that_contains_it() -> None:
     class Refuses(Csi):
         def traits(self, source: VolumeSource) -> Waits:
             return Waits(WaitCause.INVALID, "", "its csi source names no driver")

@@ -129,7 +129,7 @@ def test_the_default_can_be_turned_off() -> None:
 
 
 def planned(*pods: str, uid: str = "new", device: Presence = Presence.THERE) -> OperationsPlan:
-    """A volume that is staged without a label, and one that is wanted with one."""
+    """Plan for a volume that is staged without a label, and a pod that needs it with one."""
     mounts = {
         each: PodMount(PublishedOnDisk("p", "vol", each, "pv1", "/x"), Presence.THERE)
         for each in pods

@@ -15,7 +15,7 @@ from tests.streamed_list import streamed
 
 
 class Cluster(KubeApi):
-    """What drivers need of an API."""
+    """The part of an API that drivers need."""
 
     def __init__(self, **labels: str) -> None:
         self.objects: dict[tuple[str, str, str], JSON] = {}

@@ -42,7 +42,7 @@ async def test_a_disk_that_fails_leaves_it_open_what_there_is(tmp_path: Path) ->
     assert failed.value.outcome is FailureOutcome.UNCERTAIN
 
 
-async def test_what_the_driver_says_comes_first(tmp_path: Path) -> None:
+async def test_an_error_of_the_driver_comes_first(tmp_path: Path) -> None:
     async def refused() -> None:
         raise OperationFailed(FailureOutcome.FINAL, "no")
 

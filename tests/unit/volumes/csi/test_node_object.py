@@ -1,4 +1,4 @@
-"""What the cluster reads of a node's drivers, and how it gets there."""
+"""The CSINode with a node's drivers, and how it is written."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_a_write_is_tried_four_times() -> None:
 
 
 @on_virtual_time
-async def test_an_end_that_could_not_be_told_is_told_later() -> None:
+async def test_a_removal_that_could_not_be_written_is_written_later() -> None:
     cluster = Cluster()
     writer = make(cluster)
     running = asyncio.create_task(writer.run())

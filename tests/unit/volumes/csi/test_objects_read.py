@@ -61,7 +61,7 @@ def test_a_driver_object(found: Any, expected: Any) -> None:
         ([{"expirationSeconds": "5"}], (TokenRequest("", 3600),)),
     ],
 )
-def test_the_tokens_it_asks_for(given: Any, expected: Any) -> None:
+def test_the_tokens_that_a_driver_requests(given: Any, expected: Any) -> None:
     assert read({"spec": {"tokenRequests": given}}).tokens == expected
 
 

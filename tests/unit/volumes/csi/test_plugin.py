@@ -1,4 +1,4 @@
-"""What CSI says of volumes from memory, and what a failed publish leaves on disk."""
+"""Facts about CSI volumes from memory, and the files that a failed publish leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver on a real socket: found, taken in, told to the cluster, used, let go."""
+"""A driver on a real socket: found, registered, reported to the cluster, used and removed."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Node:
         self.changes: asyncio.Queue[str] = asyncio.Queue()
         self.drivers.on_change(self.changes.put_nowait)
 
-    async def told_of_none(self) -> None:
-        """Wait until the cluster knows of no driver."""
+    async def no_driver_left(self) -> None:
+        """Wait until the CSINode has no driver."""
         while self.entries():
             await self.cluster.wrote()
 
@@ -93,7 +93,7 @@ async def test_a_driver_comes_and_goes(short: Path) -> None:
         async with asyncio.timeout(20):
             assert await agent.changes.get() == NAME
             assert agent.drivers.names == []
-            await agent.told_of_none()
+            await agent.no_driver_left()
         annotations = agent.cluster.get_now(NODES, "n")["metadata"]["annotations"]
         assert ANNOTATION not in annotations
         scrape = agent.metrics.render().decode()
@@ -101,7 +101,7 @@ async def test_a_driver_comes_and_goes(short: Path) -> None:
         assert "plugin_manager_total_plugins{" not in scrape
 
 
-async def test_a_driver_that_attaches_no_more_is_asked_how_many_fit(short: Path) -> None:
+async def test_a_driver_at_its_limit_reports_its_capacity_again(short: Path) -> None:
     def fit() -> object:
         return agent.cluster.get_now(CSINODES, "n")["spec"]["drivers"][0]["allocatable"]["count"]
 
@@ -125,7 +125,7 @@ async def test_a_driver_that_attaches_no_more_is_asked_how_many_fit(short: Path)
         asked = driver.faults.names().count("NodeGetInfo")
         assert agent.handler.full(NAME)
         await settle()
-        assert driver.faults.names().count("NodeGetInfo") == asked, "it was asked just now"
+        assert driver.faults.names().count("NodeGetInfo") == asked, "it was called just now"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ async def test_a_driver_that_attaches_no_more_is_asked_how_many_fit(short: Path)
         (Options(), Fault(answer=b"\xff"), ("1.0.0",), "not what the call returns"),
     ],
 )
-async def test_a_driver_that_cannot_be_used_is_told_why(
+async def test_a_driver_that_cannot_be_used_gets_the_reason(
     short: Path,
     options: Options,
     fault: Fault | None,
@@ -155,7 +155,7 @@ async def test_a_driver_that_cannot_be_used_is_told_why(
     assert re.search(problem, driver.told[-1][1])
 
 
-async def test_when_the_cluster_cannot_be_told_it_is_tried_again(short: Path) -> None:
+async def test_a_failed_write_of_the_csi_node_is_retried(short: Path) -> None:
     async with node(short) as agent, running(short / "driver") as driver:
         agent.cluster.refusals = [Unavailable("away")] * 4
         async with registered(driver, agent.registry):

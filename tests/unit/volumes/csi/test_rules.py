@@ -210,7 +210,7 @@ def test_a_device_has_no_file_system() -> None:
 
 
 @pytest.mark.parametrize(("group", "said"), [(None, ""), (0, "0"), (7, "7")])
-def test_a_driver_is_told_the_group_of_a_mount(group: int | None, said: str) -> None:
+def test_a_driver_gets_the_group_of_a_mount(group: int | None, said: str) -> None:
     made = requests.capability(VolumeAccess("ReadWriteMany", group=group), multi_writer=True)
     assert made.mount.volume_mount_group == said
 

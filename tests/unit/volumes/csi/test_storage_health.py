@@ -212,7 +212,7 @@ class Node:
         return PluginInfo(CSI, name, f"/{name}.sock", ("1.0.0",), f"/reg-{name}.sock", (1, 1))
 
     async def writes(self) -> list[str]:
-        """What one round asks of the API."""
+        """Writes of one round to the API."""
         self.api.calls.clear()
         await self.monitor.round()
         return [call for call in self.api.calls if not call.startswith("get")]

@@ -27,7 +27,7 @@ def files(**texts: str) -> Payload:
 
 
 def shown(volume: Path) -> dict[str, str]:
-    """What a container sees."""
+    """The files that a container sees, path -> text."""
     return {
         str(path.relative_to(volume)): path.read_text()
         for top in volume.iterdir()

@@ -1,4 +1,4 @@
-"""Who holds a mount that could not be unmounted, whoever tried: the agent, a plugin, a driver."""
+"""Processes that hold a mount which the agent, a plugin or a driver could not unmount."""
 
 from __future__ import annotations
 
@@ -128,10 +128,10 @@ async def test_a_driver_that_fails_otherwise(mounted: Path) -> None:
         assert (await refused(plugin, OperationKind.UNPUBLISH, mounted)).message == "no such volume"
 
 
-async def test_one_look_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_search_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now, most = 0, 0
 
-    def look(path: str) -> str:
+    def search(path: str) -> str:
         nonlocal now, most
         now += 1
         most = max(most, now)
@@ -139,14 +139,14 @@ async def test_one_look_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         now -= 1
         return f"; {path}"
 
-    monkeypatch.setattr(module, "_look", look)
+    monkeypatch.setattr(module, "_look", search)
     found = await asyncio.gather(*(held_by("busy", f"/{n}") for n in range(50)))
     assert found == [f"; /{n}" for n in range(50)]
     assert most == 1
     assert await held_by("busy", "") == ""
 
 
-async def test_no_thread_to_look_with(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_thread_to_search_with(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -1,4 +1,4 @@
-"""Who keeps a mount busy, by a /proc that a test has made, and by the real one."""
+"""Processes that keep a mount busy, found in a /proc of the test and in the real one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_process_that_ends_meanwhile(proc: Path) -> None:
     assert holders(VOLUME, str(proc / "none")) == []
 
 
-def test_how_much_is_looked_at(proc: Path) -> None:
+def test_the_search_is_bounded(proc: Path) -> None:
     process(proc, 7, HOLDS)
     times = iter([0.0, MAX_S + 0.1])
     assert holders(VOLUME, str(proc), now=lambda: next(times)) == [], "no longer than that"

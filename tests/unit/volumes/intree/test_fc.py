@@ -1,4 +1,4 @@
-"""Fibre Channel disks: what a source names, the links of udev, looking twice, letting go."""
+"""Fibre Channel disks: sources, links of udev, a second search after a scan, detaching."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
 
 
-async def test_looked_for_again_after_a_scan(
+async def test_a_disk_is_searched_again_after_a_scan(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def appears(tree: ScsiTree) -> None:

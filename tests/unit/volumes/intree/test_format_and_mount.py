@@ -1,4 +1,4 @@
-"""Disks are checked, formatted only when empty, and mounted; the programs only look like those."""
+"""Disks are checked, formatted only when empty, and mounted, by fake programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def mounts(tmp_path: Path, fs_type: str = "ext4", *, read_only: bool = Fal
 
 
 def done(programs: Programs) -> list[str]:
-    """What was called, but for the look at the disk."""
+    """The calls after the first one, which examines the disk."""
     return [line.split("/dev/x")[0].strip() for line in programs.calls[1:]]
 
 
@@ -97,7 +97,7 @@ async def test_without_fsck_it_is_mounted_unchecked(tmp_path: Path, programs: Pr
         (EXT4, "ext4", ""),
     ],
 )
-async def test_a_mount_that_fails_tells_of_another_file_system(
+async def test_a_failed_mount_reports_a_different_file_system(
     tmp_path: Path, programs: Programs, found: str, asked: str, holds: str
 ) -> None:
     programs.add("blkid", found)
@@ -115,7 +115,7 @@ async def test_a_mount_that_fails_tells_of_another_file_system(
         ("", Content()),
     ],
 )
-def test_what_blkid_says(text: str, content: Content) -> None:
+def test_the_output_of_blkid(text: str, content: Content) -> None:
     assert read_blkid(text) == content
 
 

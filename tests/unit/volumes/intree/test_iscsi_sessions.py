@@ -1,4 +1,4 @@
-"""Logging in to targets, finding disks, logging out: with an iscsiadm that only looks like one."""
+"""Logging in to targets, finding disks and logging out, with a fake iscsiadm."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def disk(*portals: str, lun: int = 2, **changes: Any) -> IscsiDisk:
 async def test_attached_and_let_go(machine: Machine) -> None:
     device = await machine.sessions.attach(disk(), Chap())
     assert device == f"{machine.tree.dev}/disk/by-path/ip-{ONE}-iscsi-{IQN}-lun-2"
-    assert machine.scanned(0) == "0 0 2", "only the LUN that is wanted"
+    assert machine.scanned(0) == "0 0 2", "only the LUN of the disk"
     record = next(machine.target.database.glob(f"nodes/{IQN}/10*/default")).read_text()
     assert "node.session.scan = manual" in record
     assert "node.startup = manual" in record
@@ -148,7 +148,7 @@ async def test_a_disk_that_is_in_use_is_not_let_go(machine: Machine) -> None:
     assert machine.target.sessions == []
 
 
-async def test_chap_is_written_into_records_and_never_said(machine: Machine) -> None:
+async def test_chap_secrets_are_written_into_records_and_never_shown(machine: Machine) -> None:
     machine.target.configure(chap=CHAP)
     chap = Chap(CHAP, CHAP)
     with pytest.raises(OperationFailed, match="24"):

@@ -1,4 +1,4 @@
-"""What an iSCSI source names, where it is on disk, what its file says."""
+"""The disk that an iSCSI source names, its directory on the node, and the file there."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_is_no_disk(changes: dict[str, Any], message: str) -> None:
         (f"iface-x/h:1-{IQN}-lun-3-lun-4", "h:1", f"{IQN}-lun-3", 4),
     ],
 )
-def test_what_a_place_says(place: str, portal: str, iqn: str, lun: int) -> None:
+def test_the_disk_read_from_a_directory_name(place: str, portal: str, iqn: str, lun: int) -> None:
     disk = disk_at(place, "pv1")
     assert disk is not None
     assert (disk.portals, disk.iqn, disk.lun) == ((portal,), iqn, lun)

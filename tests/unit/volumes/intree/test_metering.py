@@ -22,7 +22,7 @@ class Servers:
         self.healed = threading.Event()
         self.asked: list[str] = []
 
-    def look(self, path: str) -> str:
+    def measure(self, path: str) -> str:
         self.asked.append(path)
         if path.startswith("dead") and not self.healed.wait(20):
             raise OSError("the test is over")
@@ -37,21 +37,21 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
     made.healed.set()
 
 
-async def _ask(meters: Meters, servers: Servers, who: str, path: str) -> str:
-    return await meters.ask(who, f"statfs of {path}", partial(servers.look, path))
+async def _measure(meters: Meters, servers: Servers, who: str, path: str) -> str:
+    return await meters.ask(who, f"statfs of {path}", partial(servers.measure, path))
 
 
 async def _refused(meters: Meters, servers: Servers, who: str, path: str) -> OperationFailed:
     with pytest.raises(OperationFailed) as failed:
-        await _ask(meters, servers, who, path)
+        await _measure(meters, servers, who, path)
     return failed.value
 
 
-async def test_a_dead_server_is_asked_once_for_all_its_volumes(servers: Servers) -> None:
+async def test_a_dead_server_gets_one_request_for_all_its_volumes(servers: Servers) -> None:
     meters = Meters()
     found = await asyncio.gather(
         *(_refused(meters, servers, "dead", f"dead/{number}") for number in range(8)),
-        _ask(meters, servers, "live", "live/0"),
+        _measure(meters, servers, "live", "live/0"),
     )
     assert sorted(servers.asked) == ["dead/0", "live/0"]  # each in a thread of its own
     assert "no answer within 0.05s" in str(found[0])
@@ -60,7 +60,7 @@ async def test_a_dead_server_is_asked_once_for_all_its_volumes(servers: Servers)
     async with asyncio.timeout(20):
         while True:
             try:
-                assert await _ask(meters, servers, "dead", "dead/9") == "dead/9"
+                assert await _measure(meters, servers, "dead", "dead/9") == "dead/9"
                 break
             except OperationFailed:
                 await asyncio.sleep(0.01)
@@ -72,7 +72,7 @@ async def test_as_many_servers_hang_as_there_are_threads_for_them(
     meters = Meters()
     dead = [f"dead{number}" for number in range(MOST_HANGING)]
     await asyncio.gather(*(_refused(meters, servers, who, who) for who in dead[:-1]))
-    assert await _ask(meters, servers, "live", "live/0") == "live/0"
+    assert await _measure(meters, servers, "live", "live/0") == "live/0"
     await _refused(meters, servers, dead[-1], dead[-1])
     for _ in range(2):
         refused = await _refused(meters, servers, "live", "live/1")
@@ -91,4 +91,4 @@ async def test_an_error_is_an_answer(servers: Servers) -> None:
     for _ in range(2):
         with pytest.raises(OperationFailed, match="Connection timed out"):
             await meters.ask("soft", "statfs of a", stale)
-    assert await _ask(meters, servers, "soft", "a") == "a"
+    assert await _measure(meters, servers, "soft", "a") == "a"

@@ -1,4 +1,4 @@
-"""NFS with a server that is gone: programs hang, looks at the mount would never return."""
+"""NFS with a dead server: programs hang, and a stat of the mount would never return."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROGRAM_S = 60.0
 
 
 class Node:
-    """Its mounts, and which servers are gone."""
+    """The mounts of a node, and the names of dead servers."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.dead: set[str] = set()
@@ -138,16 +138,18 @@ async def test_what_a_dead_server_has_is_unmounted_by_force(node: Node) -> None:
     await operations.close()
 
 
-def test_nobody_looks_at_the_mount_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mount_itself_is_never_examined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / "pods/u1/volumes/kubernetes.io~nfs/v"
     target.mkdir(parents=True)
 
     def guarded(real: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
-        def look(path: Any, **more: Any) -> os.stat_result:
+        def checked(path: Any, **more: Any) -> os.stat_result:
             assert path != str(target), "it would never return"
             return real(path, **more)
 
-        return look
+        return checked
 
     monkeypatch.setattr(os, "lstat", guarded(os.lstat))
     monkeypatch.setattr(os, "stat", guarded(os.stat))
@@ -162,7 +164,7 @@ async def test_volumes_of_a_dead_server_hold_one_thread(
     begun, over = threading.Event(), threading.Event()
     full, asked = VolumeStats(capacity_bytes=1), []
 
-    def look(path: str) -> VolumeStats:
+    def measure(path: str) -> VolumeStats:
         asked.append(path)
         if "gone" in path:
             begun.set()
@@ -172,7 +174,7 @@ async def test_volumes_of_a_dead_server_hold_one_thread(
     def source(path: str) -> str:
         return "[fd00::1]:/export:1" if "gone" in path else "10.0.0.2:/"
 
-    monkeypatch.setattr(base, "_file_system", look)
+    monkeypatch.setattr(base, "_file_system", measure)
     monkeypatch.setattr(nfs, "mounted_from", source)
     plugin = NfsPlugin(tmp_path)
     dead = [

@@ -1,4 +1,4 @@
-"""SCSI disks as the kernel shows them, in trees that look like its own."""
+"""SCSI disks as the kernel shows them, in copies of its directory trees."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_no_host(tree: ScsiTree, name: str) -> None:
     assert scsi.sessions_of(tree, "iqn.x") == []
 
 
-def test_all_hosts_look(tree: ScsiTree) -> None:
+def test_all_hosts_are_scanned(tree: ScsiTree) -> None:
     hosts = [Path(tree.sys, "class/scsi_host", name) for name in ("host0", "host1")]
     hosts[0].mkdir()
     hosts[1].mkdir()

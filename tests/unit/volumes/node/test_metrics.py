@@ -1,4 +1,4 @@
-"""What a scrape says of volumes, after what was done to them for real."""
+"""Metrics of volumes after real operations on them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def metrics(node: Node) -> Metrics:
 
 
 def samples(metrics: Metrics, name: str) -> dict[str, float]:
-    """Label values that tell the samples of a family apart, joined -> value."""
+    """Samples of a family: label values, joined by spaces -> value."""
     found = {}
     for line in metrics.render().decode().splitlines():
         match = re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line)

@@ -151,7 +151,7 @@ async def test_a_sync_without_changes_is_cheap(node: Node, monkeypatch: pytest.M
     await node.volumes.set_up(pod)
 
     def touched(*_: Any) -> Any:
-        raise AssertionError("files were looked at")
+        raise AssertionError("files were read")
 
     monkeypatch.setattr("kubeletpy.volumes.node.node_volumes.set_up_all", touched)
     begun = time.process_time()

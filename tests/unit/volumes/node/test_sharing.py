@@ -1,4 +1,4 @@
-"""What many pods with the same objects cost the API, from their start to their end."""
+"""The cost of many pods with the same objects for the API, from their start to their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a claim is told of an expansion, also when others write to it at the same time."""
+"""Writes to a claim during an expansion, also when others write to it at the same time."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def grow(stored: dict[str, Any], *others: dict[str, Any]) -> tuple[int, Cl
 
 
 @pytest.mark.parametrize("stored", [pending(), claim()], ids=["recovery", "legacy"])
-async def test_a_grown_volume_is_said_to_have_grown_with_the_versions_of_our_own_writes(
+async def test_a_grown_volume_is_reported_with_the_versions_of_our_own_writes(
     stored: dict[str, Any],
 ) -> None:
     size, api, grower = await grow(stored)
@@ -99,13 +99,13 @@ async def test_a_claim_that_others_write_to_is_read_again_and_its_volume_grown_o
     assert api.claim["status"]["capacity"] == {"storage": "2Gi"}
 
 
-async def test_what_its_controller_has_taken_back_is_not_said() -> None:
+async def test_an_expansion_that_the_controller_has_taken_back_is_not_reported() -> None:
     retried = {"allocatedResourceStatuses": {"storage": "ControllerResizeInProgress"}}
     size, api, grower = await grow(pending(), retried)
     assert (size, grower.asked, api.written) == (GIB, [], [])
 
 
-async def test_a_claim_that_changes_for_ever_is_left_for_later() -> None:
+async def test_a_claim_that_changes_all_the_time_is_left_for_later() -> None:
     with pytest.raises(OperationFailed, match="changed by others again and again"):
         await grow(pending(), *[{"phase": "Bound"}] * (2 * CLAIM_READINGS))
 
@@ -117,8 +117,8 @@ class Refuses:
         raise ExpansionFailed(ExpansionProblem.REFUSED, "no")
 
 
-async def test_a_size_that_was_refused_and_is_not_wanted_any_more_is_given_up() -> None:
-    """docs/reference/behaviour-storage.md, so3: its controller then goes to the size wanted now."""
+async def test_a_refused_size_that_is_no_longer_requested_is_given_up() -> None:
+    """docs/reference/behaviour-storage.md, so3: its controller then expands to the new size."""
     api = ClaimApi(pending(), [])
     api.claim["spec"] = {**api.claim["spec"], "resources": {"requests": {"storage": "2Gi"}}}
     expander = Expander(cast(Any, api), cast(Any, Events()), SystemClock(), "n")
@@ -129,6 +129,6 @@ async def test_a_size_that_was_refused_and_is_not_wanted_any_more_is_given_up() 
             await expander.expand(cast(Any, Refuses()), volume, pod_use(pod()), at_mount=False)
         return str(api.claim["status"]["allocatedResourceStatuses"]["storage"])
 
-    assert [await tried(), await tried()] == ["NodeResizeInProgress"] * 2, "it is still wanted"
+    assert [await tried(), await tried()] == ["NodeResizeInProgress"] * 2, "it is still requested"
     api.claim["spec"] = {**api.claim["spec"], "resources": {"requests": {"storage": "1536Mi"}}}
     assert await tried() == "NodeResizeInfeasible"

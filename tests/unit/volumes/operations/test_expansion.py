@@ -1,4 +1,4 @@
-"""When a volume grows on this node, and what its claim is told (tables so2, so3)."""
+"""When a volume grows on this node, and the status of its claim (tables so2, so3)."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def published(
 
 
 @on_virtual_time
-async def test_a_long_walk_tells_how_far_it_is() -> None:
+async def test_a_long_walk_reports_its_progress() -> None:
     plugin = Plugin(Published(HUGE, give_to_group=True))
     about = "Setting volume ownership for u1/volumes/kubernetes.io~csi/pv1/mount"
     start = asyncio.get_running_loop().time()
@@ -94,7 +94,7 @@ async def test_a_long_walk_tells_how_far_it_is() -> None:
     assert texts[1:] == [f"{about}, processed {files} files." for files in (890, 1490)]
 
 
-async def test_another_group_is_told() -> None:
+async def test_a_different_group_is_reported() -> None:
     events = await published(Plugin(Published(HUGE, shared_group=9)))
     assert [event[1:] for event in events] == [
         (
@@ -106,7 +106,7 @@ async def test_another_group_is_told() -> None:
     ]
 
 
-async def test_devices_are_told_once() -> None:
+async def test_devices_are_reported_once() -> None:
     plugin = Plugin(Published("/k/pods/u1/volumeDevices/p/pv1", "/dev/x", map_directory="/m"))
     word = 'MapVolume.MapPodDevice succeeded for volume "pv1" '
     events = await published(plugin, mode=Mode.BLOCK)
@@ -121,7 +121,7 @@ async def test_devices_are_told_once() -> None:
     ]
 
 
-async def test_another_file_system_is_told_of_the_volume() -> None:
+async def test_a_different_file_system_is_reported_on_the_volume() -> None:
     recorder, plugin = Recorder(), cast(Any, Plugin(Published(HUGE)))
     reporter = Reporter(recorder, VolumeMetrics(Families()), [plugin])
     wanted = spec(pv=pv())

@@ -1,4 +1,4 @@
-"""What there is of a volume after an operation, and how an operation is called (table sg)."""
+"""The state of a volume after an operation, and the names of operations (table sg)."""
 
 from __future__ import annotations
 
@@ -143,12 +143,12 @@ def test_the_size(kind: OperationKind, before: int, told: int, size: int) -> Non
     assert done(replace(EMPTY, size=before), kind, FailureOutcome.FINAL).size == before
 
 
-def test_what_is_not_told_of_a_size_changes_none() -> None:
+def test_an_operation_without_a_size_changes_none() -> None:
     assert done(replace(EMPTY, size=3), OperationKind.PUBLISH, OperationDone()).size == 3
 
 
 def test_an_expansion_that_falls_short_is_not_repeated_until_something_changes() -> None:
-    """Its claim may say that it is not this node's turn: that must not be asked for ever."""
+    """If its claim shows that it is not this node's turn, it must not be retried permanently."""
     wanted = spec(
         pv={"spec": {"capacity": {"storage": "3"}}},
         claim={"status": {"capacity": {"storage": "1"}, "allocatedResources": {"storage": "2"}}},

@@ -1,4 +1,4 @@
-"""What the end of a pod waits for."""
+"""Volumes that the end of a pod waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent before has left, and whose it is."""
+"""Volumes that an earlier agent has left, and their owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mode of an emptyDir: exactly what its pod asks for, on every medium, if the gate is on."""
+"""The mode of an emptyDir: exactly as requested, on every medium, if the gate is on."""
 
 from __future__ import annotations
 

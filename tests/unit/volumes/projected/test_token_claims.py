@@ -1,4 +1,4 @@
-"""A token from disk is taken if it claims to be what the pod wants, and only then."""
+"""A token from disk is accepted only if its claims match the request of the pod."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ YEAR = IAT + 365 * 86400
         ({**CLAIMS, "aud": "vault"}, TokenKey("sa", "vault", 3600), HOUR),
         ({**CLAIMS, "iat": NOW + 30, "exp": NOW + 31}, KEY, Life(1, NOW + 31)),
         (CLAIMS, TokenKey("sa", "", 3600, "uid-sa"), HOUR),
-        # the server made it shorter than was asked
+        # the server made it shorter than requested
         (CLAIMS, TokenKey("sa", "", 7200), HOUR),
-        # kube-apiserver extends the life of its own tokens, and says when they were meant to end
+        # kube-apiserver extends the life of its own tokens, with the intended end in a claim
         ({**about(warnafter=IAT + 3600), "exp": YEAR}, KEY, HOUR),
         ({**CLAIMS, "iat": NOW + SKEW_S, "exp": NOW + 3600}, KEY, Life(3540, NOW + 3600)),
         # bound to another object
@@ -66,7 +66,7 @@ YEAR = IAT + 365 * 86400
         ({**CLAIMS, "aud": ["vault", "https://api"]}, TokenKey("sa", "vault", 3600), None),
         ({**CLAIMS, "aud": []}, KEY, None),
         ({**CLAIMS, "aud": None}, KEY, None),
-        # lives longer than asked, is over, or comes from the future
+        # lives longer than requested, has expired, or comes from the future
         (CLAIMS, TokenKey("sa", "", 600), None),
         ({**CLAIMS, "exp": YEAR}, KEY, None),
         ({**CLAIMS, "iat": NOW - 3600, "exp": NOW}, KEY, None),
@@ -106,7 +106,7 @@ def test_what_is_no_token(token: str) -> None:
     assert life_of(token, POD, KEY, NOW) is None
 
 
-def test_what_is_signed_how_is_not_looked_at() -> None:
+def test_the_signature_is_not_checked() -> None:
     head, claims, _ = jwt(CLAIMS).split(".")
     for length in range(4):
         assert life_of(f"{head}.{claims}.{'s' * length}", POD, KEY, NOW) == HOUR

@@ -1,4 +1,4 @@
-"""Tokens: asked for once, renewed ahead of their end, kept while they hold."""
+"""Tokens: requested once, renewed ahead of their end, kept while they are valid."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_an_answer_that_makes_no_sense_shows_nothing_of_itself() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_of_many_tokens_asks_for_a_few_at_a_time() -> None:
+async def test_a_pod_of_many_tokens_requests_a_few_at_a_time() -> None:
     api, tokens, _, pod = make()
     api.answers_after = 0.01
     keys = [TokenKey("sa", str(n), HOUR) for n in range(100)]

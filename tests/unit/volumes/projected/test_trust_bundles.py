@@ -30,7 +30,7 @@ A, B, C = b"a" * 60, b"b" * 60, b"c" * 60
 
 
 def pem(*ders: bytes) -> str:
-    """As a tool writes it: blocks, with remarks between them."""
+    """A bundle as a tool writes it: blocks, with remarks between them."""
     blocks = []
     for der in ders:
         text = base64.encodebytes(der).decode()
@@ -41,7 +41,7 @@ def pem(*ders: bytes) -> str:
 
 
 def exact(*ders: bytes) -> bytes:
-    """What a file holds: lines of 64, no remarks."""
+    """A bundle as it is projected into a file: lines of 64, no remarks."""
     made = ""
     for der in ders:
         text = base64.b64encode(der).decode()
@@ -172,10 +172,10 @@ async def test_a_pod_sees_the_bundle_and_its_changes(node: Node) -> None:
     assert file.read_bytes() == exact(A, B), "what is in use stays"
     await volumes.tear_down("u")
     await asyncio.sleep(0)
-    assert api.watches == 0, "nobody asks any more"
+    assert api.watches == 0, "no pod uses it any more"
 
 
-async def test_a_server_without_v1_is_asked_for_v1beta1(node: Node) -> None:
+async def test_a_server_without_v1_is_read_in_v1beta1(node: Node) -> None:
     api = Api()
     api.serves, api.items = "v1beta1", [bundle("own", pem(A))]
     bundles = TrustBundles(cast(Any, api), rng=random.Random(1))

@@ -50,7 +50,7 @@ def condition(status: str, reason: str, message: str = "") -> Any:
         (answer((TYPE.DEGRADED, "a\n", "m")), [condition("Degraded", "", "m")]),
     ],
 )
-def test_what_an_answer_says(given: Any, expected: Any) -> None:
+def test_the_conditions_of_an_answer(given: Any, expected: Any) -> None:
     assert answers.volume_health(given) == expected
 
 
@@ -105,17 +105,17 @@ class Drivers:
         self.told: list[str] = []
         self.clock = SetClock()
         self.monitor = VolumeHealthMonitor(
-            lambda: self.volumes, self.ask, self.told.append, self.clock, period=0
+            lambda: self.volumes, self.health, self.told.append, self.clock, period=0
         )
 
-    async def ask(self, left: PublishedOnDisk) -> Any:
+    async def health(self, left: PublishedOnDisk) -> Any:
         await asyncio.sleep(0)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
-async def test_pods_are_told_of_other_answers_only() -> None:
+async def test_pods_are_notified_of_changed_answers_only() -> None:
     node = Drivers()
     await node.monitor.round()
     assert node.told == ["uid"]
@@ -136,7 +136,7 @@ async def test_pods_are_told_of_other_answers_only() -> None:
     assert node.monitor.of_pod("uid") == []
 
 
-async def test_a_driver_without_the_capability_says_nothing() -> None:
+async def test_a_driver_without_the_capability_reports_nothing() -> None:
     node = Drivers()
     node.answer = None
     await node.monitor.round()
@@ -186,7 +186,7 @@ RPC = csi.NodeServiceCapability.RPC
         ((RPC.GET_VOLUME_HEALTH, RPC.STAGE_UNSTAGE_VOLUME), "/s", [SICK]),
     ],
 )
-async def test_a_driver_is_asked_by_its_capabilities(
+async def test_a_driver_is_called_according_to_its_capabilities(
     capabilities: tuple[Any, ...], staging: str | None, found: Any
 ) -> None:
     calls = Calls(*capabilities)

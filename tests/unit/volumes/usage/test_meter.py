@@ -1,4 +1,4 @@
-"""How full volumes are: measured by themselves, so that nobody who asks waits for a driver."""
+"""Usage of volumes is measured in the background, so that no reader waits for a driver."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_driver_that_hangs_fails_or_is_mute_holds_up_no_other() -> None:
     assert node.names() == ["a"]
     assert sorted(node.asked) == ["a", "f", *(f"h{n}" for n in range(AT_ONCE)), "m"]
     await asyncio.sleep(600)
-    assert node.asked.count("h0") == 1, "it is not asked again before it answered"
+    assert node.asked.count("h0") == 1, "it is not called again before it answered"
     assert node.asked.count("a") >= 6
     node.healed.set()
     await asyncio.sleep(100)
@@ -107,7 +107,7 @@ async def test_volumes_that_go_are_forgotten_also_while_they_are_measured() -> N
 
 
 @on_virtual_time
-async def test_a_volume_that_is_not_well_is_told_each_time() -> None:
+async def test_an_unhealthy_volume_is_reported_each_time() -> None:
     node = Node()
     node.sick = True
     await node.come(volume("a"))
@@ -137,7 +137,7 @@ async def test_a_period_that_is_not_above_zero_measures_nothing() -> None:
     assert not node.asked
 
 
-def test_of_two_pods_with_one_claim_the_first_counts_and_what_goes_is_gone() -> None:
+def test_the_first_of_two_pods_with_one_claim_counts_and_removed_claims_vanish() -> None:
     metrics = Metrics()
     one = ClaimNumbers("ns", "a", {"used_bytes": 1, "capacity_bytes": 10})
     metrics.volume_stats.show([one, ClaimNumbers("ns", "a", {"used_bytes": 2, "inodes": 5})])

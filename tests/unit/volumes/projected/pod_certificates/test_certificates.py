@@ -1,4 +1,4 @@
-"""The certificates of pods over time: asked for, waited for, projected, refreshed, forgotten."""
+"""The certificates of pods over time: requested, awaited, projected, refreshed, forgotten."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ POD = pod_of(serviceAccountName="sa")
 
 
 def chain(text: str) -> str:
-    """A chain that is none, but looks like one."""
+    """A text in the form of a certificate chain."""
     inside = base64.b64encode(text.encode()).decode()
     return f"-----BEGIN CERTIFICATE-----\n{inside}\n-----END CERTIFICATE-----\n"
 
@@ -88,12 +88,12 @@ class Api:
         name = f"req-{self.created}"
         metadata = {**obj["metadata"], "name": name}
         self.requests[name] = {**obj, "metadata": metadata}
-        self.tell("ADDED", name)
+        self.send_event("ADDED", name)
         self.at_once(name)
         await asyncio.sleep(0.01)
         return {**obj, "metadata": metadata}
 
-    def tell(self, kind: str, name: str) -> None:
+    def send_event(self, kind: str, name: str) -> None:
         for queue in self.watches:
             queue.put_nowait(WatchEvent(kind, self.requests[name]))
 
@@ -101,7 +101,7 @@ class Api:
         condition = {"type": kind, "status": "True", "reason": "R", "message": "m"}
         status = {"conditions": [condition], **status}
         self.requests[name] = {**self.requests[name], "status": status}
-        self.tell("MODIFIED", name)
+        self.send_event("MODIFIED", name)
 
     def issue(
         self, name: str, now: float = 0.0, *, refresh: float = 1800, life: float = 3600
@@ -115,12 +115,12 @@ class Api:
         )
 
     def remove(self, name: str) -> None:
-        self.tell("DELETED", name)
+        self.send_event("DELETED", name)
         del self.requests[name]
 
 
 class Agent:
-    """The part under test, and what it said and woke."""
+    """The component under test, with its events and the pods that it woke."""
 
     def __init__(self) -> None:
         self.api = Api()
@@ -184,7 +184,7 @@ async def test_one_request_and_its_certificate() -> None:
 
 
 @on_virtual_time
-async def test_a_server_without_v1_is_asked_in_v1beta1() -> None:
+async def test_a_server_without_v1_gets_requests_in_v1beta1() -> None:
     agent = Agent()
     agent.api.serves = "v1beta1"
     assert (await agent.issued()).chain == chain("req-1").encode()

@@ -1,4 +1,4 @@
-"""What happens to a podCertificate source: each state, what the API shows, and the time."""
+"""Transitions of a podCertificate source, by its state, the API and the time."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_an_issued_certificate_is_used_with_the_key_it_was_requested_for() -> No
         ),
     ],
 )
-def test_a_refusal_is_final_and_told_once(
+def test_a_refusal_is_final_and_reported_once(
     answer: CertificateRequestStatus, event: tuple[Reason, str]
 ) -> None:
     step = advance(SourceState(HELD, SEEN), answer, "ns", 1010.0, 0.0)
@@ -133,7 +133,7 @@ def test_a_refusal_is_final_and_told_once(
     assert advance(step.state, answer, "ns", 9999.0, 0.0).events == ()
 
 
-def test_a_late_refresh_is_told_once_per_certificate() -> None:
+def test_a_late_refresh_is_reported_once_per_certificate() -> None:
     state = SourceState(HELD, ASKED_AGAIN)
     assert advance(state, PENDING, "ns", 2600.0, 0.0).events == ()
     overdue = advance(state, PENDING, "ns", 2601.0, 0.0)
