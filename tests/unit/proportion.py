@@ -17,9 +17,9 @@ def is_linear(work: Callable[[int], object], size: int = SIZE) -> bool:
     """Whether ``work(size)`` takes less than eight times as long for four times the size.
 
     Quadratic work takes sixteen times as long. The shortest of several measurements in processor
-    time counts. Other processes share caches and the core's speed with this one, so it is measured
-    until both minima settle the question; the garbage collector, which visits all objects of the
-    process, is off meanwhile.
+    time counts. Other processes share caches and the core's speed with this one, so measurements
+    continue until both minima settle the question. The garbage collector, which visits all objects
+    of the process, is off meanwhile.
     """
     collecting = gc.isenabled()
     gc.disable()

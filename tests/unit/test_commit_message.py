@@ -61,7 +61,7 @@ def test_refused(message: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize("word", ["pass", "focus", "discuss", "embed", "seed", "string", "read"])
-def test_base_forms_that_look_inflected_are_accepted(word: str) -> None:
+def test_base_forms_with_inflected_endings_are_accepted(word: str) -> None:
     assert problems(f"area: {word} it") == []
 
 

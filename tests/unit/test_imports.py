@@ -1,4 +1,4 @@
-"""What a process loads before it needs it."""
+"""Modules and libraries that a process may load before it needs them."""
 
 from __future__ import annotations
 
@@ -82,31 +82,38 @@ LATER = (
     "kubeletpy.wire.api_messages",
     "kubeletpy.wire.api_objects",
 )
-"""Modules (and packages) of what a node does seldom or late: loaded by the first who asks, or, what
-serves, when the node is Ready."""
+"""Modules (and packages) for rare or late work of a node.
+
+They are loaded with the first request, and those that serve requests when the node is Ready.
+"""
 BUDGET = 681
 """Modules of ours that may be loaded before an agent starts; each costs about 0.6 ms of CPU and
-35 kB. What exceeds it is loaded where it is first used, or argued for here: two are of resource
-claims, whose handler waits for drivers from the start; more are of CPUs and memory, whose state
-files are read and written under every policy; 21 of device plugins and the pod resources API,
-whose sockets are there from the start; four of eviction, which may be needed at once; and two keep
-runtime and addresses of the node true. Two keep since when pods fail, over restarts, and one those
-that are gone. Two say which settings have no effect, and what gates exist.
-Four of volumes, two of watched objects, five of the composition root, two of resource claims and
-two of device plugins were cut out of longer ones, as was the booking of memory and the file with
-the times of a shutdown: no code more.
-One sets the allocator up before there are threads. One says what the machine has run out of, when
-no file can be opened any more. One shows the states of pod certificates, and one names the requests
-to the node's port as spans.
-One is the interface of what sends spans, if anything does, and one that of what carries requests to
-the API, by HTTP/1.1 or HTTP/2. Six are of the flight recorder, which records from the start.
-One collects the lists that come over a watch, one reads objects by name, and one keeps each pod's
-latest events.
-One decides whether a node's first status waits, and one which volumes only wait for a first answer.
-One has the fields of pods, which were classes of another, and one loads what speaks HTTP.
-One keeps a cancelled call out of a cycle with its task, and one has what requests and answers are
-in, of which only JSON is loaded.
-One has the classes that values are, each of which costs a twentieth of what a dataclass does.
+35 kB. A module above the budget is loaded where it is first used, or has its reason here or in
+``MORE``:
+
+- Two are of resource claims, whose handler waits for drivers from the start.
+- Some are of CPUs and memory, whose state files are read and written under every policy.
+- 21 are of device plugins and the pod resources API, whose sockets exist from the start.
+- Four are of eviction, which may be needed at once.
+- Two keep runtime and addresses of the node up to date.
+- Two record since when pods fail, over restarts, and one records removed pods.
+- Two hold the settings without effect and the known gates.
+- Four of volumes, two of watched objects, five of the composition root, two of resource claims and
+  two of device plugins were split off longer ones without more code. So were the booking of memory
+  and the file with the times of a shutdown.
+- One sets the allocator up before there are threads.
+- One reports the resource that the machine has run out of when no file can be opened any more.
+- One shows the states of pod certificates, and one names the requests to the node's port as spans.
+- One is the interface of the sender of spans, and one that of the HTTP/1.1 or HTTP/2 client.
+- Six are of the flight recorder, which records from the start.
+- One collects the lists that come over a watch, one reads objects by name, and one keeps each pod's
+  latest events.
+- One decides whether a node's first status waits, and one which volumes only wait for a first
+  answer.
+- One has the fields of pods, which were classes of another, and one loads the HTTP client.
+- One keeps a canceled call out of a cycle with its task.
+- One has the formats of requests and answers, of which only JSON is loaded.
+- One has the base classes of values, each of which costs a twentieth of a dataclass.
 """
 
 MORE = {
@@ -119,12 +126,12 @@ MORE = {
     "kubeletpy.pods.volume_fields": "which values of 1.37's fields are refused",
     "kubeletpy.status.volume_health": "what a status shows of the health of volumes",
     "kubeletpy.syncloop.sources.priority": "warns of static pods as they are added",
-    "kubeletpy.host.user_namespace": "the Node object says whether it runs in one",
+    "kubeletpy.host.user_namespace": "the Node object shows whether it runs in one",
     "kubeletpy.metrics.versions": "which metrics a version has, before any is made",
     "kubeletpy.config.version_facts": "differences between versions that no gate describes",
     "kubeletpy.config.version_choice": "decides which version the agent runs as",
     "kubeletpy.node.server_version": "notices that the API server was upgraded",
-    "kubeletpy.launch.server_version": "asks the API server for its version at the start",
+    "kubeletpy.launch.server_version": "requests the version of the API server at the start",
     "kubeletpy.kubernetes_version": "the version whose gates and fields a configuration has",
     "kubeletpy.api.canonical": "quantities with their format, in statuses and the Node object",
     "kubeletpy.cgroups.driver_check": "sees from sandboxes which cgroup driver the runtime has",
@@ -164,7 +171,7 @@ MORE = {
     "kubeletpy.volumes.usage": "the same",
     "kubeletpy.volumes.files.content": "values that four of these packages use",
 }
-"""Modules that came since, each with the reason why it is loaded before an agent starts."""
+"""Modules added since, each with the reason why it is loaded before an agent starts."""
 
 _START = """
 import sys

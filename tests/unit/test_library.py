@@ -39,7 +39,7 @@ from tools.gen_interface import (
 
 
 class Nothing(SimpleRuntime):
-    """Containers that run until they are told to end."""
+    """Containers that run until they get a signal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ POD = {
 
 
 class Pods:
-    """A source that does as it is told."""
+    """A source that passes its `show` to the test; with `fails`, it returns at once."""
 
     def __init__(self, name: str = "given", fails: bool = False) -> None:
         self.name, self._fails = name, fails
@@ -199,7 +199,7 @@ def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
 # -- the interface -------------------------------------------------------------------------------
 
 
-def test_the_interface_is_recorded_and_every_change_told() -> None:
+def test_the_interface_is_recorded_with_every_change() -> None:
     public = interface()
     assert problems(public, ledger(), changelog_text()) == []
     assert OUT.read_text() == render(public), "run tools/gen_interface.py"

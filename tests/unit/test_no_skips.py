@@ -1,4 +1,4 @@
-"""What becomes of tests that were not run: only a runtime that can't run them excuses that."""
+"""Skipped tests are reported, and are failures unless the runtime lacks a feature for them."""
 
 from __future__ import annotations
 

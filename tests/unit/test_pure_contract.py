@@ -1,4 +1,4 @@
-"""The contract of pure modules: what makes a module say too much, and what it should say."""
+"""The contract of pure modules: which modules declare it wrongly, and which should declare it."""
 
 from __future__ import annotations
 

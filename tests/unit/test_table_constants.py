@@ -28,7 +28,7 @@ NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?) ?(ms|s|m|h|%|Mi|KiB|MiB|)(?![\
 ROWS = {f"{row['area']}: {row['name']}": row["value"] for row in rows("constants.csv")}
 
 # row = the numbers of its value in order, as package/module NAME (or NAME of the module before);
-# "-" is one that no constant of the code says alone
+# "-" is one that no single constant of the code contains
 NUMBERS = """
 sync: housekeeping period = syncloop/loop HOUSEKEEPING_PERIOD
 sync: runtime error loop sleep = syncloop/pause FIRST_WAIT | syncloop/pause LAST_WAIT

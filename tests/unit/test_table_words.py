@@ -27,7 +27,7 @@ KINDS = {
 """Kinds of names.csv whose keys are written as they are; tests of the packages hold the others."""
 DESCRIBED = re.compile(r"\(.*\)|synced on existing node|--node-labels .*|.* except \..*")
 LITERAL = re.compile(r"\{[^{}]*\}|\[[^]]*\]|[ ,|/]")
-"""What stands between the literal parts of a name."""
+"""Separators and placeholders between the literal parts of a name."""
 
 
 EVENTS = {row["reason"] for row in tables.rows("events.csv")}

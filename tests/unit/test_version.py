@@ -1,4 +1,4 @@
-"""Each version is said in one place: kubeletpy/version.py, kubeletpy/kubernetes_version.py."""
+"""Each version is stated in one place: kubeletpy/version.py, kubeletpy/kubernetes_version.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGE = Path(kubeletpy.__file__).parent
 EMBEDDED = Path(kubeletpy_up.__file__).parent
 
 
-def test_no_project_file_says_which_version_this_is() -> None:
+def test_no_project_file_contains_this_version() -> None:
     for folder in (".", "up"):
         path = tables.ROOT / folder / "pyproject.toml"
         assert "version" in tomllib.loads(path.read_text())["project"]["dynamic"]
@@ -53,7 +53,7 @@ def literals(source: str) -> list[str]:
     ]
 
 
-def test_no_other_module_says_which_kubernetes_this_is() -> None:
+def test_no_other_module_contains_a_supported_kubernetes_version() -> None:
     saying = {
         path.relative_to(package.parent).as_posix()
         for package in (PACKAGE, EMBEDDED)
