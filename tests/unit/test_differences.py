@@ -32,5 +32,5 @@ def test_rows_of_a_table_stand_together() -> None:
         ("a.b", "aXb", False),
     ],
 )
-def test_what_a_row_covers(row: str, key: str, covered: bool) -> None:
+def test_keys_that_a_row_covers(row: str, key: str, covered: bool) -> None:
     assert Difference("t", row, "h", "w").covers(key) is covered

@@ -90,7 +90,7 @@ def agent(root: Path, *sources: PodSource) -> tuple[NodeAgent, Nothing]:
     return made, runtime
 
 
-async def test_pods_of_a_given_source_come_and_go(tmp_path: Path) -> None:
+async def test_pods_of_a_source_start_and_end(tmp_path: Path) -> None:
     pods = Pods()
     node, runtime = agent(tmp_path, pods)
     async with node, asyncio.timeout(60):
@@ -253,5 +253,5 @@ def test_fragments_are_the_unreleased_lines(tmp_path: Path) -> None:
     assert entries(unreleased(text)) == ["`f` is new."]
 
 
-def test_lines_are_read_whole() -> None:
+def test_wrapped_lines_are_joined() -> None:
     assert entries(TEXT) == ["The library has `f` and `g`.", "`f` takes a number.", "Other."]

@@ -23,7 +23,7 @@ def test_other():
 
 
 @pytest.mark.parametrize("skipped", [False, True])
-def test_what_was_not_run_is_named(tmp_path: Path, skipped: bool) -> None:
+def test_skipped_tests_are_named(tmp_path: Path, skipped: bool) -> None:
     (tmp_path / "test_x.py").write_text(TESTS.format(skipped=skipped))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.env.no_skips", str(tmp_path)]
     root = Path(__file__).resolve().parents[2]

@@ -26,7 +26,7 @@ from tools.pure_contract import PureContract, could_declare, declared, outside_f
         ("What to do.", False),
     ],
 )
-def test_what_declares_a_module_pure(docstring: str, says_so: bool) -> None:
+def test_docstrings_that_declare_a_module_pure(docstring: str, says_so: bool) -> None:
     assert read_source(f'"""{docstring}"""\n').declares is says_so
 
 
@@ -58,7 +58,7 @@ def test_a_module_without_a_docstring_declares_nothing() -> None:
         ("def f():\n    return uuid.UUID(int=1)", None),
     ],
 )
-def test_what_no_pure_module_does(text: str, fault: str | None) -> None:
+def test_imports_that_a_pure_module_may_not_have(text: str, fault: str | None) -> None:
     libraries = {"json", "urllib.parse", "os.fsdecode"}
     found = outside_faults(read_source(text), ["kubeletpy"], libraries)
     assert found == ([] if fault is None else [fault])
@@ -70,7 +70,7 @@ def test_a_package_speaks_for_its_modules() -> None:
     assert pure == {"k.plan", "k.plan.a", "k.plan.b.c"}
 
 
-def test_who_could_declare_itself_pure() -> None:
+def test_modules_that_could_declare_themselves_pure() -> None:
     imported = {
         "decides": {"data", "words"},
         "words": set[str](),

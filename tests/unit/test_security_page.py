@@ -10,7 +10,7 @@ PAGE = (ROOT / "docs" / "security.md").read_text()
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
-def test_what_is_named_exists() -> None:
+def test_named_tests_exist() -> None:
     missing = []
     for path, test in NAMED.findall(PAGE):
         file = ROOT / path

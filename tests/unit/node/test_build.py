@@ -198,7 +198,7 @@ def test_a_heartbeat_alone_is_not_worth_a_write() -> None:
     ]
 
 
-def test_new_node_has_labels_taints_and_no_more() -> None:
+def test_a_new_node_has_only_its_labels_and_taints() -> None:
     given = options(
         labels={"a": "b"},
         taints=[

@@ -106,7 +106,7 @@ OTHERS = {"capacity": AMOUNTS, "allocatable": {"cpu": "3", "pods": "20"}}
         (status(conditions=OWN[:3]), status(), {}),
     ],
 )
-def test_what_differs_is_news_and_is_sent(shown: Any, written: Any, sent: Any) -> None:
+def test_differences_count_as_news_and_are_sent(shown: Any, written: Any, sent: Any) -> None:
     assert is_news(shown, written) is (sent is not None)
     patch = status_patch(shown, written, unsure=False)
     assert patch == {**(sent or {}), "conditions": OWN}

@@ -264,7 +264,7 @@ async def test_a_restart_alone_does_not_show_a_ready_node_as_not_ready() -> None
 
 
 @on_virtual_time
-async def test_who_does_not_answer_is_reported_after_one_period() -> None:
+async def test_a_silent_component_is_reported_after_one_period() -> None:
     api, recorder, _, task = await _restarted([SILENT], status_update_s=7.0)
     await asyncio.sleep(6.9)
     assert ready(api) == "True"
@@ -274,7 +274,7 @@ async def test_who_does_not_answer_is_reported_after_one_period() -> None:
 
 
 @on_virtual_time
-async def test_what_is_known_to_be_wrong_after_a_restart_is_reported_at_once() -> None:
+async def test_a_problem_known_after_a_restart_is_reported_at_once() -> None:
     api, recorder, _, task = await _restarted([NodeHealth(runtime_error="it is down")])
     await asyncio.sleep(0.001)
     assert (ready(api), recorder.reasons) == ("False", ["NodeNotReady"])
@@ -282,7 +282,7 @@ async def test_what_is_known_to_be_wrong_after_a_restart_is_reported_at_once() -
 
 
 @on_virtual_time
-async def test_what_turns_out_wrong_meanwhile_is_reported_at_once() -> None:
+async def test_a_problem_found_meanwhile_is_reported_at_once() -> None:
     health = [SILENT]
     api, recorder, of, task = await _restarted(health)
     await asyncio.sleep(1)
@@ -450,7 +450,7 @@ async def test_how_long_a_node_took_to_register_and_to_be_ready() -> None:
 
 
 @on_virtual_time
-async def test_of_a_known_node_no_start_is_reported() -> None:
+async def test_a_known_node_has_no_startup_metrics() -> None:
     api, metrics = NodeApi(), Metrics()
     api.node = {"metadata": {"name": "n", "uid": "node-uid"}, "status": {}}
     task = asyncio.create_task(manager(api, NodeHealth, Recorder(), metrics).run())

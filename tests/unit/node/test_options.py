@@ -14,14 +14,14 @@ from kubeletpy.node.options import NodeOptions
 FLAGS = NodeFlags()
 
 
-def of(flags: NodeFlags = FLAGS, **document: Any) -> NodeOptions:
+def node_options(flags: NodeFlags = FLAGS, **document: Any) -> NodeOptions:
     return NodeOptions.from_settings(
         config.default_settings(**document), flags, hostname="H", port=7
     )
 
 
-def test_of_nothing_configured() -> None:
-    found = of()
+def test_options_by_default() -> None:
+    found = node_options()
     assert (found.name, found.kubelet_port, found.version) == ("h", 7, NEWEST.kubelet)
     assert (found.register, found.controller_attach_detach, found.local_storage) == (True,) * 3
     assert (found.labels, found.taints, found.node_ips) == ({}, [], [])
@@ -58,7 +58,7 @@ def test_user_namespace_is_reported_since_1_37(
 
 
 def test_a_node_without_a_server_has_no_port() -> None:
-    assert of(enableServer=False).kubelet_port == 0
+    assert node_options(enableServer=False).kubelet_port == 0
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_node_without_a_server_has_no_port() -> None:
         ),
     ],
 )
-def test_of_settings(document: dict[str, Any], field: str, value: object) -> None:
-    found = getattr(of(**document), field)
+def test_options_from_settings(document: dict[str, Any], field: str, value: object) -> None:
+    found = getattr(node_options(**document), field)
     assert (dict(found) if isinstance(value, dict) else found) == value
 
 
@@ -108,5 +108,5 @@ def test_of_settings(document: dict[str, Any], field: str, value: object) -> Non
         (NodeFlags(hostname_override="Other"), "name", "other"),
     ],
 )
-def test_of_flags(flags: NodeFlags, field: str, value: object) -> None:
-    assert getattr(of(flags), field) == value
+def test_options_from_flags(flags: NodeFlags, field: str, value: object) -> None:
+    assert getattr(node_options(flags), field) == value

@@ -161,7 +161,7 @@ async def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
         (V37, VersionSource.FLAG, 36, V36, True),
     ],
 )
-def test_what_a_restart_changes(
+def test_the_version_after_a_restart(
     running: KubernetesVersion,
     source: VersionSource,
     minor: int,

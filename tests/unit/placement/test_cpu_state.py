@@ -46,7 +46,7 @@ def test_without_all_but(uids: set[str], left: Entries, back: frozenset[int]) ->
     assert (found is state) == (uids == {"u", "v"})
 
 
-def test_given() -> None:
+def test_cpus_of_a_container() -> None:
     state = CpuState(P, C0 | C12, {"v": {"a": C0}})
     one = state.with_container("u", "a", C1)
     assert one == CpuState(P, C0 | C2, {"v": {"a": C0}, "u": {"a": C1}})

@@ -94,7 +94,7 @@ def test_wider_than_needed_but_no_wider_than_it_must_be() -> None:
     assert merge(provided, range(5), BEST).hint == Hint(0b01100, N)
 
 
-def test_who_stood_in_the_way() -> None:
+def test_a_merge_names_the_resources_that_prevent_it() -> None:
     merged = merge(
         [{"cpu": hints((0b01, P))}, {"memory": None}, {"gpu": hints((0b10, P))}], (0, 1), STRICT
     )
@@ -171,7 +171,7 @@ def _better(a: Hint, b: Hint, wanted: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_as_if_every_combination_were_tried(seed: int) -> None:
+def test_a_merge_equals_a_search_of_all_combinations(seed: int) -> None:
     rng = random.Random(seed)
     nodes = tuple(range(rng.choice((1, 2, 3, 4))))
     every = mask_of(nodes)

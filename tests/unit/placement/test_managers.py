@@ -51,7 +51,7 @@ async def allocate(of: CpuManager, pod: Pod) -> None:
 
 
 @on_virtual_time
-async def test_what_was_given_outlives_the_agent(tmp_path: Path) -> None:
+async def test_allocations_outlive_the_agent(tmp_path: Path) -> None:
     first = manager(tmp_path)
     await first.start()
     assert on_disk(tmp_path)["defaultCpuSet"] == "0-3"
@@ -69,7 +69,7 @@ async def test_what_was_given_outlives_the_agent(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_what_cannot_be_written_is_not_given(tmp_path: Path) -> None:
+async def test_an_allocation_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     of = manager(tmp_path / "root")
     await of.start()
     (tmp_path / "root/cpu_manager_state").unlink()
@@ -127,7 +127,7 @@ def test_a_start_on_a_disk_that_takes_no_writes(
 
 
 @on_virtual_time
-async def test_what_a_container_is_made_with(tmp_path: Path) -> None:
+async def test_the_cpuset_and_quota_of_a_container(tmp_path: Path) -> None:
     of = manager(tmp_path)
     await of.start()
     pod = pod_of(sized("c", "2"), sized("d", "500m"))
@@ -241,7 +241,7 @@ LEFT, RIGHT = {"cpu": [Hint(1, True)]}, {"dev": [Hint(2, True)]}
 
 
 @on_virtual_time
-async def test_each_container_has_its_place() -> None:
+async def test_each_container_has_its_own_numa_nodes() -> None:
     cpu = Provider("cpu", LEFT)
     of, said = topology_manager(cpu)
     assert of.admit(TWO) is None
@@ -251,7 +251,7 @@ async def test_each_container_has_its_place() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_has_one_place() -> None:
+async def test_the_containers_of_a_pod_share_numa_nodes() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, scope="pod")
     assert of.admit(TWO) is None
@@ -316,7 +316,7 @@ def test_a_preview_of_a_refusal_names_the_providers_that_disagree() -> None:
 
 
 @on_virtual_time
-async def test_a_provider_that_has_no_more() -> None:
+async def test_an_exhausted_provider_refuses_the_pod() -> None:
     of, said = topology_manager(Provider("memory", {}, "none left"), policy=Policy.BEST_EFFORT)
     with pytest.raises(AllocationRefused, match="none left") as refused:
         of.admit(TWO)
@@ -325,7 +325,7 @@ async def test_a_provider_that_has_no_more() -> None:
 
 
 @on_virtual_time
-async def test_who_has_something_to_settle_does_so_later() -> None:
+async def test_only_providers_with_work_left_settle_later() -> None:
     devices, cpu = Provider("devices", {}, later="yes"), Provider("cpu", {})
     of, _ = topology_manager(devices, cpu, policy=Policy.NONE)
     settle = of.admit(TWO)

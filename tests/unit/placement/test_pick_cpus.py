@@ -171,7 +171,7 @@ def test_on_a_free_machine_no_pick_is_scattered(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whole_cores_stay_whole(seed: int) -> None:
+def test_at_most_one_free_core_is_split(seed: int) -> None:
     """At most one free core is split, and only if no core that is already split would do."""
     for topology, free, count in some_picks(seed):
         whole = [members for members in topology.cores.values() if members <= free]

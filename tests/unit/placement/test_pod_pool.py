@@ -146,7 +146,7 @@ def test_a_pool_is_divided(placed: Pod, pool: str, expected: dict[str, str]) -> 
         pytest.param(pod("1500m", own("a")), id="not whole CPUs"),
     ],
 )
-def test_who_gets_no_pool_of_cpus(placed: Pod) -> None:
+def test_pods_without_a_pool_of_cpus(placed: Pod) -> None:
     of = cpus()
     assert of.hints(of.initial(), placed, None) == {}
     assert of.allocate_pool(of.initial(), placed, NODE_0) == of.initial()
@@ -217,7 +217,7 @@ def test_a_pool_without_its_parts_is_divided_again() -> None:
     assert "overlaps with default cpuset" in of.problem(replace(overlapping, entries={}))
 
 
-def test_what_containers_were_given_before_stays() -> None:
+def test_earlier_allocations_of_containers_stay() -> None:
     """The scope was container when the pod came."""
     of = cpus()
     state = of.initial().with_container("uid-1", "a", parse_ids("3"))
@@ -238,7 +238,7 @@ def test_which_containers_get_their_own(pod_level: PodLevelPlacement, a: int, ha
     assert booked == [ten, ten, {}, {}]
 
 
-def test_what_is_placed_as_one() -> None:
+def test_settings_and_pods_for_pod_level_placement() -> None:
     of_settings = PodLevelPlacement.of_settings
     assert of_settings(False, Policy.RESTRICTED, "pod") is NOTHING
     assert of_settings(True, Policy.RESTRICTED, "pod") is POOL
@@ -334,7 +334,7 @@ MIXED = pod("3", own("a"), own("b"), sharing("s"), init=(own("i", "2"),))
 
 
 @on_virtual_time
-async def test_a_pod_is_placed_as_one(tmp_path: Path) -> None:
+async def test_a_pod_is_placed_at_pod_level(tmp_path: Path) -> None:
     node = await Node(tmp_path).start()
     await node.admit(MIXED)
     assert node.cpus.pool_of("uid-1") == parse_ids("2,6,8")
@@ -448,7 +448,7 @@ async def test_a_refused_pool_is_counted(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_pool_that_cannot_be_written_is_given_back(tmp_path: Path) -> None:
+async def test_a_pool_that_cannot_be_written_is_released(tmp_path: Path) -> None:
     root = tmp_path / "root"
     node = await Node(root).start()
     for file in root.iterdir():

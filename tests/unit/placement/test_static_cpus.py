@@ -64,7 +64,7 @@ def shown(state: CpuState, uid: str = "uid-1") -> dict[str, str]:
         (pod_of(sized("c", "2"), resources={"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}), 0),
     ],
 )
-def test_who_gets_cpus_of_its_own(pod: Pod, cpus: int) -> None:
+def test_containers_with_exclusive_cpus(pod: Pod, cpus: int) -> None:
     assert exclusive_cpus(pod, pod.containers[0]) == cpus
 
 
@@ -79,7 +79,7 @@ def test_who_gets_cpus_of_its_own(pod: Pod, cpus: int) -> None:
         (["4"], [("3", {}), ("2", ALWAYS)], 6),
     ],
 )
-def test_what_a_pod_needs_at_once(
+def test_the_most_exclusive_cpus_of_a_pod_at_once(
     containers: list[str], init: list[tuple[str, Any]], cpus: int
 ) -> None:
     pod = pod_of(
@@ -97,7 +97,7 @@ def test_a_container_keeps_what_it_has() -> None:
     assert allocate(of, state, pod_of(sized("d", "500m"))) is state, "none of its own"
 
 
-def test_what_init_containers_leave() -> None:
+def test_cpus_that_init_containers_leave_for_reuse() -> None:
     of = policy()
     init = [sized("i", "1"), sized("none", "500m"), sized("j", "1"), sized("s", "1", **ALWAYS)]
     pod = pod_of(sized("c", "3"), initContainers=init)
@@ -240,7 +240,7 @@ def test_hints_by_socket() -> None:
         ("0-15", 16, CpuOptions(), "0-15"),
     ],
 )
-def test_what_is_reserved(listed: str, count: int, options: CpuOptions, expected: str) -> None:
+def test_reserved_cpus(listed: str, count: int, options: CpuOptions, expected: str) -> None:
     assert format_ids(reserve(SMT, parse_ids(listed), count, options)) == expected
 
 

@@ -67,7 +67,7 @@ def masks(of: StaticMemory, state: MemoryState, pod: Pod, whole: bool = False) -
     return [(hint.mask, hint.preferred) for hint in found or ()]
 
 
-def test_who_has_memory_booked() -> None:
+def test_requests_for_which_memory_is_booked() -> None:
     pod = pod_of(sized("c", memory="1Ki"))
     assert requested_memory(pod, pod.containers[0]) == {"memory": 1024}
     pod = pod_of(sized("c", cpu=None, memory="1Ki"))
@@ -144,7 +144,7 @@ def test_a_pod_at_once_is_offered_what_a_container_of_its_size_is() -> None:
     ("memory", "pages", "offered"),
     [("60", None, True), ("59", None, False), ("61", None, False), ("60", "4", False)],
 )
-def test_what_has_been_booked_is_offered_for_the_same_request_only(
+def test_a_booking_is_offered_for_the_same_request_only(
     memory: str, pages: str | None, offered: bool
 ) -> None:
     state = allocate(TWO, TWO.initial(), requesting(60), Hint(2, True))
@@ -179,7 +179,7 @@ def test_memory_of_a_type_that_a_later_container_does_not_use_stays_booked() -> 
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_whatever_comes_and_goes_nothing_is_lost(seed: int) -> None:
+def test_no_memory_is_lost_while_pods_come_and_go(seed: int) -> None:
     rng = random.Random(seed)
     of = of_nodes(rng.randint(1, 4))
     state, there = of.initial(), list[Pod]()
@@ -295,7 +295,7 @@ def test_names_of_huge_pages() -> None:
 
 
 @on_virtual_time
-async def test_what_was_booked_outlives_the_agent(tmp_path: Path) -> None:
+async def test_bookings_outlive_the_agent(tmp_path: Path) -> None:
     metrics = Metrics().placement
     first = MemoryManager(TWO, tmp_path, metrics)
     await first.start()
@@ -320,7 +320,7 @@ async def test_what_was_booked_outlives_the_agent(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_what_cannot_be_written_is_not_booked(tmp_path: Path) -> None:
+async def test_a_booking_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     of = MemoryManager(TWO, tmp_path / "root", Metrics().placement)
     await of.start()
     (tmp_path / "root/memory_manager_state").unlink()

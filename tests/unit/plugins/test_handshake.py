@@ -84,7 +84,7 @@ GOOD = {"type": "CSIPlugin", "name": "x"}
         ({**GOOD, "endpoint": "relative"}, "absolute path"),
     ],
 )
-def test_words_that_are_not_taken(said: dict[str, str], problem: str) -> None:
+def test_names_and_versions_that_are_refused(said: dict[str, str], problem: str) -> None:
     with pytest.raises(PluginRefused, match=problem):
         read_info(pb.PluginInfo(**said), "/p/x.sock", STAMP)
 

@@ -107,7 +107,7 @@ async def test_the_directory_itself_is_replaced(
         await told.until(lambda: told.names == {"b.sock"})
 
 
-def test_what_is_read_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_sockets_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "MAX_SOCKETS", 2)
     monkeypatch.setattr(sockets, "MAX_DEPTH", 1)
     (tmp_path / "1" / "2").mkdir(parents=True)

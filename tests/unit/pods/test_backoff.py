@@ -33,7 +33,7 @@ def test_a_quiet_time_starts_from_the_base() -> None:
     assert backoff.next("k", 1201, 1201) == 10
 
 
-def test_collect_drops_what_counts_no_more() -> None:
+def test_collect_drops_expired_entries() -> None:
     backoff = ExponentialBackoff(10, 300, 600)
     backoff.next("old", 0, 0)
     backoff.next("new", 1, 1)

@@ -65,7 +65,7 @@ def test_a_spec(spec: Any, more: Any) -> None:
         (["1"], {"cpu": "2"}, "2"),
     ],
 )
-def test_requests_of_a_pod_as_a_whole(asked: Any, own: Any, total: str) -> None:
+def test_defaults_of_pod_level_requests(asked: Any, own: Any, total: str) -> None:
     containers = [{"resources": {"requests": {"cpu": a}} if a else {}} for a in asked]
     spec = {"containers": containers, "resources": {"limits": {"cpu": "4"}, "requests": own}}
     assert defaults.pod_spec(spec)["resources"]["requests"] == {"cpu": total}

@@ -137,7 +137,7 @@ def test_bad_references(selector: Any) -> None:
         ("2", None, "0"),
     ],
 )
-def test_what_stands_for_a_limit_that_is_not_set(
+def test_the_value_shown_for_an_absent_limit(
     limit_of_pod: str | None, allocatable: dict[str, str] | None, expected: str
 ) -> None:
     limits = {} if limit_of_pod is None else {"cpu": limit_of_pod}

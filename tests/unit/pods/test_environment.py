@@ -131,7 +131,7 @@ def test_an_optional_miss_leaves_the_earlier_value(entry: dict[str, Any]) -> Non
         ({"env": [source("fieldRef", fieldPath="spec.x")]}, "environment variable X: unsupported"),
     ],
 )
-def test_what_cannot_be_followed(fields: dict[str, Any], message: str) -> None:
+def test_references_that_cannot_be_resolved(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ContainerConfigError) as caught:
         environment(**fields)
     assert message in str(caught.value)

@@ -71,7 +71,7 @@ def amounts(**of: int) -> dict[str, Decimal]:
         ),
         # what is allocated is in effect as far as is known
         ({"cpu": "1"}, status("app", None, {"cpu": "3"}), [], {"cpu": 3}),
-        # nothing is known of what it has
+        # its actual resources are unknown
         ({"cpu": "1"}, status("other", {"cpu": "3"}), [], {"cpu": 1}),
         ({"cpu": "1"}, status("other", {"cpu": "3"}), [INFEASIBLE], {"cpu": 1}),
     ],
@@ -125,7 +125,7 @@ def test_statuses_belong_to_init_containers_or_to_others() -> None:
         ({}, {"requests": {"cpu": "2"}}, None, {}),
     ],
 )
-def test_the_resources_of_a_pod_as_a_whole(
+def test_pod_level_resources(
     asked: dict[str, str], shown: Any, allocated: Any, expected: dict[str, int]
 ) -> None:
     pod = make_pod("app", resources={"requests": asked, "limits": {"cpu": "8"}})

@@ -97,7 +97,7 @@ def numbers(**texts: str) -> dict[str, Decimal]:
         ),
     ],
 )
-def test_what_claims_add(claims: Any, of_pod: Any, of_a: Any, of_b: Any) -> None:
+def test_resources_that_claims_add(claims: Any, of_pod: Any, of_a: Any, of_b: Any) -> None:
     pod = pod_with(claims, "a", "b")
     assert added_to_pod(pod, parse) == numbers(**of_pod)
     assert {n: str(q) for n, q in added_to_pod(pod, parse_quantity).items()} == of_pod

@@ -103,7 +103,7 @@ def test_deletion_and_the_host(deleted: bool) -> None:
         ("pod", "metadata is missing or not an object"),
     ],
 )
-def test_what_is_no_pod(body: Any, message: str) -> None:
+def test_malformed_pods_are_refused(body: Any, message: str) -> None:
     with pytest.raises(MalformedPod, match=f"^{re.escape(message)}$"):
         Pod(body)
 
@@ -113,7 +113,7 @@ def test_a_list_of_nothing_is_an_empty_one() -> None:
     assert (of.init_containers, of.ephemeral_containers) == ([], [])
 
 
-def test_what_stands_for_a_field_that_is_not_given() -> None:
+def test_absent_fields_have_defaults() -> None:
     bare = make()
     assert (bare.generation, bare.restart_policy, bare.labels, bare.annotations) == (
         0,

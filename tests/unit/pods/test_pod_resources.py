@@ -121,7 +121,7 @@ def test_pod_level_values_replace_sums() -> None:
         ({"memory": "1Gi"}, ({}, {}), False),
     ],
 )
-def test_what_is_limited(
+def test_whether_all_containers_are_limited(
     of_pod: dict[str, str], of_containers: tuple[dict[str, str], ...], expected: bool
 ) -> None:
     first, second = (container("c", resources={"limits": of}) for of in of_containers)

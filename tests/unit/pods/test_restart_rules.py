@@ -80,7 +80,7 @@ ROWS: list[tuple[str, dict[str, Any], str, Any, bool, str]] = [
     [r[1:] for r in ROWS],
     ids=[r[0] for r in ROWS],
 )
-def test_by_pod_policy(
+def test_restarts_follow_the_policy_of_the_pod(
     metadata: dict[str, Any], policy: str, status: Any, expected: bool, why: str
 ) -> None:
     pod = make_pod(policy=policy, metadata=metadata)
@@ -123,7 +123,7 @@ def test_an_unknown_action_falls_back_to_the_policy() -> None:
     assert restart_after_exit("Always", spec, 1)[0] is False
 
 
-def test_what_an_init_container_fails_by() -> None:
+def test_which_states_are_failures_of_an_init_container() -> None:
     assert init_container_failed(exited("i", 1))
     assert init_container_failed(exited("i", 0, reason="OOMKilled"))
     assert init_container_failed(unknown("i"))
@@ -139,7 +139,7 @@ def test_restart_all_lasts_until_the_record_that_caused_it_is_removed() -> None:
     assert not restart_all_active(pod, has())
 
 
-def test_what_does_not_restart_all() -> None:
+def test_states_that_do_not_restart_all_containers() -> None:
     pod = make_pod(container("app", **ALL_ON_88), "other")
     assert not restart_all_active(pod, has(exited("app", 1), exited("other", 88)))
     assert not restart_all_active(pod, has(running("app"), exited("app", 88, suffix="-old")))

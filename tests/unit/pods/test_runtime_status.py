@@ -85,9 +85,7 @@ def test_running_containers() -> None:
         ("OnFailure", None, True),
     ],
 )
-def test_who_may_start_again_without_an_exit_code(
-    of_pod: str, own: str | None, allowed: bool
-) -> None:
+def test_restarts_without_an_exit_code(of_pod: str, own: str | None, allowed: bool) -> None:
     container: Any = {"name": "a", **({"restartPolicy": own} if own else {})}
     assert restart_allowed(pod(container, restartPolicy=of_pod), container) is allowed
 

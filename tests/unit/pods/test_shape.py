@@ -109,7 +109,9 @@ CASES: list[tuple[tuple[str | int, ...], Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "problem"), CASES, ids=[case[2] for case in CASES])
-def test_what_is_refused(path: tuple[str | int, ...], value: Any, problem: str) -> None:
+def test_malformed_objects_are_refused(
+    path: tuple[str | int, ...], value: Any, problem: str
+) -> None:
     pod = copy.deepcopy(POD)
     target: Any = pod
     for part in path[:-1]:
@@ -123,7 +125,7 @@ def test_things_that_are_no_objects(thing: Any) -> None:
     assert pod_problem(thing) == "is not an object"
 
 
-def test_what_was_checked_is_not_checked_again() -> None:
+def test_a_checked_spec_is_not_checked_again() -> None:
     spec: Any = {"containers": 5}
     assert pod_problem({"metadata": {"name": "x"}, "spec": spec}, [spec]) == ""
     assert pod_problem({"metadata": {"name": 5}, "spec": spec}, [spec])

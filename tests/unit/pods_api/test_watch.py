@@ -41,7 +41,7 @@ def test_news(before: View | None, now: View | None, event: Event | None) -> Non
     assert news(before, now) is event
 
 
-def test_what_is_left_of_a_deleted_pod() -> None:
+def test_a_deleted_event_has_only_names_and_uid() -> None:
     assert last_words(ONE.pod) == {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
 
 

@@ -66,7 +66,7 @@ async def test_a_pod_without_claims_and_one_with_its_sandbox_are_left_alone() ->
 
 
 @on_virtual_time
-async def test_what_is_not_given_back_is_tried_again() -> None:
+async def test_a_failed_release_is_retried() -> None:
     step, _ = made(Manager("no driver", ""))
     outcome = await step.release(WITH)
     assert outcome is not None

@@ -44,7 +44,7 @@ def test_how_much_is_kept() -> None:
     assert [uid for uid in range(501) if not history.decisions(str(uid))] == [0]
 
 
-def test_what_is_kept_once_is_not_counted() -> None:
+def test_add_once_does_not_count_repetitions() -> None:
     history = DecisionHistory()
     history.add("u", DECISIONS[:20], 1.0)
     history.add_once("u", DECISIONS[0], 2.0)

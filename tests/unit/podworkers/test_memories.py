@@ -26,7 +26,7 @@ def kept(history: DecisionHistory, uid: str = "u") -> list[tuple[str, int]]:
     return [(entry.decision.what, entry.count) for entry in history.decisions(uid)]
 
 
-def test_what_repeats_is_counted() -> None:
+def test_repeated_decisions_are_counted() -> None:
     history = DecisionHistory()
     history.add("u", (ONE, TWO), 1.0)
     history.add("u", (ONE,), 2.0)

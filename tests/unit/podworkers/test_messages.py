@@ -57,7 +57,7 @@ ENDS: dict[str, Any] = {"terminating_at": 5.0}
         ({}, ENDS, False),
     ],
 )
-def test_what_cuts_a_sync_short(
+def test_changes_that_cut_a_sync_short(
     before: dict[str, Any], after: dict[str, Any], urgent: bool
 ) -> None:
     assert messages.is_urgent(record(**before), record(**{**before, **after})) is urgent
@@ -155,7 +155,7 @@ STATUS = runtime_status()
         (None, PodUpdate(SYNC, runtime_pod=STATUS), None, None, STATUS),
     ],
 )
-def test_what_the_next_sync_works_from(
+def test_the_pods_passed_to_the_next_sync(
     pending: Pod | None, update: PodUpdate, pod: Pod | None, mirror: Pod | None, runtime_pod: Any
 ) -> None:
     waiting = None if pending is None else Work(SYNC, POD, mirror=pending)

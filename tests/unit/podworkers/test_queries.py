@@ -52,7 +52,7 @@ QUESTIONS = (
     ],
 )
 @pytest.mark.parametrize("synced", [False, True])
-def test_what_a_record_answers(known: dict[str, Any], yes: str, synced: bool) -> None:
+def test_queries_by_state_of_the_record(known: dict[str, Any], yes: str, synced: bool) -> None:
     machine = WorkerMachine(RequeueSettings())
     machine.synced = synced
     machine.records["u"] = WorkerRecord("u", "p_d", **known)
@@ -69,8 +69,8 @@ def test_what_a_record_answers(known: dict[str, Any], yes: str, synced: bool) ->
 
 
 @pytest.mark.parametrize("synced", [False, True])
-def test_of_a_pod_without_a_record(synced: bool) -> None:
-    """Before all pods are known it may be one that runs."""
+def test_queries_without_a_record(synced: bool) -> None:
+    """Until all pods are known, a pod without a record may be running."""
     machine = WorkerMachine(RequeueSettings())
     machine.synced = synced
     queries = WorkerQueries(machine)

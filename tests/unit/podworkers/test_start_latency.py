@@ -155,7 +155,7 @@ def test_the_first_pod_with_a_network_of_its_own_is_shown() -> None:
         assert setup.first_network == (5 if at >= 5 else 0)
 
 
-def test_a_pod_that_fails_for_hours_takes_no_more_memory() -> None:
+def test_a_pod_that_fails_for_hours_does_not_use_more_memory() -> None:
     setup = Setup()
     setup.play([NEW])
     for turn in range(1000):

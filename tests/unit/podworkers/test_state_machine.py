@@ -165,7 +165,7 @@ def test_a_sync_that_nobody_has_begun_does_not_end() -> None:
     assert ended(machine) == []
 
 
-def test_what_a_timer_does() -> None:
+def test_a_timer_starts_the_next_sync() -> None:
     machine = WorkerMachine()
     assert machine.handle(TimerFired(UID, 300.0)) == []
     update(machine, UpdateType.CREATE, make_pod())
@@ -224,7 +224,7 @@ def test_only_static_pods_wait_for_a_name() -> None:
     assert steps(effects) == [("s", Stage.SYNC)]
 
 
-def test_what_housekeeping_counts() -> None:
+def test_summaries_for_housekeeping() -> None:
     machine = WorkerMachine()
     update(machine, UpdateType.CREATE, make_pod())
     update(machine, UpdateType.CREATE, make_static(uid="s"))
@@ -236,7 +236,7 @@ def test_what_housekeeping_counts() -> None:
     }
 
 
-def test_a_pods_whole_life() -> None:
+def test_the_complete_life_of_a_pod() -> None:
     machine = WorkerMachine()
     assert steps(update(machine, UpdateType.CREATE, make_pod())) == [(UID, Stage.SYNC)]
     assert kinds(ended(machine)) == [WakeAfter]
@@ -278,7 +278,9 @@ def test_an_ended_pod_that_still_runs_is_terminated_first() -> None:
         ({"kind": UpdateType.KILL, "runtime_pod": runtime_status()}, True, False),
     ],
 )
-def test_what_requests_termination(message: dict[str, Any], deleted: bool, evicted: bool) -> None:
+def test_messages_that_request_termination(
+    message: dict[str, Any], deleted: bool, evicted: bool
+) -> None:
     machine = syncing()
     assert update(machine, **message) == [Interrupt(UID)]
     record = machine.records[UID]
@@ -431,7 +433,7 @@ class TestStaticNames:
         effects = ended(machine, "one")
         assert effects == [Finished("one"), machine_step(machine, "two")]
 
-    def test_one_that_has_started_waits_no_more(self) -> None:
+    def test_a_started_pod_no_longer_waits_for_its_name(self) -> None:
         machine = WorkerMachine()
         for kind in (UpdateType.CREATE, UpdateType.UPDATE):
             update(machine, kind, make_static(uid="one"))
@@ -482,7 +484,7 @@ def test_queries() -> None:
     assert answers_of_queries(empty) == (False, True, False, True)
 
 
-def test_what_an_evicted_pod_leaves_stays_until_it_has_ended() -> None:
+def test_files_of_an_evicted_pod_stay_until_it_has_ended() -> None:
     machine = syncing()
     ended(machine)
     update(machine, UpdateType.KILL, make_pod(), kill=KillOptions(evict=True))

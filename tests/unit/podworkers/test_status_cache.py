@@ -69,7 +69,7 @@ def test_the_workers_status_of_a_sandbox_that_it_stopped_wins() -> None:
     assert with_known_ends(own, known) is own
 
 
-def test_what_the_worker_saw_counts_more_than_what_was_known() -> None:
+def test_the_workers_newer_status_replaces_the_cached_one() -> None:
     own = runtime_status(state=E, exit_code=3, at=30)
     known = runtime_status(state=E, exit_code=9, at=20)
     assert with_known_ends(own, known) is own
@@ -78,7 +78,7 @@ def test_what_the_worker_saw_counts_more_than_what_was_known() -> None:
     assert with_known_ends(running, replace(running, sandboxes=elsewhere)) is running
 
 
-def test_what_was_removed_does_not_come_back() -> None:
+def test_a_removed_container_does_not_come_back() -> None:
     removed = replace(runtime_status(state=R, at=30), containers=())
     assert with_known_ends(removed, runtime_status(state=E, at=20)).containers == ()
 
@@ -125,7 +125,7 @@ IPS = ("10.0.0.9",)
         (runtime_status(at=5, ready=False), runtime_status(at=6), True, IPS),
     ],
 )
-def test_what_is_new(
+def test_statuses_that_count_as_new(
     old: PodRuntimeStatus | None, new: PodRuntimeStatus, is_new: bool, ips: tuple[str, ...]
 ) -> None:
     cache = PodStatusCache()
@@ -150,7 +150,7 @@ def test_what_is_new(
         (runtime_status(state=None, ready=False), False),
     ],
 )
-def test_who_runs(status: PodRuntimeStatus, runs: bool) -> None:
+def test_pods_that_count_as_running(status: PodRuntimeStatus, runs: bool) -> None:
     for before in (None, runtime_status(at=0), runtime_status(state=E, ready=False, at=0)):
         cache = PodStatusCache()
         if before is not None:
@@ -184,7 +184,7 @@ def test_an_older_status_is_better_than_an_error() -> None:
 
 
 @pytest.mark.parametrize("populated", [False, True])
-def test_what_is_known_of_absent_pods(populated: bool) -> None:
+def test_absent_pods(populated: bool) -> None:
     cache = PodStatusCache()
     assert not cache.populated
     cache.populated = populated
@@ -235,7 +235,7 @@ def test_an_entry_is_its_workers_own_until_another_status_differs(
     assert entry.own is known
 
 
-def test_what_metrics_count() -> None:
+def test_counts_for_metrics() -> None:
     cache = PodStatusCache()
     assert cache.counts() == (0, {})
     cache.set(runtime_status("a"))
@@ -244,7 +244,7 @@ def test_what_metrics_count() -> None:
     assert cache.counts() == (2, {"running": 1, "exited": 2})
 
 
-def test_what_is_doubtful() -> None:
+def test_a_status_is_doubtful_after_an_action_or_error() -> None:
     cache = PodStatusCache()
     assert not cache.is_doubtful("uid-web")
     cache.invalidate("uid-web")

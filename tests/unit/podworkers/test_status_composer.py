@@ -96,7 +96,7 @@ class Setup:
 
 
 @on_virtual_time
-async def test_what_has_changed_nothing_is_not_composed_again() -> None:
+async def test_an_unchanged_status_is_not_composed_again() -> None:
     s = Setup()
     assert [s.store() for _ in range(5)] == [False] * 5
     assert s.composed == 2, "once to compose it, once to find it unchanged"

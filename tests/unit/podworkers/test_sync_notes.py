@@ -39,8 +39,8 @@ def test_since_when(outcome: SyncOutcome | None, wrong: bool) -> None:
     assert notes.troubles.since("u", 5.0) == (5.0 if wrong else None)
 
 
-def test_what_is_decided_while_a_sync_goes_on_counts_from_then() -> None:
-    """A restart may take long; the end of the container was before it."""
+def test_a_decision_during_a_sync_has_its_own_time() -> None:
+    """A restart may take long, and the container ended before it."""
     history = DecisionHistory()
     notes = SyncNotes(history, Metrics().workers)
     history.add("u", iter([killed(KillReason.LIVENESS_PROBE)]), 5.0)

@@ -483,7 +483,7 @@ async def test_terminating(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_an_evictions_word_counts(tmp_path: Path) -> None:
+async def test_the_status_of_an_eviction_counts(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9))
 

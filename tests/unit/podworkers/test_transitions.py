@@ -73,7 +73,7 @@ def test_a_life_is_possible(before: WorkerRecord | None, after: WorkerRecord | N
         (TERMINATING, replace(TERMINATING, grace=None), "has grown from 30 to None s"),
     ],
 )
-def test_what_is_impossible(
+def test_impossible_transitions(
     before: WorkerRecord | None, after: WorkerRecord | None, why: str
 ) -> None:
     assert why in violation(before, after)
@@ -116,7 +116,7 @@ def test_in_tests_an_impossible_transition_raises_with_the_last_events() -> None
     assert EVENTS[0] in str(caught.value)
 
 
-def test_in_production_it_is_reported_and_the_pod_goes_on(
+def test_in_production_it_is_logged_and_the_pod_continues(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(WorkerMachine, "validate", False)

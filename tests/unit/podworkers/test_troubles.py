@@ -55,7 +55,7 @@ def test_the_oldest_failures_are_dropped_first_and_removed_pods_at_once() -> Non
         ({"a": ["1", None]}, 600.0),
     ],
 )
-def test_what_an_earlier_agent_noted(kept: dict[str, object], since: float) -> None:
+def test_troubles_restored_from_an_earlier_agent(kept: dict[str, object], since: float) -> None:
     troubles = Troubles()
     troubles.failed("a", 600.0)
     troubles.restore({"failing": kept})

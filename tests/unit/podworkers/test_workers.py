@@ -303,7 +303,7 @@ async def test_kill_pod_waits_until_nothing_runs() -> None:
 
 
 @on_virtual_time
-async def test_kill_pod_gives_up_and_the_kill_goes_on() -> None:
+async def test_kill_pod_times_out_and_the_kill_continues() -> None:
     s = Setup()
     s.syncer.on_terminate = sleeping(100)
     with pytest.raises(TimeoutError):
@@ -429,7 +429,7 @@ async def test_containers_of_a_pod_are_counted_at_its_first_step_only() -> None:
 
 
 @on_virtual_time
-async def test_what_a_probe_found_is_shown_while_a_step_runs() -> None:
+async def test_probe_results_are_shown_while_a_step_runs() -> None:
     pod, mirror = make_pod(), None
     s = Setup(current_pod=lambda uid: (pod, mirror))
     release = asyncio.Event()

@@ -91,7 +91,7 @@ def test_one_pod(pod: Pod, status: PodRuntimeStatus, outcome: str, why: str) -> 
     assert why or not found.why
 
 
-def test_what_it_holds() -> None:
+def test_a_verdict_has_containers_and_volumes() -> None:
     pod = make_pod(
         "app",
         volumes=[

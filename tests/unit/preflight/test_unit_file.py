@@ -35,7 +35,7 @@ def service(*texts: str) -> Service:
         ('"it\'s"', ["it's"]),
     ],
 )
-def test_words(text: str, words: list[str]) -> None:
+def test_splitting_into_words(text: str, words: list[str]) -> None:
     assert split_words(text, "here") == words
 
 
@@ -83,7 +83,7 @@ def test_environment_is_added_and_reset() -> None:
         ("[Service]\nExecStart=a %q\n", "/u/0, line 2: specifier %q is not known here"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, message: str) -> None:
+def test_errors_name_the_line(text: str, message: str) -> None:
     with pytest.raises(UnitError) as raised:
         service(text)
     assert str(raised.value).startswith(message)

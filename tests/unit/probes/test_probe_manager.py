@@ -121,7 +121,7 @@ async def test_a_removed_pod_leaves_nothing_behind() -> None:
 
 
 @on_virtual_time
-async def test_termination_ends_liveness_but_readiness_goes_on() -> None:
+async def test_termination_ends_liveness_but_not_readiness() -> None:
     world, pod = with_running(probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND))
     await asyncio.sleep(5)
     world.manager.stop_liveness_and_startup(pod)
@@ -209,7 +209,7 @@ async def test_probes_that_hang_make_others_late_by_a_second_at_most() -> None:
 
 
 @on_virtual_time
-async def test_commands_have_places_of_their_own_and_never_too_many_at_once() -> None:
+async def test_commands_have_slots_of_their_own_and_are_bounded() -> None:
     world = World()
     command = {"exec": {"command": ["true"]}, "periodSeconds": 1}
     pods = [
@@ -227,7 +227,9 @@ async def test_commands_have_places_of_their_own_and_never_too_many_at_once() ->
 
 
 @on_virtual_time
-async def test_a_broken_probe_is_reported_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_of_a_probe_is_logged_and_the_probe_continues(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world, pod = World(), probed_pod(livenessProbe=EACH_SECOND)
 
     def broken(target: object) -> None:
@@ -295,7 +297,7 @@ async def test_closing_gives_up_what_runs_and_starts_nothing_that_waits() -> Non
 
 
 @on_virtual_time
-async def test_what_a_probe_last_found_is_kept_for_people() -> None:
+async def test_the_last_result_of_a_probe_is_kept_in_reports() -> None:
     world, pod = World(), probed_pod(readinessProbe={**EACH_SECOND, "failureThreshold": 3})
     world.manager.add_pod(pod)
     (report,) = world.manager.reports(pod.uid)

@@ -81,7 +81,7 @@ async def run(
 COMMAND = {"exec": {"command": ["check", "$(A)-$(B)-$(C)-$$(A)"]}, "timeoutSeconds": 7}
 
 
-async def test_exec_gets_its_words_and_its_time() -> None:
+async def test_exec_gets_its_command_and_timeout() -> None:
     env = [
         {"name": "A", "value": "1"},
         {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -236,7 +236,7 @@ async def test_commands_that_hang_end_with_their_probe() -> None:
     assert (len(prober._commands), runtime.canceled) == (0, 3)
 
 
-async def test_what_cannot_be_run_is_tried_again_and_then_reported() -> None:
+async def test_a_probe_that_cannot_run_is_retried_and_then_reported() -> None:
     gone = NotFound("ExecSync", "no such task")
     outcome, told, runtime = await run(target(COMMAND), gone)
     assert outcome is None
@@ -267,7 +267,7 @@ async def test_quietly() -> None:
         {},
     ],
 )
-async def test_what_can_never_be_run_is_an_error_not_a_failure(probe: Any) -> None:
+async def test_an_invalid_probe_is_an_error_not_a_failure(probe: Any) -> None:
     outcome, told, _ = await run(target(probe, ProbeKind.READINESS))
     assert outcome is None
     assert told[0].startswith(
@@ -275,7 +275,7 @@ async def test_what_can_never_be_run_is_an_error_not_a_failure(probe: Any) -> No
     )
 
 
-async def test_by_http_and_tcp_with_named_ports() -> None:
+async def test_http_and_tcp_with_named_ports() -> None:
     async with serving(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) as port:
         ports = [{"name": "web", "containerPort": port}]
         for probe in ({"httpGet": {"port": "web"}}, {"tcpSocket": {"port": "web"}}):

@@ -105,7 +105,7 @@ def test_after_a_restart_of_the_agent_probes_spread_over_their_period() -> None:
     assert dues == pytest.approx([50 + n for n in range(10)])
 
 
-def test_what_has_started_is_not_taken_back_by_a_restart_of_the_agent() -> None:
+def test_a_started_container_stays_started_after_a_restart_of_the_agent() -> None:
     seen = running(STARTUP, started=True, running_for=3.0)
     assert with_container_state(spec(STARTUP), ProbeState(), seen, 0, 0).result is OK
 
@@ -224,14 +224,14 @@ def test_a_change_of_answer_counts_from_one() -> None:
         assert state.result is result
 
 
-def test_liveness_goes_on_after_success_and_startup_holds() -> None:
+def test_after_success_liveness_continues_and_startup_is_on_hold() -> None:
     alive = finished(spec(LIVENESS), replace(begun(LIVENESS), counts_from=0), OK, 105)
     assert (alive.result, alive.on_hold, alive.due is None) == (OK, False, False)
     started = finished(spec(STARTUP), begun(STARTUP), OK, 100)
     assert (started.result, started.on_hold, started.due) == (OK, True, None)
 
 
-def test_what_could_not_be_run_does_not_count() -> None:
+def test_a_run_without_an_outcome_does_not_count() -> None:
     state = replace(begun(READINESS), due=110, counts_from=110, last=BAD, streak=2)
     after = finished(spec(READINESS), state, None, 110.5)
     assert (after.streak, after.last, after.due) == (2, BAD, 120)
@@ -275,7 +275,7 @@ def test_the_least_numbers_of_a_spec_are_kept() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("idle", [{"ended": True}, {"on_hold": True}])
-def test_what_has_ended_or_is_on_hold_stays_so_for_its_container(
+def test_a_probe_that_ended_or_is_on_hold_stays_so_for_its_container(
     kind: ProbeKind, idle: dict[str, Any]
 ) -> None:
     ready = running(kind)

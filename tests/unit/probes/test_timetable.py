@@ -67,7 +67,7 @@ async def test_nothing_comes_after_the_close_and_entries_may_still_be_taken_back
 
 
 @on_virtual_time
-async def test_a_place_comes_back_once_by_release_or_by_time() -> None:
+async def test_a_slot_is_freed_once_by_release_or_timeout() -> None:
     turns, started = ProbeSlots(1), list[str]()
     releases = []
 

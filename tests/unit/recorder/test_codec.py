@@ -99,7 +99,7 @@ def test_it_comes_back(value: Any) -> None:
     assert decode_fields(type(value), json.loads(text), shared.values) == value
 
 
-def test_what_is_shared_comes_back_too() -> None:
+def test_shared_objects_survive_a_round_trip() -> None:
     shared = Shared()
     text = json.dumps(encode_fields(STATUS, shared.refer))
     assert decode_shared("PodRuntimeStatus", json.loads(text)) == STATUS
@@ -120,7 +120,7 @@ def test_a_default_is_left_out() -> None:
     }
 
 
-def test_of_a_function_it_is_only_known_that_there_was_one() -> None:
+def test_a_function_is_recorded_as_a_marker_only() -> None:
     options = KillOptions(status_override=lambda status: {"phase": "Failed"})
     made = encode(options, Shared().refer)
     assert made == {"status_override": {"function": True}}
@@ -146,7 +146,7 @@ def test_a_field_of_a_newer_version_is_left_out() -> None:
         (DesiredPods, {"uids": {}, "now": 1}, "a list is expected where the recording has dict"),
     ],
 )
-def test_what_is_no_recording_is_refused(kind: type, value: Any, words: str) -> None:
+def test_malformed_inputs_are_refused(kind: type, value: Any, words: str) -> None:
     with pytest.raises(BadRecording, match=words):
         decode_fields(kind, value, {0: STATUS})
 
@@ -159,16 +159,16 @@ def test_what_is_no_recording_is_refused(kind: type, value: Any, words: str) -> 
         ("Mystery", {}, "Mystery is not known to this version"),
     ],
 )
-def test_what_can_not_be_shared_is_refused(name: str, value: Any, words: str) -> None:
+def test_malformed_shared_objects_are_refused(name: str, value: Any, words: str) -> None:
     with pytest.raises(BadRecording, match=words):
         decode_shared(name, value)
 
 
-def test_what_may_be_anything_is_what_the_recording_has() -> None:
+def test_untyped_fields_are_as_recorded() -> None:
     assert decode(dict[str, Any], {"a": [1, {}]}, {}) == {"a": [1, {}]}
 
 
-def test_what_no_decision_has_is_an_error() -> None:
+def test_an_object_of_another_type_is_an_error() -> None:
     with pytest.raises(TypeError, match="object is no input of a decision"):
         encode(object(), Shared().refer)
 

@@ -79,7 +79,7 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_another_life_goes_on_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_restarted_agent_begins_another_file(tmp_path: Path) -> None:
     for life in ("a", "b"):
         files = RecordingFiles(tmp_path, 1000)
         assert files.full

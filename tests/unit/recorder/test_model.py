@@ -37,5 +37,5 @@ RUNNING = PodRuntimeStatus("r", "n", "ns")
         (DesiredPods(frozenset("u"), 1.0), ""),
     ],
 )
-def test_whose_story_an_event_belongs_to(event: Event, uid: str) -> None:
+def test_the_pod_of_an_event(event: Event, uid: str) -> None:
     assert event_uid(event) == uid

@@ -7,7 +7,7 @@ from kubeletpy.recorder.news import News
 from tests.unit.podworkers.builders import make_pod, runtime_status
 
 
-def test_what_is_news() -> None:
+def test_inputs_and_decisions_that_count_as_news() -> None:
     news = News()
     pod, status = make_pod("a"), runtime_status("a")
     assert news.has(LineKind.PLAN, pod, status, {"start": ["c"]})

@@ -98,7 +98,7 @@ def test_differences() -> None:
     ]
 
 
-def test_a_difference_that_the_words_leave_out_is_shown_whole() -> None:
+def test_a_difference_outside_the_summary_is_shown_in_full() -> None:
     found = Replayed(stories={"u": [status(1, RUNNING, {**RUNNING, "hostIP": "192.0.2.1"})]})
     assert render.differences(found).splitlines() == [
         "u",

@@ -104,7 +104,7 @@ def test_passes_that_change_nothing_are_not_recorded(tmp_path: Path) -> None:
     ]
 
 
-def test_files_are_whole_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_is_self_contained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one goes on from the machine's state: the pod has a worker already."""
     monkeypatch.setattr("kubeletpy.recorder.files.FILES", 1 << 20)
     monkeypatch.setattr("kubeletpy.recorder.files.HEADS", 0)
@@ -135,7 +135,7 @@ def change(lines: list[bytes], kind: str, **changes: Any) -> list[bytes]:
         ("event", [["Interrupt", 3]], 'event   [["Interrupt", 3]]'),
     ],
 )
-def test_what_differs_is_shown(kind: str, out: Any, was: str, tmp_path: Path) -> None:
+def test_differences_are_shown(kind: str, out: Any, was: str, tmp_path: Path) -> None:
     found = replay(change(recorded(tmp_path), kind, out=out))
     assert found.differences
     said = render.differences(found).splitlines()
@@ -169,7 +169,7 @@ def test_what_differs_is_shown(kind: str, out: Any, was: str, tmp_path: Path) ->
         ),
     ],
 )
-def test_what_can_not_be_read_is_named(lines: list[bytes], problem: str) -> None:
+def test_unreadable_lines_are_named(lines: list[bytes], problem: str) -> None:
     found = replay(lines)
     (said,) = found.problems
     assert re.match(problem, said)
@@ -264,7 +264,9 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "File exists" in capsys.readouterr().err
 
 
-def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_and_broken_files_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert record_command.main(["--root-dir", str(tmp_path)]) == 1
     assert "nothing is recorded in" in capsys.readouterr().err
     plain, cut = tmp_path / "plain", tmp_path / "cut.gz"
@@ -276,7 +278,7 @@ def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @on_virtual_time
-async def test_what_is_held_for_later_lines_is_bounded(tmp_path: Path) -> None:
+async def test_shared_objects_in_memory_are_bounded(tmp_path: Path) -> None:
     files = RecordingFiles(tmp_path, 1 << 30)
     recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
     await recorder.flush()
@@ -295,7 +297,7 @@ async def test_what_is_held_for_later_lines_is_bounded(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_of_a_pod_only_the_newest_object_is_held(tmp_path: Path) -> None:
+async def test_only_the_newest_object_of_a_pod_is_held(tmp_path: Path) -> None:
     files = RecordingFiles(tmp_path, 1 << 20)
     recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
     await recorder.flush()

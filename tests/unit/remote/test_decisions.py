@@ -108,7 +108,7 @@ def test_error_of_a_code(code: errors.Code, kind: type[errors.CRIError]) -> None
     assert str(error) == f"StartContainer abc: so it is ({code})"
 
 
-def test_error_without_words_names_the_code() -> None:
+def test_an_error_without_a_message_names_the_code() -> None:
     assert str(errors.NotFound("ContainerStatus")) == "ContainerStatus: NOT_FOUND (NOT_FOUND)"
 
 

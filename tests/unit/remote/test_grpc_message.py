@@ -87,7 +87,7 @@ def test_an_answer(kind: str) -> None:
         ),
     ],
 )
-def test_what_is_no_answer(response: GrpcResponse, code: str, text: str) -> None:
+def test_errors_of_service_and_transport(response: GrpcResponse, code: str, text: str) -> None:
     with pytest.raises(CallFailed) as failed:
         read_message(response)
     assert failed.value.code is Code[code]

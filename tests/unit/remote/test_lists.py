@@ -155,7 +155,7 @@ async def test_a_state_that_a_runtime_does_not_select_by(
             await runtime.list_containers()
 
 
-async def test_what_changes_while_parts_are_listed_is_not_lost(serve: Serve, dial: Dial) -> None:
+async def test_changes_while_parts_are_listed_are_not_lost(serve: Serve, dial: Dial) -> None:
     """A container that ends between two parts is in both of them, and has ended."""
     known = containers(14)
 

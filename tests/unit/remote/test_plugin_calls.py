@@ -64,7 +64,7 @@ async def test_an_answer(tmp_path: Path) -> None:
         assert (await get_info(calls)).name == "x"
 
 
-async def test_a_cancelled_call_goes_with_its_last_reference(tmp_path: Path) -> None:
+async def test_a_canceled_call_is_freed_with_its_last_reference(tmp_path: Path) -> None:
     handler, asked = silent()
     async with plugin(tmp_path, handler) as calls:
         assert await leaves_when_cancelled(get_info(calls), asked.wait())

@@ -167,7 +167,7 @@ async def test_a_sandbox_ends_with_its_containers() -> None:
 
 
 @on_virtual_time
-async def test_what_can_not_start_stays_as_it_was() -> None:
+async def test_a_failed_start_leaves_the_container_created() -> None:
     runtime = Scripted()
     with pytest.raises(InvalidArgument):
         await started(runtime, "no")

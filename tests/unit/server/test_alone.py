@@ -26,7 +26,7 @@ def test_a_file_that_requires_reviews_is_refused(fields: dict[str, object], word
         ServerSettings.from_settings(default_settings(address="127.0.0.1", **fields), NodeFlags())
 
 
-def test_what_needs_no_api_is_served() -> None:
+def test_a_configuration_without_reviews_needs_no_api() -> None:
     alone = {"authentication": WEBHOOK_OFF, "authorization": {"mode": "AlwaysAllow"}}
     settings = default_settings(address="127.0.0.1", port=free_port(), **alone)
     ports = Ports(ServerSettings.from_settings(settings, NodeFlags()))

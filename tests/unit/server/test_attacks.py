@@ -227,7 +227,7 @@ async def test_what_follows_an_upgrade_waits_outside(pki: Pki, tmp_path: Path) -
 # -- slow readers and writers --------------------------------------------------------------------
 
 
-async def test_who_does_not_read_an_answer_loses_it(
+async def test_a_client_that_does_not_read_its_answer_loses_it(
     pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kubeletpy.server.app.ANSWER_S", 2.0)

@@ -90,7 +90,7 @@ async def test_it_is_written_where_nobody_else_reads(pki: Pki, tmp_path: Path) -
         ("/checkpoint/..%2f..%2fn/p/c", 404, "does not exist"),
     ],
 )
-async def test_what_is_refused(
+async def test_invalid_requests_are_refused(
     pki: Pki, tmp_path: Path, path: str, status: int, words: str
 ) -> None:
     async with node(tmp_path, pki) as (server, runtime):
@@ -99,7 +99,7 @@ async def test_what_is_refused(
         assert runtime.asked == []
 
 
-async def test_what_the_runtime_refuses(pki: Pki, tmp_path: Path) -> None:
+async def test_errors_of_the_runtime_are_returned(pki: Pki, tmp_path: Path) -> None:
     async with node(tmp_path, pki) as (server, runtime):
         runtime.error = Unimplemented("CheckpointContainer", "no")
         status, text = await server.request("POST", "/checkpoint/n/p/c", client=pki.client)

@@ -252,7 +252,7 @@ async def test_flagz_and_statusz(server: Running) -> None:
         assert (await get(server, "/flagz", Accept=accept))[0] == 406
 
 
-async def test_what_is_off(pki: Pki, tmp_path: Path) -> None:
+async def test_endpoints_that_are_switched_off(pki: Pki, tmp_path: Path) -> None:
     off = EndpointSettings(profiling=False, debug_flags=False, flagz=False, statusz=False)
     access = AccessSettings(always_allow=True)
     async with serving(make_view(tmp_path), None, pki, access, endpoints=off) as server:

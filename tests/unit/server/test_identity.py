@@ -14,7 +14,7 @@ CERTIFICATE: dict[str, Any] = {
 }
 
 
-def test_a_certificate_counts_until_it_ends_though_its_connection_goes_on() -> None:
+def test_a_certificate_that_expires_during_a_connection_no_longer_counts() -> None:
     ends = ssl.cert_time_to_seconds(ENDS)
     alice = Identity("alice", ("admins", "system:authenticated"))
     assert of_certificate(CERTIFICATE, ends) == alice

@@ -115,7 +115,7 @@ def test_which_services_write_to_the_journal(units: set[str], there: bool) -> No
     assert queries.in_journal("a", frozenset(units)) is there
 
 
-def test_what_a_client_sends_stays_within_its_own_argument() -> None:
+def test_values_of_a_client_stay_within_their_own_arguments() -> None:
     hostile = LogQuery(("-x", "--file"), lines=Range(1.5, 2, 3, -1, "--output=/etc/passwd"))
     command = journal_command(hostile)
     assert command[0] == "journalctl"

@@ -56,7 +56,7 @@ def test_expressions(pattern: str) -> None:
         ("(?", "invalid or unsupported Perl syntax: `(?`"),
     ],
 )
-def test_what_is_none(pattern: str, why: str) -> None:
+def test_invalid_patterns_are_refused(pattern: str, why: str) -> None:
     with pytest.raises(BadPattern) as refused:
         check(pattern)
     assert str(refused.value) == why

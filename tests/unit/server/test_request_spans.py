@@ -49,7 +49,7 @@ async def test_an_admitted_request(
     }
 
 
-async def test_who_is_not_admitted_makes_no_span(pki: Pki, tmp_path: Path) -> None:
+async def test_an_unauthenticated_request_makes_no_span(pki: Pki, tmp_path: Path) -> None:
     tracer = Recording()
     async with serving(make_view(tmp_path), Reviewer(), pki, tracer=tracer) as server:
         status, _ = await server.request("GET", "/pods", token="wrong")

@@ -26,7 +26,7 @@ SHORT, WHOLE = '{"short":true}', '{"short":false}'
         ("/metrics/slis", "metrics", "a_health_metric 1\n"),
     ],
 )
-async def test_who_may_gets_them(
+async def test_authorized_clients_get_stats(
     path: str, subresource: str, text: str, pki: Pki, tmp_path: Path
 ) -> None:
     api = Reviewer()

@@ -135,7 +135,7 @@ async def during(node: Node, work: Callable[[], Any]) -> None:
 
 
 @on_virtual_time
-async def test_groups_end_one_after_the_other_and_then_the_lock_goes(tmp_path: Path) -> None:
+async def test_groups_end_in_order_and_the_lock_is_released_last(tmp_path: Path) -> None:
     node = Node(tmp_path, {"a": (0, 3), "b": (0, 5), "critical": (2000, 1)})
 
     async def work() -> None:
@@ -175,7 +175,9 @@ async def test_a_pod_that_does_not_end_holds_up_its_group_for_its_period_only(
 
 
 @on_virtual_time
-async def test_a_cancelled_shutdown_ends_no_more_and_is_held_up_again(tmp_path: Path) -> None:
+async def test_a_canceled_shutdown_ends_no_more_pods_and_takes_the_lock_again(
+    tmp_path: Path,
+) -> None:
     node = Node(tmp_path, {"a": (0, 8), "critical": (2000, 1)})
 
     async def work() -> None:

@@ -12,7 +12,7 @@ WHEN = 1_700_000_000.25
 
 
 @pytest.mark.parametrize("times", [{"start": WHEN}, {"start": WHEN, "end": WHEN + 9}])
-def test_what_is_written_is_read(tmp_path: Path, times: dict[str, float]) -> None:
+def test_times_survive_a_round_trip(tmp_path: Path, times: dict[str, float]) -> None:
     times_file.write(tmp_path, {"start": 1.0, "end": 2.0})
     times_file.write(tmp_path, times)
     assert times_file.read_times(tmp_path) == times

@@ -60,5 +60,5 @@ def test_everything() -> None:
         (None, "name", "main"),
     ],
 )
-def test_what_is_not_known(stats: GroupStats | None, field: str, value: object) -> None:
+def test_unknown_values_are_null(stats: GroupStats | None, field: str, value: object) -> None:
     assert container(stats)[field] == value

@@ -68,7 +68,7 @@ def group_series(given: Reading) -> list[str]:
     return found[len(MACHINE_SERIES) : -1]
 
 
-def test_what_is_not_known_of_a_machine_is_not_shown() -> None:
+def test_unknown_facts_about_a_machine_are_left_out() -> None:
     bare = MachineInfo(4, 0, 0, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")
     found = [line.split()[0] for line in shown(of_node(CgroupUsage(GroupKind.NODE, None)), bare)]
     assert "machine_cpu_physical_cores" not in found
@@ -200,7 +200,7 @@ MEMORY_OF = """
         ({"memory": 0, "swap_limit": 0}, MEMORY_OF.format(0, 0, 0)),
     ],
 )
-def test_what_is_not_known_is_not_shown(known: dict[str, Any], more: str) -> None:
+def test_unknown_values_are_left_out(known: dict[str, Any], more: str) -> None:
     """A limit that is not set is 0, as cAdvisor has it."""
     found = group_series(of_node(CgroupUsage(GroupKind.NODE, GroupStats(NOW, **known), "/")))
     assert found == ["last_seen 1700000000 +0", *block(more)]

@@ -225,7 +225,7 @@ def test_processes_and_interfaces(tmp_path: Path) -> None:
     assert by_uid["host"].network is None, "those are the node's own interfaces"
 
 
-def test_a_pod_that_goes_while_it_is_read(tmp_path: Path) -> None:
+def test_a_pod_that_is_removed_while_it_is_read(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.add("u1", "a")
     machine.paths["u1"] = "/kubepods/podelse"
@@ -333,7 +333,7 @@ def test_a_containers_monitor_is_not_the_container(tmp_path: Path, ending: str) 
     assert groups.containers("/pod") == {"abc": f"/pod/crio-abc{ending}"}
 
 
-def test_who_waits_with_others_and_goes_away_takes_nothing() -> None:
+def test_a_canceled_waiter_does_not_cancel_the_shared_collection() -> None:
     @on_virtual_time
     async def check() -> None:
         made = 0

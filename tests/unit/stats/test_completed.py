@@ -33,7 +33,7 @@ def reported_stats(layer: Layer | None = None, **sandbox: Any) -> CriStats:
 
 
 @pytest.mark.parametrize("prefer_runtime", [False, True])
-def test_whose_numbers_come_first(prefer_runtime: bool) -> None:
+def test_the_preferred_source_of_stats(prefer_runtime: bool) -> None:
     done = completed(read(), reported_stats(), {}, prefer_runtime=prefer_runtime)
     expected = EITHER[prefer_runtime]
     assert (done.group.stats, done.containers[0].stats) == (expected, expected)
@@ -50,7 +50,7 @@ def test_whose_numbers_come_first(prefer_runtime: bool) -> None:
         (None, None, False, None),
     ],
 )
-def test_whose_network(
+def test_the_source_of_network_stats(
     ours: Network | None, theirs: Network | None, prefer_runtime: bool, expected: Network | None
 ) -> None:
     reported = reported_stats(network=theirs)

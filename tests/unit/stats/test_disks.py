@@ -151,7 +151,7 @@ async def test_the_rest_of_a_large_tree_pauses_and_ends_with_its_pod(
     await meter.close()
 
 
-async def test_what_gets_no_thread_is_measured_later(
+async def test_a_tree_without_a_free_thread_is_measured_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disks, "QUICK_ENTRIES", 3)
@@ -214,7 +214,7 @@ def plan(**spec: object) -> PodTrees | None:
     return trees(REF, pod, ("main",), "/root/pods", "/logs")
 
 
-def test_what_is_measured_of_a_pod() -> None:
+def test_directories_measured_for_a_pod() -> None:
     volumes = [
         {"name": "disk", "emptyDir": {}},
         {"name": "memory", "emptyDir": {"medium": "Memory"}},
@@ -248,7 +248,7 @@ def test_what_is_measured_of_a_pod() -> None:
         (("/logs/another",), False),
     ],
 )
-def test_what_is_still_to_be_measured_of_a_pod(missing: tuple[str, ...], pending: bool) -> None:
+def test_missing_measurements_make_a_pod_pending(missing: tuple[str, ...], pending: bool) -> None:
     found = plan(volumes=[{"name": "disk", "emptyDir": {}}])
     assert found is not None
     assert pod_disk(found, {}, missing).pending is pending
@@ -303,7 +303,7 @@ def test_logs_that_are_not_counted_and_logs_that_grow(
     assert pod_disk(found, measured).others == (others,)
 
 
-def test_what_can_not_be_counted_is_more_than_any_limit() -> None:
+def test_an_uncountable_tree_exceeds_any_limit() -> None:
     found = plan(volumes=[{"name": "disk", "emptyDir": {}}])
     assert found is not None
     limits = LocalStorageLimits({"disk": Limit(Decimal(1 << 62), "4Ei")})

@@ -33,7 +33,7 @@ def use(used: int) -> TreeUse:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_what_counts_for_what(apart: bool) -> None:
+def test_usage_by_volume_container_and_pod(apart: bool) -> None:
     disk = PodDisk(
         volumes=(VolumeUse("disk", use(10), True), VolumeUse("key", use(20), False)),
         logs={"a": use(100), "b": use(200)},

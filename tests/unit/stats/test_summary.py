@@ -75,7 +75,7 @@ def test_every_field_of_the_table_is_there() -> None:
     assert expected - paths(whole()) == set()
 
 
-def test_what_is_listed_as_not_filled_is_not_there() -> None:
+def test_fields_listed_as_not_filled_are_absent() -> None:
     assert {p for p in paths(whole()) if allowed("server.csv", p, "not filled")} == set()
 
 
@@ -149,7 +149,7 @@ def test_a_pod_without_cgroup_is_the_sum_of_its_containers() -> None:
 
 
 @pytest.mark.parametrize("missing", ["cpu_ns", "memory", "swap", "io_psi"])
-def test_what_is_not_known_is_left_out(missing: str) -> None:
+def test_unknown_values_are_left_out(missing: str) -> None:
     gone: JSON = {missing: None}
     if missing == "memory":
         gone["working_set"] = None

@@ -148,7 +148,7 @@ def test_resource_metrics() -> None:
 @pytest.mark.parametrize(
     ("text", "escaped"), [("a", "a"), ("\\", "\\\\"), ("\n", "\\n"), ('"', '\\"')]
 )
-def test_what_is_escaped(text: str, escaped: str) -> None:
+def test_escaping_of_label_values(text: str, escaped: str) -> None:
     assert labels({"l": text}) == f'l="{escaped}"'
 
 
@@ -200,7 +200,7 @@ def test_metrics_of_the_runtime_itself() -> None:
     assert b'{id="c",cpu="1"} 9 5000\n' in body
 
 
-def test_what_logs_take_of_the_pods_that_are_known() -> None:
+def test_log_usage_of_known_pods() -> None:
     disks = Disks(
         pods={
             "u": PodDisk((), {"c": TreeUse(1, 70, 1)}, ()),

@@ -92,7 +92,7 @@ def test_a_machine_of_which_nothing_is_known(disks: Disks | None) -> None:
         ),
     ],
 )
-def test_what_is_known_of_a_machine(known: dict[str, Any], more: JSON) -> None:
+def test_known_values_of_a_machine(known: dict[str, Any], more: JSON) -> None:
     assert shown(node(**known), None) == BARE_NODE
     assert shown(node(**known), Disks()) == {**BARE_NODE, **more}
 
@@ -167,7 +167,7 @@ def claimed(stats_at: float = NOW / SECOND, **more: Any) -> MeasuredVolume:
         ),
     ],
 )
-def test_what_is_known_of_a_pod(given: dict[str, Any], disks: Disks, more: JSON) -> None:
+def test_known_values_of_a_pod(given: dict[str, Any], disks: Disks, more: JSON) -> None:
     assert shown(a_pod(**given), disks) == {**BARE_POD, **more}
     assert shown(a_pod(**given), None) == BARE_POD
 
@@ -222,7 +222,7 @@ STALLS = {"full": PSI, "some": PSI}
         ({"io_psi": Psi(LINE, LINE)}, {"io": {"time": AT, "psi": STALLS}}),
     ],
 )
-def test_what_is_known_of_a_group(known: dict[str, Any], more: JSON) -> None:
+def test_known_values_of_a_group(known: dict[str, Any], more: JSON) -> None:
     group_stats = GroupStats(NOW, **known)
     assert shown(node(group_stats), Disks()) == {**BARE_NODE, **more}
     without = {key: value for key, value in more.items() if key != "io"}

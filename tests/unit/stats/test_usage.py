@@ -70,6 +70,6 @@ def test_filled(
     assert filled(first, second) == expected
 
 
-def test_what_lacks_nothing_is_itself() -> None:
+def test_complete_stats_are_returned_as_they_are() -> None:
     first = GroupStats(at=1, pids=4)
     assert filled(first, GroupStats(at=2)) is first

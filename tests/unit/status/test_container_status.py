@@ -68,7 +68,9 @@ def test_without_a_record(old: Any, state: Any, count: int, last: Any) -> None:
 @pytest.mark.parametrize(
     ("metadata", "count"), [({}, 3), ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, 2)]
 )
-def test_a_lost_container_counts_unless_the_pod_goes(metadata: Any, count: int) -> None:
+def test_a_lost_container_counts_as_a_restart_unless_the_pod_is_deleted(
+    metadata: Any, count: int
+) -> None:
     old = shown("a", running={}, extra={"restartCount": 2})
     status = one(pod(metadata=metadata), runtime(), old)
     assert status["lastState"]["terminated"]["exitCode"] == 137
@@ -306,7 +308,9 @@ SECRET = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k
 
 
 @pytest.mark.parametrize(("started_at", "hidden"), [(0, True), (1, False)])
-def test_what_a_start_error_quotes_is_hidden_beside_secrets(started_at: int, hidden: bool) -> None:
+def test_a_start_error_is_hidden_if_the_container_uses_secrets(
+    started_at: int, hidden: bool
+) -> None:
     """A container that never ran has the runtime's message, which quotes its command line."""
     ended = replace(record("a", "exited", 128, message='no "s3cret"'), started_at=started_at)
     status = one(pod({"name": "a", "env": [SECRET]}), runtime(ended))

@@ -34,7 +34,7 @@ def test_the_phase(metadata: Any, phase: str | None, expected: str) -> None:
     assert finished_status(pod(metadata=metadata), status, NOW)["phase"] == expected
 
 
-def test_what_ended_stays_and_what_did_not_is_lost() -> None:
+def test_ended_containers_are_kept_and_running_ones_are_lost() -> None:
     runs = shown("b", running={"startedAt": SINCE}, extra={"ready": True})
     entries: Any = [shown("a", terminated=OK), runs]
     first, second = finished_status(pod("a", "b"), {"containerStatuses": entries}, NOW)[

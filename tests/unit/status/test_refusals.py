@@ -26,7 +26,7 @@ def deleted() -> Pod:
 
 
 @on_virtual_time
-async def test_a_deleted_pod_goes_although_its_last_status_is_never_taken() -> None:
+async def test_a_deleted_pod_is_removed_although_its_last_status_is_never_accepted() -> None:
     api, said = RecordingApi(), list[str]()
     api.failures = [INVALID] * GIVE_UP_AFTER
     of = manager(api, on_refused=lambda pod, why: said.append(f"{pod.name}: {why}"))
@@ -39,7 +39,7 @@ async def test_a_deleted_pod_goes_although_its_last_status_is_never_taken() -> N
 
 @pytest.mark.parametrize("error", [FORBIDDEN, Unavailable("no answer")])
 @on_virtual_time
-async def test_what_may_be_taken_later_is_waited_for(error: ApiError) -> None:
+async def test_a_status_that_may_be_accepted_later_is_retried(error: ApiError) -> None:
     api = RecordingApi()
     api.failures = [error] * (GIVE_UP_AFTER + 5)
     of = manager(api)

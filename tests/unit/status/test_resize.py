@@ -36,7 +36,7 @@ TOLD = RuntimeResources(
         (None, None, None, GIVEN),
     ],
 )
-def test_what_a_container_has_in_the_middle_of_a_resize(
+def test_resources_of_a_container_during_a_resize(
     told: RuntimeResources | None,
     actuated: api.ResourceRequirements | None,
     old: api.ResourceRequirements | None,
@@ -110,7 +110,7 @@ def shown(**resources: Any) -> Any:
         ),
     ],
 )
-def test_what_a_pod_as_a_whole_has(
+def test_pod_level_resources_during_a_resize(
     of: Pod, has: Any, given: api.ResourceRequirements | None, phase: str, expected: Any
 ) -> None:
     assert pod_level_resources(of, has, given, phase) == expected

@@ -192,7 +192,7 @@ def test_sources_of_resources_that_the_runtime_does_not_report(facts: Any, expec
         ),
     ],
 )
-def test_the_pod_as_a_whole(
+def test_pod_level_resources_in_a_status(
     spec: Any, statuses: Any, given: Any, phase: str, expected: Any
 ) -> None:
     own = {"resources": spec["of_pod"]} if "of_pod" in spec else {}

@@ -73,7 +73,7 @@ def test_containers_lost_without_a_restart_of_all_are_reported_as_lost(told: str
     assert other["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
 
 
-def test_what_has_started_since_is_reported_as_it_is() -> None:
+def test_a_container_that_has_started_since_is_reported_as_running() -> None:
     old = whole(side=ENDED, other=RUNS)
     has = runtime(record("side", attempt=1))
     status = generate_api_pod_status(inputs(with_sidecar(), has, old=old))

@@ -168,7 +168,7 @@ async def test_a_long_outage_loses_nothing_and_sends_only_the_newest() -> None:
 
 
 @on_virtual_time
-async def test_exit_codes_reach_the_api_before_the_pod_goes() -> None:
+async def test_exit_codes_reach_the_api_before_the_pod_is_deleted() -> None:
     api = RecordingApi()
     of = manager(api)
     dying = pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, restartPolicy="Never")

@@ -157,7 +157,7 @@ def test_a_removed_condition_field_is_nulled() -> None:
         ),
     ],
 )
-def test_what_is_open_at_the_end_is_settled(
+def test_unfinished_containers_get_exit_code_137_at_the_end(
     spec: Any, statuses: Any, inits: Any, container: int | None, init: int | None
 ) -> None:
     done = finished_status(
@@ -186,7 +186,9 @@ def test_what_is_open_at_the_end_is_settled(
         ("Ready", [{"type": "Initialized", "status": "True", "lastTransitionTime": T0}], None, T1),
     ],
 )
-def test_whose_time_counts(kind: str, before: Any, given: str | None, time: str) -> None:
+def test_which_transition_times_are_kept(
+    kind: str, before: Any, given: str | None, time: str
+) -> None:
     made: Any = {"type": kind, "status": "True"}
     if given:
         made["lastTransitionTime"] = given
@@ -200,7 +202,7 @@ def test_a_start_time_that_was_made_is_kept() -> None:
 
 @pytest.mark.parametrize("name", ["state", "lastState"])
 @pytest.mark.parametrize(("size", "left"), [(12288, 12288), (12289, 12288), (5, 5)])
-def test_messages_up_to_the_limit_are_whole(name: str, size: int, left: int) -> None:
+def test_messages_above_the_limit_are_cut(name: str, size: int, left: int) -> None:
     entry: Any = {"name": "a", name: {"terminated": {"exitCode": 1, "message": "m" * size}}}
     for field in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
         status: Any = {field: [entry]}
@@ -244,7 +246,7 @@ def test_a_short_message_beside_a_long_one_stays() -> None:
         ({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, {}, False),
     ],
 )
-def test_what_makes_a_difference(first: Any, second: Any, alike: bool) -> None:
+def test_differences_between_statuses(first: Any, second: Any, alike: bool) -> None:
     assert store.same(first, second) is alike
 
 
@@ -267,7 +269,7 @@ def test_what_makes_a_difference(first: Any, second: Any, alike: bool) -> None:
         ({}, "initContainerStatuses", shown("a", running={}), False),
     ],
 )
-def test_who_may_come_back(spec: Any, field: str, after: Any, problem: bool) -> None:
+def test_containers_that_may_run_again(spec: Any, field: str, after: Any, problem: bool) -> None:
     of = pod("c" if "init" in spec else "a", restartPolicy="Never", **spec)
     before = shown("a", terminated={"exitCode": 1})
     if "restartCount" not in after:
@@ -284,7 +286,7 @@ def test_in_a_pod_that_always_restarts_any_may_come_back() -> None:
     assert store.illegal_transition(of, old, new) is None
 
 
-def test_what_restarts_all_may_bring_back_any() -> None:
+def test_a_restart_of_all_may_run_any_container_again() -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [9]}}
     of = pod("a", {"name": "b", "restartPolicy": "Never", "restartPolicyRules": [rule]},
              restartPolicy="Never")  # fmt: skip
@@ -364,7 +366,7 @@ def test_an_ended_pod_is_not_ready(phase: str, reason: str) -> None:
     ]
 
 
-def test_what_stands_beside_a_message_stays() -> None:
+def test_other_fields_beside_a_message_are_kept() -> None:
     entry: Any = {"name": "a", "state": {"terminated": {"exitCode": 1, "message": "é" * 5}}}
     status: Any = {"containerStatuses": [entry, {"name": "b", "state": {"waiting": {}}}]}
     prepared = store.prepare(pod("a", "b"), status, {}, NOW)

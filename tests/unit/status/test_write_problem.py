@@ -57,7 +57,7 @@ def status(name: str = "Running", *entries: Any, **more: Any) -> Any:
         ),
     ],
 )
-def test_what_the_api_does_not_show(old: Any, new: Any, said: str) -> None:
+def test_the_text_of_an_unreported_status(old: Any, new: Any, said: str) -> None:
     assert unreported(old, new) == said
 
 

@@ -42,7 +42,7 @@ class Known:
         (False, False, "Pending", "Succeeded", False),
     ],
 )
-def test_who_uses_the_node(
+def test_pods_that_count_as_active(
     ended: bool, asked: bool, in_api: str, own: str | None, active: bool
 ) -> None:
     known: Any = Known(ended=ended, asked=asked, phase=own)

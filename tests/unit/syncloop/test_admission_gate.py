@@ -107,7 +107,7 @@ async def test_most_pods_are_judged_at_once() -> None:
 
 
 @on_virtual_time
-async def test_who_waits_for_its_devices_stops_nobody_else() -> None:
+async def test_a_pod_that_waits_for_devices_does_not_block_others() -> None:
     gate, answers = Gate(), asyncio.Event()
     no = Rejection(AdmissionReason("UnexpectedAdmissionError"), "the plugin says no")
 
@@ -167,7 +167,7 @@ async def test_a_critical_pod_waits_until_others_gave_way() -> None:
 
 
 @on_virtual_time
-async def test_what_would_become_of_a_pod_changes_nothing() -> None:
+async def test_foresee_changes_nothing() -> None:
     gate = Gate()
     gate.active = [pod(container("1"), uid="a"), pod(container("1"), uid="b")]
     small, big = pod(container("500m"), uid="c", **CRITICAL), pod(container("3"), uid="d")
@@ -274,7 +274,7 @@ def as_it_has(of: Pod, cpu: str) -> Pod:
 
 
 @on_virtual_time
-async def test_a_resize_is_judged_beside_what_others_have_or_are_given() -> None:
+async def test_a_resize_is_judged_beside_running_and_admitted_pods() -> None:
     gate = Gate()
     other = pod(container("500m"), uid="b")
     assert gate.gate.fits(pod(container("1500m")), [other]) is None
@@ -358,7 +358,7 @@ async def test_others_give_way_for_the_resize_of_a_critical_pod() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_is_given_its_place_once_its_plugins_are_back() -> None:
+async def test_a_pod_is_placed_after_its_plugins_have_returned() -> None:
     gate, refusal = (
         Gate(),
         Rejection(AdmissionReason("UnexpectedAdmissionError"), "Allocate failed"),

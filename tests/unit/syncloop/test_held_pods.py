@@ -94,7 +94,7 @@ async def test_it_may_vanish_meanwhile() -> None:
 
 
 @on_virtual_time
-async def test_pods_taken_on_before_keep_their_place() -> None:
+async def test_admitted_pods_keep_their_placement() -> None:
     node = Slow()
     young, old, running = pod_object("young"), pod_object("old"), pod_object("running")
     young["metadata"]["creationTimestamp"] = "2026-01-03T00:00:00Z"

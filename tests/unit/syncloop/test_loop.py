@@ -230,7 +230,7 @@ async def test_an_orphan_is_stopped_when_it_can_be_read() -> None:
 
 
 @on_virtual_time
-async def test_what_runs_of_a_pod_that_can_not_be_read_is_no_orphan() -> None:
+async def test_an_undecodable_pod_in_the_runtime_is_no_orphan() -> None:
     """After a restart, runtime and API both have the pod, but its object cannot be decoded."""
     node = Node()
     nonsense: Any = {**pod_object(), "spec": {"containers": 7}}
@@ -260,7 +260,7 @@ def stopped(caplog: pytest.LogCaptureFixture) -> set[str]:
 
 
 @on_virtual_time
-async def test_what_may_be_the_pod_of_a_manifest_that_is_nonsense_goes_on(
+async def test_a_pod_that_may_belong_to_an_unreadable_manifest_keeps_running(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     node = Node("api", "file")
@@ -301,7 +301,7 @@ async def test_a_manifest_that_can_be_read_again_takes_its_pod_up() -> None:
 
 
 @on_virtual_time
-async def test_what_runs_of_a_pod_whose_admission_is_not_settled_is_no_orphan() -> None:
+async def test_a_pod_with_pending_admission_is_no_orphan() -> None:
     node = Node()
     node.cache.set(runtime_status("uid-web"))
     node.loop.deliver("api", [])

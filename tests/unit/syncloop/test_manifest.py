@@ -46,7 +46,7 @@ def manifest(**spec: Any) -> bytes:
     return json.dumps(body).encode()
 
 
-def test_what_a_manifest_becomes() -> None:
+def test_the_pod_made_from_a_manifest() -> None:
     (pod,) = decode_manifest(WEB.encode(), ORIGIN)
     metadata = pod["metadata"]
     assert metadata["name"] == "web-node-1"
@@ -135,7 +135,7 @@ def test_a_size_limit_that_is_no_quantity() -> None:
         decode_manifest(manifest(volumes=volumes), ORIGIN)
 
 
-def test_the_uid_follows_content_and_place() -> None:
+def test_the_uid_depends_on_content_and_origin() -> None:
     (one,) = decode_manifest(WEB.encode(), ORIGIN)
     (same,) = decode_manifest(WEB.encode() + b"\n# comment\n", ORIGIN)
     (elsewhere,) = decode_manifest(WEB.encode(), Origin("Node-1", "/other", is_file=True))
@@ -320,7 +320,7 @@ def test_no_objects_of_the_api(spec: dict[str, Any], what: str) -> None:
         decode_manifest(manifest(**spec), ORIGIN)
 
 
-def test_what_needs_no_api_is_fine() -> None:
+def test_fields_that_need_no_api_are_accepted() -> None:
     volumes = [
         {"name": "a", "hostPath": {"path": "/x"}},
         {"name": "b", "emptyDir": {}},

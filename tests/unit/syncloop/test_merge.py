@@ -55,7 +55,7 @@ def test_metadata_that_counts(metadata: Any, op: Op | None) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_what_is_equal_is_kept_as_it_was(whole: bool) -> None:
+def test_an_equal_spec_is_kept_as_the_same_object(whole: bool) -> None:
     """The old object is kept, so that later steps need not check or compare a large spec again."""
     merge = Merge()
     first = pod_object("web")
@@ -248,7 +248,7 @@ def test_events_and_full_sets_have_the_same_effect(sequence: list[tuple[str, Any
         assert by_event.pods("api") == by_set.pods("api")
 
 
-def test_what_can_not_be_read_and_was_never_known_is_remembered_as_long_as_it_is_there() -> None:
+def test_an_undecodable_new_pod_is_remembered_until_it_is_removed() -> None:
     merge = Merge()
     nonsense: Any = {**pod_object("web"), "spec": {"containers": 7}}
     merge.set_pods("api", [nonsense, pod_object("db")], NOW)

@@ -93,7 +93,7 @@ def test_a_list_that_agrees_with_the_cache_needs_no_read() -> None:
         ([LifecycleType.DIED, LifecycleType.REMOVED], True),
     ],
 )
-def test_what_a_worker_is_woken_for(kinds: list[LifecycleType], worth: bool) -> None:
+def test_events_that_wake_a_worker(kinds: list[LifecycleType], worth: bool) -> None:
     assert worth_waking(LifecycleEvent("u", kind, "c") for kind in kinds) is worth
 
 
@@ -192,7 +192,7 @@ async def test_a_relist_reads_only_what_changed() -> None:
 
 
 @on_virtual_time
-async def test_what_the_worker_found_out_is_not_read_again() -> None:
+async def test_a_status_from_the_worker_is_not_read_again() -> None:
     s = Setup()
     await s.pleg.relist()
     s.runtime.put(runtime_status())
@@ -347,7 +347,7 @@ async def test_an_exit_is_known_at_once() -> None:
 
 
 @on_virtual_time
-async def test_what_the_runtime_kept_from_before_we_listened_is_not_believed() -> None:
+async def test_events_from_before_the_subscription_are_ignored() -> None:
     s = Streaming()
     s.send("STOPPED", runtime_status(state=E, at=now_ns()), ago=5)
     await asyncio.sleep(0.5)

@@ -12,6 +12,6 @@ def test_a_name_is_found_by_its_text(name: Name) -> None:
     assert named(str(name)) is name
 
 
-def test_what_is_no_name() -> None:
+def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ValueError, match="dance"):
         named("dance")

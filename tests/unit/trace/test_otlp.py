@@ -142,7 +142,7 @@ async def test_nobody_listens_and_nobody_waits() -> None:
     assert asyncio.get_running_loop().time() - began < 4
 
 
-async def test_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tracer_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     async with AsyncExitStack() as stack, collecting() as collector:
         endpoint = f"dns://192.0.2.1/{collector.endpoint}"
         tracer, notices = start_tracing(Tracing(endpoint, ALL), "n", stack)

@@ -19,7 +19,7 @@ def laid_out(*spans: Span, ready: float | None = None, now: float = 20.0) -> Wat
     return found
 
 
-def test_rows_are_shares_of_the_whole() -> None:
+def test_rows_are_fractions_of_the_total_time() -> None:
     found = laid_out(Span(TraceCall.PULL_IMAGE, "a", 11.0, 12.0), ready=14.0)
     assert found.marks == ("0.0 ms", "1000 ms", "2000 ms", "3000 ms", "4000 ms")
     row = found.rows[1]
@@ -28,7 +28,7 @@ def test_rows_are_shares_of_the_whole() -> None:
     assert found.summary.startswith("4000 ms from first sight")
 
 
-def test_what_goes_on_reaches_the_right_edge() -> None:
+def test_an_unfinished_span_reaches_the_right_edge() -> None:
     row = laid_out(Span(TraceCall.PULL_IMAGE, "a", 15.0)).rows[1]
     assert (row.left, row.width, row.took) == (0.5, 0.5, "5000 ms…")
 
@@ -53,8 +53,8 @@ def test_kinds(name: Name, error: str, kind: BarKind) -> None:
     assert laid_out(Span(name, "", 10.5, 11.0, error)).rows[-1].kind is kind
 
 
-def test_what_runs_at_the_same_time() -> None:
-    """The longest overlap first; neither what contains a row nor what is part of it."""
+def test_spans_that_run_at_the_same_time() -> None:
+    """The longest overlap comes first; spans that contain a row or are part of it are left out."""
     found = laid_out(
         Span(Step.VOLUMES, "", 11.0, 15.0),
         Span(TraceCall.LOOK_UP_IMAGE, "inner", 12.0, 13.0),

@@ -135,7 +135,7 @@ async def test_an_immutable_object_is_not_watched() -> None:
 
 
 @on_virtual_time
-async def test_what_only_environments_need_is_let_go_when_nobody_reads_it() -> None:
+async def test_watches_for_environments_end_when_idle() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
     objects, _ = watched(api)
@@ -290,7 +290,7 @@ class OfThisNode(FakeApi):
 
 
 @on_virtual_time
-async def test_what_is_not_there_yet_keeps_no_other_from_being_watched() -> None:
+async def test_a_missing_object_does_not_keep_others_from_being_watched() -> None:
     api = OfThisNode()
     api.put("there")
     objects = WatchedObjects(cast(Any, api), rng=random.Random(1), read_when_forbidden=True)
@@ -323,7 +323,7 @@ class ListsOnly(FakeApi):
 
 
 @on_virtual_time
-async def test_what_may_be_listed_and_not_watched_is_read_now_and_then() -> None:
+async def test_objects_that_can_be_listed_but_not_watched_are_read_at_intervals() -> None:
     api = ListsOnly()
     api.put("a")
     objects = WatchedObjects(cast(Any, api), rng=random.Random(1), read_when_forbidden=True)

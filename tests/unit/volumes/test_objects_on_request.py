@@ -100,7 +100,7 @@ async def test_the_age_counts_from_when_the_read_began() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_is_new_never_gets_what_was_read_before() -> None:
+async def test_a_new_pod_never_gets_an_earlier_read() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
     objects, _ = cache(api)
@@ -235,7 +235,7 @@ async def test_a_first_refusal_may_not_last(make: Any) -> None:
 
 @on_virtual_time
 @pytest.mark.parametrize("make", [cache, get])
-async def test_what_no_pod_uses_is_not_read(make: Any) -> None:
+async def test_an_object_that_no_pod_uses_is_not_read(make: Any) -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
     api.answers_after = 50

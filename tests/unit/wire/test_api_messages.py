@@ -81,7 +81,7 @@ def test_an_object_in_bytes(thing: dict[str, Any], fields: bytes) -> None:
         ({"metadata": {"created": "soon"}}, "Thing.metadata: About.created: ValueError"),
     ],
 )
-def test_what_has_another_type_is_named(thing: Any, named: str) -> None:
+def test_values_of_another_type_are_named(thing: Any, named: str) -> None:
     with pytest.raises(Unfit) as raised:
         ApiMessages(TABLE).encode("core/Thing", thing)
     assert str(raised.value) == named

@@ -112,11 +112,11 @@ ZEROS = {
         (field(99, "from a newer server"), {}),
     ],
 )  # fmt: skip
-def test_what_json_has_of_a_message(message: bytes, read: dict[str, Any]) -> None:
+def test_the_json_of_a_message(message: bytes, read: dict[str, Any]) -> None:
     assert THING.to_json("core/Thing", message) == {**ZEROS, **read}
 
 
-def test_what_is_empty_can_be_left_out() -> None:
+def test_empty_fields_can_be_left_out() -> None:
     plain = ApiObjects(TABLE, zeros=False)
     message = field(1, b"") + field(8, "") + field(9, 0) + field(14, 0) + field(27, b"")
     assert plain.to_json("core/Thing", message) == {"grace": 0, "part": {}}
@@ -137,7 +137,7 @@ def test_what_is_empty_can_be_left_out() -> None:
         {"parameters": {"a": [1, 2.5, "x", {}]}},
     ],
 )
-def test_what_is_written_reads_as_it_was(more: dict[str, Any]) -> None:
+def test_objects_survive_a_round_trip(more: dict[str, Any]) -> None:
     thing = {"kind": "Thing", "apiVersion": "v1", **ZEROS, **more}
     assert THING.decode(THING.enclose("v1", "Thing", thing)) == thing
 
@@ -152,13 +152,13 @@ def test_what_is_written_reads_as_it_was(more: dict[str, Any]) -> None:
         ({"request": 5}, "Thing.request: TypeError"),
     ],
 )
-def test_what_would_not_arrive_whole_is_refused(thing: dict[str, Any], named: str) -> None:
+def test_objects_that_would_lose_fields_are_refused(thing: dict[str, Any], named: str) -> None:
     with pytest.raises(Unfit) as raised:
         THING.enclose("v1", "Thing", thing)
     assert str(raised.value) == named
 
 
-def test_what_may_be_lost_is_left_out() -> None:
+def test_unknown_fields_are_left_out_if_allowed() -> None:
     sent = THING.enclose("v1", "Thing", {"novel": 1, "image": "i"}, whole=False)
     assert sent == THING.enclose("v1", "Thing", {"image": "i"})
 
@@ -245,7 +245,7 @@ DEEP = field(24, field(1, "[" * 100_000))
         body("v1", "ThingList", field(2, 5)),
     ],
 )
-def test_what_is_none_of_these(data: bytes) -> None:
+def test_malformed_objects_are_refused(data: bytes) -> None:
     with pytest.raises(Malformed) as raised:
         THING.decode(data)
     assert "image" not in str(raised.value)
@@ -262,7 +262,7 @@ def test_what_is_none_of_these(data: bytes) -> None:
         field(1, "ADDED") + field(2, field(1, b"{}")),
     ],
 )
-def test_what_is_no_event(frame: bytes) -> None:
+def test_malformed_events_are_refused(frame: bytes) -> None:
     with pytest.raises(Malformed):
         THING.event(frame)
 
@@ -276,7 +276,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
             continue
 
 
-def test_of_a_table_what_one_message_needs() -> None:
+def test_the_part_of_a_table_that_one_message_needs() -> None:
     assert sorted(consisting_of(TABLE, ("core/Source", "core/None"))) == [
         "core/Part",
         "core/Source",

@@ -167,7 +167,7 @@ def test_the_end_of_the_connection() -> None:
         (bytes([0, 0, 4, 7]) + bytes(9), "a GOAWAY without a stream"),
     ],
 )
-def test_what_is_no_http2(data: bytes, text: str) -> None:
+def test_protocol_errors_of_a_peer(data: bytes, text: str) -> None:
     found = failure(Talk(), data)
     assert found.cause is ExchangeFailure.PROTOCOL
     assert text in str(found)

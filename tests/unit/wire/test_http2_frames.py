@@ -18,7 +18,7 @@ def frame(kind: int, body: bytes, stream: int = 1) -> bytes:
     return len(body).to_bytes(3, "big") + bytes([kind, 0]) + stream.to_bytes(4, "big") + body
 
 
-def test_frames_are_whole_and_a_goaway_stands_alone() -> None:
+def test_frames_are_complete_and_a_goaway_is_separate() -> None:
     head, data, ping = frame(1, b"h"), frame(0, b"data"), frame(6, bytes(8), 0)
     away = frame(7, (2**31 + 5).to_bytes(4, "big") + (11).to_bytes(4, "big") + b"calm down", 0)
     text = head + data + ping + away + frame(0, b"") + data

@@ -239,7 +239,7 @@ async def test_an_address_with_too_many_silent_connections_loses_the_oldest(
         (b"\0hidden", ""),
     ],
 )
-def test_what_connections_are_counted_by(address: Any, source: str) -> None:
+def test_the_source_by_which_connections_are_counted(address: Any, source: str) -> None:
     assert source_of(address) == source
 
 

@@ -31,14 +31,14 @@ def test_the_encoding_follows_the_table() -> None:
     assert outer.FromString(data) == made
 
 
-def test_what_was_set_is_known() -> None:
+def test_set_fields_are_present() -> None:
     outer = message_classes("test", TABLE)["Outer"]
     assert not outer.FromString(b"").HasField("name")
     assert outer.FromString(b"\x0a\x00").HasField("name")
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x01\xff", b"\x0a\x7f", b"\x0b", b"\x12\x02\x0a"])
-def test_what_is_no_such_message_is_refused(data: bytes) -> None:
+def test_malformed_messages_are_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         message_classes("test", TABLE)["Outer"].FromString(data)
 

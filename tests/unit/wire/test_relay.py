@@ -162,7 +162,7 @@ async def test_a_runtime_may_answer_a_client_that_has_gone(
         await chain.until_no_connection()
 
 
-async def test_what_is_idle_too_long_is_closed() -> None:
+async def test_idle_relays_are_closed() -> None:
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(SWITCH)
         await reader.read()

@@ -75,7 +75,7 @@ async def test_a_stream_that_ends_while_it_waits_takes_nothing_from_others() -> 
         await last
 
 
-async def test_what_is_not_asynchronous_is_called_in_its_turn() -> None:
+async def test_a_callback_is_called_in_a_later_turn() -> None:
     work, called = StreamWork(), asyncio.Event()
     while not work.exceeds(0):
         pass

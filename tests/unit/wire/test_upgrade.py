@@ -69,7 +69,7 @@ def test_answers_in_any_pieces(piece: int) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"SSH-2.0\r\n\r\n", REFUSED + b"X: " + b"x" * 70_000])
-def test_what_is_no_answer(text: bytes) -> None:
+def test_malformed_responses_are_refused(text: bytes) -> None:
     with pytest.raises(UpgradeFailed):
         read(text, 100)
 

@@ -138,7 +138,7 @@ async def test_a_round(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_what_cannot_be_removed_waits(tmp_path: Path) -> None:
+async def test_a_failed_removal_is_retried_later(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b")
     await node.sync(pod)

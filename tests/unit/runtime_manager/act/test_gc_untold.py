@@ -20,7 +20,7 @@ RUNS = [dead("a", n) for n in (1, 2, 3, 4)] + [dead("b", 1), dead("b", 2), dead(
 
 @pytest.mark.parametrize("policy", [GCPolicy(), GCPolicy(0, 0, 0), GCPolicy(0, 1, 1)])
 @pytest.mark.parametrize("removable", [True, False])
-def test_what_a_status_can_show_stays_until_it_is_reported(
+def test_records_for_the_status_stay_until_it_is_reported(
     policy: GCPolicy, removable: bool
 ) -> None:
     going = containers_to_remove(

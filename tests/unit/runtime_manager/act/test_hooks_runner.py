@@ -118,7 +118,7 @@ async def test_sleep() -> None:
 
 
 @pytest.mark.parametrize("handler", [{"tcpSocket": {"port": 80}}, {}, {"sleep": {"seconds": -1}}])
-async def test_what_no_hook_can_do(handler: Any) -> None:
+async def test_invalid_handlers_fail(handler: Any) -> None:
     with pytest.raises(HookFailed):
         await Bench().stop(handler)
 

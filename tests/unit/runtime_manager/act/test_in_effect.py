@@ -30,7 +30,7 @@ class Limits(NoPodCgroupLimits):
         return PodLimits(shares=2)
 
 
-def test_resources_that_a_pod_gets_as_a_whole_while_it_runs_are_a_difference() -> None:
+def test_pod_level_resources_added_to_a_running_pod_are_a_difference() -> None:
     limits = Limits()
     in_effect = ResourcesInEffect(ActuatedInMemory(), limits, RuntimeSettings())
     plain, status = make_pod(container("app")), has(running("app"))

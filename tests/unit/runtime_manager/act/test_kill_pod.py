@@ -208,10 +208,10 @@ async def outlasting(tmp_path: Path, hooks: Any) -> tuple[FakeNode, Pod]:
 
 
 @on_virtual_time
-async def test_a_pre_stop_that_takes_too_long_goes_on_until_its_container_has_ended(
+async def test_a_pre_stop_hook_past_its_time_runs_until_its_container_has_ended(
     tmp_path: Path,
 ) -> None:
-    """Its last seconds are those in which the container itself may end."""
+    """It runs into the last seconds, in which the container itself may end."""
     lived: list[float] = []
 
     class Hooks:

@@ -98,8 +98,8 @@ async def test_a_trial_is_nobodys_container() -> None:
 
 
 @pytest.mark.parametrize(("obeys", "said"), [(True, ""), (False, f"{NO_DEVICES} v/c=0")])
-async def test_what_was_seen_is_not_tried_again(obeys: bool, said: str) -> None:
-    """Each trial that is made has its pod synced, which would be the next one's cause."""
+async def test_a_conclusive_trial_is_not_repeated(obeys: bool, said: str) -> None:
+    """A trial causes a sync of its pod, which would then cause another trial."""
     runtime = Runtime(devices=obeys, removes=False)
     tried = LeftOut(cast(Any, runtime))
     for _ in range(2):
@@ -107,7 +107,7 @@ async def test_what_was_seen_is_not_tried_again(obeys: bool, said: str) -> None:
     assert len(runtime.made) == 1
 
 
-async def test_what_could_not_be_seen_is_tried_again() -> None:
+async def test_an_inconclusive_trial_is_repeated() -> None:
     runtime = Runtime(devices=False, refuses="out of space")
     tried = LeftOut(cast(Any, runtime))
     assert await why(tried, config(devices=("v/c=0",))) == ""

@@ -17,7 +17,7 @@ class Refused(Exception):
 
 
 @on_virtual_time
-async def test_a_change_goes_on_without_its_caller() -> None:
+async def test_a_change_continues_without_its_caller() -> None:
     mutations, made = Mutations(lambda: 7), asyncio.Event()
 
     async def change() -> None:
@@ -36,7 +36,7 @@ async def test_a_change_goes_on_without_its_caller() -> None:
 
 
 @on_virtual_time
-async def test_a_failure_goes_with_its_last_reference() -> None:
+async def test_a_failure_is_freed_with_its_last_reference() -> None:
     """Otherwise each failed start would keep its pod in memory until a full garbage collection."""
 
     async def change() -> None:

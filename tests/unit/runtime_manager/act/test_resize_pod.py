@@ -242,7 +242,7 @@ async def test_the_pod_grows_before_a_resized_sidecar_starts(make: Callable[...,
 
 
 @on_virtual_time
-async def test_the_kernel_refuses_and_the_runtime_hears_of_it(
+async def test_a_limit_that_the_kernel_refuses_is_corrected_in_the_runtime(
     make: Callable[..., Resized],
 ) -> None:
     node = make()
@@ -481,7 +481,7 @@ async def test_a_terminating_pod_is_not_resized_further(make: Callable[..., Resi
 
 
 @on_virtual_time
-async def test_resources_of_the_whole_pod_are_recorded(make: Callable[..., Resized]) -> None:
+async def test_pod_level_resources_are_recorded(make: Callable[..., Resized]) -> None:
     node = make()
     whole, bigger = res("1", "1Gi", "1", "1Gi"), res("2", "1Gi", "2", "1Gi")
     await node.sync(make_pod(sized("app", SMALL), resources=whole))
@@ -494,7 +494,7 @@ async def test_resources_of_the_whole_pod_are_recorded(make: Callable[..., Resiz
 
 
 @on_virtual_time
-async def test_what_waits_to_be_resized_is_reported(make: Callable[..., Resized]) -> None:
+async def test_a_resize_that_waits_is_reported_as_in_progress(make: Callable[..., Resized]) -> None:
     node = make()
     probe = {"exec": {"command": ["true"]}}
 

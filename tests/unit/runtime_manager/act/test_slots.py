@@ -38,7 +38,7 @@ async def test_containers_first_and_sandboxes_never_take_all() -> None:
 
 
 @on_virtual_time
-async def test_cancelling_loses_no_place() -> None:
+async def test_cancellation_loses_no_slot() -> None:
     slots = StartSlots(1)
 
     async def make(seconds: float) -> None:
@@ -58,7 +58,7 @@ async def test_cancelling_loses_no_place() -> None:
 
 
 @on_virtual_time
-async def test_what_is_stopped_is_finished_before_more_is_stopped() -> None:
+async def test_stops_in_progress_finish_before_others_begin() -> None:
     slots, order = StopSlots(3), list[str]()
 
     async def stop(name: str) -> None:
@@ -147,7 +147,7 @@ def test_one_slot_is_the_least() -> None:
 
 
 @on_virtual_time
-async def test_a_place_that_nobody_waits_for_leaves_nothing_behind() -> None:
+async def test_a_slot_without_waiters_leaves_nothing_behind() -> None:
     slots = StopSlots(2)
     async with slots.slot(StopKind.CONTAINER, 60, 60):
         pass

@@ -92,7 +92,7 @@ async def test_a_hook_runs_once(tmp_path: Path, seconds: float) -> None:
 
 
 @on_virtual_time
-async def test_a_sleep_goes_on(tmp_path: Path) -> None:
+async def test_a_sleep_hook_resumes_after_a_restart(tmp_path: Path) -> None:
     _, hooks, _, took = await killed_after(tmp_path, 4, {"sleep": {"seconds": 20}})
     assert hooks.ran == [{"sleep": {"seconds": 20}}, {"sleep": {"seconds": 16}}]
     assert took == pytest.approx(30, abs=1.1)
@@ -125,7 +125,7 @@ async def test_a_directory_that_cannot_be_written_stops_no_stop(tmp_path: Path) 
 
 
 @on_virtual_time
-async def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+async def test_oversized_files_and_directories_are_not_read(tmp_path: Path) -> None:
     records = StopRecords(str(tmp_path))
     await records.write("u", "a", records.new("c1", deleting=False))
     file = tmp_path / "pods" / "u" / "containers" / "a" / "stop.json"

@@ -137,7 +137,7 @@ async def test_a_pod_that_may_not_run_again_has_ended(tmp_path: Path) -> None:
     assert (await node.sync(pod)).ended
 
 
-def test_what_was_never_started_is_no_dead_record() -> None:
+def test_a_container_that_was_never_started_is_no_dead_record() -> None:
     ended = DeadContainer("ended", "u", "a", 1, unknown=False)
     made = DeadContainer("made", "u", "a", 2, unknown=False, unstarted=True)
     keep = containers_to_remove([ended, made], GCPolicy(), lambda _: False, all_sources_ready=True)
@@ -212,7 +212,7 @@ async def test_a_pod_that_never_ran_gets_another_sandbox(tmp_path: Path) -> None
 
 
 @on_virtual_time
-async def test_an_end_with_the_same_words_counts_in_its_own_life(tmp_path: Path) -> None:
+async def test_an_equal_exit_counts_for_its_own_run(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", restartPolicy="Never")
     node.runtime.errors["start_container"] = Internal("StartContainer", "context canceled")

@@ -151,7 +151,7 @@ def test_a_range_of_other_settings_stays_its_pods(tmp_path: Path) -> None:
     assert spaces.pod_range(alone(tmp_path, "c")) == UserNamespaceRange(4 * SIZE, SIZE)
 
 
-def test_a_disk_that_takes_no_changes_keeps_ranges_given(tmp_path: Path) -> None:
+def test_ranges_stay_allocated_on_a_read_only_disk(tmp_path: Path) -> None:
     spaces = make(tmp_path, max_pods=1)
     spaces.pod_range(alone(tmp_path, "a"))
     (tmp_path / "a" / "userns").unlink()

@@ -352,7 +352,7 @@ def test_mounts_of_a_pod_in_a_user_namespace_are_mapped() -> None:
     assert made.mounts[0].gidMappings[0].length == 65536
 
 
-def test_what_a_container_has_been_granted() -> None:
+def test_devices_and_cpus_allocated_to_a_container() -> None:
     disk = Mount("/dev/disk", "/dev/sdb", device="r")
     made = config(
         {"env": [{"name": "A", "value": "own"}], "resources": {"limits": {"cpu": "2"}}},

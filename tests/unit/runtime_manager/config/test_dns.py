@@ -104,7 +104,7 @@ def test_cluster_dns_without_a_resolv_conf() -> None:
     assert pod_dns(make_pod(), CLUSTER, None) == (expected, ())
 
 
-def test_as_much_as_the_limits_allow() -> None:
+def test_the_largest_config_within_the_limits() -> None:
     longest = "x" * 253
     searches = (*(longest[1:] + str(n) for n in range(8)), "y" * (2048 - 8 * 254))
     assert len(" ".join(searches)) == 2048

@@ -249,7 +249,7 @@ def test_swap(settings: RuntimeSettings, fields: Any, spec: Any, expected: str |
         (SWAP_V2, {"resources": {"requests": FULL, "limits": FULL}}, False),
     ],
 )
-def test_who_may_swap(settings: RuntimeSettings, spec: Any, expected: bool) -> None:
+def test_containers_that_may_swap(settings: RuntimeSettings, spec: Any, expected: bool) -> None:
     pod = make_pod(container("app", **with_resources({"memory": "1Mi"})), **spec)
     assert has_swap(pod, pod.containers[0], settings) is expected
 

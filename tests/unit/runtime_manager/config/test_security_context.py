@@ -74,7 +74,7 @@ def test_the_container_wins_field_by_field() -> None:
         (None, "", 0, ""),
     ],
 )
-def test_who_it_runs_as(run_as: Any, image: Any, uid: int | None, username: str) -> None:
+def test_the_user_of_a_container(run_as: Any, image: Any, uid: int | None, username: str) -> None:
     security = built({} if run_as is None else {"runAsUser": run_as}, user=image)
     assert (security.run_as_user.value if security.HasField("run_as_user") else None) == uid
     assert security.run_as_username == username
@@ -237,7 +237,7 @@ def test_bad_apparmor_annotations_are_refused(annotation: str, why: str) -> None
     assert str(refused.value) == why
 
 
-def test_what_is_null_is_not_set() -> None:
+def test_null_fields_count_as_unset() -> None:
     pod = secured({"runAsUser": 5, "runAsGroup": None}, {"runAsUser": None, "privileged": True})
     assert effective_security_context(pod, pod.containers[0]) == {
         "runAsUser": 5,

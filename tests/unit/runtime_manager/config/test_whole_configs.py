@@ -515,7 +515,7 @@ def test_ports_that_are_too_many_to_remember() -> None:
         (ContainerKind.REGULAR, None, ("1Gi", "0"), 0, 999),
     ],
 )
-def test_who_is_killed_first(
+def test_oom_scores(
     kind: ContainerKind,
     request_of_pod: str | None,
     of_containers: tuple[str, str],

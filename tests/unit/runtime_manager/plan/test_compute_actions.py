@@ -715,7 +715,7 @@ def test_restart_all_with_a_dead_sandbox_only_makes_a_new_one() -> None:
 
 
 @pytest.mark.parametrize("removed", range(5))
-def test_restart_all_goes_on_where_it_was_interrupted(removed: int) -> None:
+def test_an_interrupted_restart_of_all_is_resumed(removed: int) -> None:
     pod = make_pod(container("a", **SOURCE), "b", init=("init", sidecar("side")))
     status = has(exited("a", 88), running("b"), exited("init"), running("side"))
     assert restart_all_active(pod, status)

@@ -222,7 +222,7 @@ def past(count: int, created: float, finished: float, **more: Any) -> ContainerS
         ([past(2, 90, 95), past(1, 0, 1)], 20),  # the agent was away
     ],
 )
-def test_an_agent_goes_on_with_the_delays_of_the_one_before(
+def test_an_agent_resumes_the_delays_of_the_previous_one(
     records: list[ContainerStatus], delay: float | None
 ) -> None:
     backoff = CrashLoopBackoff(began=97)

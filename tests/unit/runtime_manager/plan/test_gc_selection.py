@@ -51,8 +51,8 @@ def test_the_policy_of_the_flags() -> None:
         ),
     ],
 )
-def test_who_is_dead(fields: dict[str, Any], found: DeadContainer | None) -> None:
-    """It is second 100; what is younger than 60 s stays."""
+def test_containers_that_count_as_dead(fields: dict[str, Any], found: DeadContainer | None) -> None:
+    """The time is 100 s; containers younger than 60 s stay."""
     metadata = cri.ContainerMetadata(name="meta")
     given = {"id": "c", "labels": LABELS, "created_at": 40 * S, "metadata": metadata, **fields}
     one = cri.Container(**given)

@@ -100,7 +100,7 @@ def updates(actions: PodActions) -> dict[str, list[str]]:
         (res("nonsense", "64Mi"), {}, ""),
     ],
 )
-def test_what_is_updated_in_place(
+def test_updates_in_place(
     wanted: api.ResourceRequirements, expected: dict[str, list[str]], why: str
 ) -> None:
     actions = plan(make_pod(sized("app", wanted)), {"app": SMALL})
@@ -145,7 +145,7 @@ def test_the_resize_policy_of_what_changes_decides_about_a_restart(
         assert not actions.kill_pod
 
 
-def test_what_is_lowered_comes_first() -> None:
+def test_lower_limits_come_first() -> None:
     old = {name: res("100m", "64Mi", "200m", "128Mi") for name in "abcde"}
     pod = make_pod(
         sized("a", res("100m", "64Mi", "300m", "128Mi")),
@@ -321,7 +321,7 @@ def test_limits_of_the_pod_that_were_left_wrong_are_set_right() -> None:
     assert actions.resize.pod == "the pod's cgroup: memory limit 1 -> 2"
 
 
-def test_resources_of_the_pod_as_a_whole() -> None:
+def test_pod_level_resources() -> None:
     whole = res("2", "1Gi", "2", "1Gi")
     pod = make_pod(sized("app", SMALL), resources=whole)
     unchanged = plan(pod, {"app": SMALL}, pod_level=res("2000m", "1024Mi", "2", "1Gi"))
@@ -339,7 +339,7 @@ def test_resources_of_the_pod_as_a_whole() -> None:
     assert none.resize.pod_level is None
 
 
-def test_what_is_not_given_is_nothing() -> None:
+def test_absent_resources_count_as_zero() -> None:
     assert resizable({}) == resizable(None) == Resizable(0, 0, 0, 0)
     assert effective_resources(make_pod("app"), make_pod("app").containers[0]) == {}
     of_cpu = make_pod("app", resources=res(limit_cpu="2"))
@@ -389,7 +389,7 @@ def test_progress(known: dict[str, api.ResourceRequirements], expected: bool) ->
     assert resize_in_progress(pod, status, InEffect(known, pod_limits_differ="x"))
 
 
-def test_progress_of_what_the_runtime_has_and_of_the_pod_as_a_whole() -> None:
+def test_progress_without_records_and_at_pod_level() -> None:
     pod = make_pod(sized("app", SMALL))
     assert not resize_in_progress(pod, has(SMALL_TOLD), InEffect({}))
     debugged = make_pod(sized("app", SMALL), ephemeral=("debug",))
@@ -449,7 +449,7 @@ REQUEST = res("100m", "64Mi", "", "")
         (None, REQUEST, False),
     ],
 )
-def test_what_the_runtime_reports_of_a_container_without_a_record(
+def test_resources_reported_by_the_runtime_are_adopted_if_they_match(
     reported: RuntimeResources | None, wanted: api.ResourceRequirements, adopted: bool
 ) -> None:
     actions = plan(make_pod(sized("app", wanted)), {}, replace(running("app"), resources=reported))

@@ -86,7 +86,7 @@ def test_a_step_changes_only_what_it_has() -> None:
     assert applied(NOW, whole) == applied(PodLimits(), whole) == whole
 
 
-def test_difference_in_words() -> None:
+def test_the_text_of_a_difference() -> None:
     assert difference(NOW, NOW) == ""
     assert difference(NOW, limits(shares=512)) == ""
     unknown = difference(PodLimits(), limits(memory=5))
@@ -96,7 +96,7 @@ def test_difference_in_words() -> None:
     )
 
 
-def test_what_the_runtime_is_reported() -> None:
+def test_sandbox_resources_for_the_runtime() -> None:
     settings = RuntimeSettings()
     overhead, resources = sandbox_resources(make_pod(), NOW, settings)
     assert overhead.ByteSize() == 0
@@ -185,7 +185,7 @@ def test_limits_that_the_runtime_takes(given: PodLimits, expected: tuple[int, ..
     ) == expected  # fmt: skip
 
 
-def test_no_more_overhead_is_taken_away_than_there_is() -> None:
+def test_overhead_above_the_limits_leaves_the_minimum() -> None:
     pod = make_pod(overhead={"cpu": "1", "memory": "1Mi"})
     _, found = sandbox_resources(
         pod, limits(shares=100, quota_us=100, period_us=100_000, memory=100), RuntimeSettings()

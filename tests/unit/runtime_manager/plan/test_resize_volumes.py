@@ -42,7 +42,7 @@ def test_sizes_are_compared_with_those_last_applied(
     assert plan_volumes(in_memory(v="64Mi"), known, recorded=recorded) == plan
 
 
-def test_what_shrinks_is_separate_from_what_grows_or_is_not_known() -> None:
+def test_shrinking_volumes_are_separate_from_growing_and_unknown_ones() -> None:
     known = {"a": "2Mi", "b": "1Mi"}
     plan = plan_volumes(in_memory(a="1Mi", b="2Mi", c="1Mi"), known, recorded=True)
     assert [each.name for each in plan.shrinking] == ["a"]

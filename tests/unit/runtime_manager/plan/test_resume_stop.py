@@ -44,7 +44,7 @@ def begun(hook: HookState = NONE, *, deleting: bool = True, at: float = 100.0) -
         (begun(BEGUN), EXEC, 5000, ResumedStop(elapsed=4900)),
     ],
 )
-def test_what_is_left(
+def test_the_rest_of_an_interrupted_stop(
     record: StopRecord | None, pre_stop: Any, now: float, left: ResumedStop
 ) -> None:
     found = resume_stop(record, grace=30, deleting=True, pre_stop=pre_stop, now=now)
@@ -62,7 +62,7 @@ def test_what_is_left(
         (True, True, 31 + WITHDRAWN_S, False),
     ],
 )
-def test_what_is_no_deletion_may_have_been_withdrawn(
+def test_a_stop_without_deletion_begins_anew_after_a_while(
     was: bool, is_now: bool, after: float, anew: bool
 ) -> None:
     record = begun(BEGUN, deleting=was)

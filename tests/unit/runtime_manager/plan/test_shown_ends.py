@@ -182,7 +182,7 @@ def test_an_ephemeral_container_never_runs_twice() -> None:
         ended(0, startedAt="yesterday"),
     ],
 )
-def test_what_shows_no_end(entry: dict[str, Any]) -> None:
+def test_entries_without_a_known_exit(entry: dict[str, Any]) -> None:
     pod = make_pod("c", policy="Never")
     status = has(sandboxes=(SANDBOX,))
     assert with_shown_ends(pod, status, shown(c=entry)) is status
@@ -195,7 +195,7 @@ def test_a_record_is_the_truth() -> None:
     assert with_shown_ends(pod, status, shown(c=ended(0))) is status
 
 
-def test_the_count_goes_on() -> None:
+def test_the_restart_count_continues() -> None:
     pod = make_pod("c")
     known = with_shown_ends(pod, has(sandboxes=(SANDBOX,)), shown(c=ended(1, restarts=4)))
     (record,) = known.containers

@@ -23,6 +23,6 @@ def test_target(target: object, found: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["done", "unheard-of"])
-def test_what_does_not_run_is_no_target(target: str) -> None:
+def test_a_container_that_does_not_run_is_no_target(target: str) -> None:
     with pytest.raises(ContainerConfigError, match=f'^unable to find target container "{target}"$'):
         target_id(STATUS, of(target))

@@ -108,7 +108,7 @@ def test_one_that_could_not_be_adopted_is_no_attempt() -> None:
     assert starts.is_abandoned(ended("context canceled"))
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_record_of_failed_starts_is_bounded() -> None:
     starts = OwnStarts()
     for number in range(MOST_FAILED + 1):
         starts.failed(str(number), Code.UNKNOWN)

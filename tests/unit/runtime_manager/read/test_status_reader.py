@@ -47,7 +47,7 @@ def read(status: cri.ContainerStatus, message: str = "") -> PodRuntimeStatus:
     return pod_status_from_cri(IDENTITY, [], [ReadContainer(status, "s", message)], 1)
 
 
-def test_what_was_made_after_the_clock_was_put_back_is_newer() -> None:
+def test_the_attempt_decides_after_the_clock_was_set_back() -> None:
     exited = ContainerState.EXITED
     first, second = (
         ContainerStatus("c0", "main", exited, created_at=900),

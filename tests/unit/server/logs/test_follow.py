@@ -131,7 +131,7 @@ async def test_rotations_lose_and_repeat_nothing(container: Container, tmp_path:
         assert "before the reopen" in packed.read()
 
 
-async def test_what_the_runtime_still_has_for_the_old_file_comes_before_the_new(
+async def test_late_lines_of_the_old_file_come_before_the_new_file(
     container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = asyncio.Event()

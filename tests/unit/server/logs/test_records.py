@@ -104,7 +104,7 @@ def test_an_empty_part_is_followed_by_a_new_time() -> None:
     assert show(text, timestamps=True) == first + b" " + second + b" xy\n"
 
 
-def test_what_has_no_time_is_left_out_where_the_time_counts() -> None:
+def test_lines_without_a_time_are_left_out_where_the_time_counts() -> None:
     text = b"today stdout F a\n2026-01-02T03:04:05.0Z stdout F b\nnow stdout F c\n"
     assert show(text) == b"a\nb\nc\n"
     assert show(text, since=0.0) == b"b\n"
@@ -123,7 +123,7 @@ def test_one_stream(piece: int) -> None:
     assert show(CRI, piece, stream="stderr", timestamps=True).count(b"Z") == 1
 
 
-def test_what_is_long_ago_is_passed_over() -> None:
+def test_lines_before_the_requested_time_are_skipped() -> None:
     line = b"2026-01-02T03:%02d:00Z stdout F minute %d\n"
     text = b"".join(line % (minute, minute) for minute in (0, 1, 2, 50, 10, 51, 52))
     since = parse_time("2026-01-02T03:50:00Z")
@@ -343,7 +343,7 @@ def test_which_container(state: object, last: object, previous: bool, expected: 
         container_id("p", "c", {}, previous=previous)
 
 
-def test_what_a_rotation_does() -> None:
+def test_the_plan_of_a_rotation() -> None:
     names = ["0.log", "0.log.1.gz", "0.log.2.gz", "0.log.3", "0.log.2", "0.log.9.tmp", "10.log.1"]
     plan = plan_rotation("0.log", names, 4)
     assert plan.remove == ("0.log.9.tmp", "0.log.2", "0.log.1.gz")

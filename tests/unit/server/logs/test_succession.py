@@ -63,7 +63,7 @@ def test_a_compressed_file_is_read_in_blocks(tmp_path: Path) -> None:
     assert max(map(len, pieces)) <= BLOCK
 
 
-def test_what_is_no_gzip_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_gzip_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "0.log.1.gz").write_bytes(b"no such thing")
     log = LogFile(str(tmp_path), str(tmp_path / LOG), "0.log.1.gz")
     with pytest.raises(OSError, match="compressed"):

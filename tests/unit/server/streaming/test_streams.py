@@ -240,7 +240,7 @@ async def test_a_runtimes_url_without_a_scheme_is_http(tmp_path: Path, pki: Pki)
         ("/exec/n/p/c?command=cat&input=1&output=1", "v4.channel.k8s.io", b"\0x"),
     ],
 )
-async def test_what_is_idle_too_long_is_closed(
+async def test_idle_streams_are_closed(
     tmp_path: Path, pki: Pki, path: str, protocol: str, first: bytes
 ) -> None:
     ended = asyncio.Event()
@@ -352,7 +352,7 @@ async def test_spdy_inside_a_websocket(tmp_path: Path, pki: Pki) -> None:
         (Internal("Exec", "x"), 500),
     ],
 )
-async def test_what_the_runtime_refuses(
+async def test_errors_of_the_runtime_are_returned(
     tmp_path: Path, pki: Pki, error: CRIError, status: int
 ) -> None:
     upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}

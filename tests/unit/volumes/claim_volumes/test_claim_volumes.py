@@ -230,7 +230,7 @@ async def test_a_claim_is_waited_for_and_seen_when_it_is_bound(node: Node) -> No
     assert node.api.lists <= kinds * tries, "a forbidden list is not repeated again and again"
 
 
-async def test_what_keeps_a_volume_from_the_node(node: Node) -> None:
+async def test_node_affinity_of_a_volume_is_checked(node: Node) -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     node.bind(nodeAffinity={"required": {"nodeSelectorTerms": [term]}})
     with pytest.raises(VolumeError, match="NodeAffinity check failed") as refused:
@@ -262,7 +262,7 @@ async def test_a_pod_alone_may_have_a_volume_of_one_pod(node: Node) -> None:
     await node.mount(claiming("u2"))
 
 
-async def test_files_are_given_to_the_group(node: Node) -> None:
+async def test_files_are_owned_by_the_group(node: Node) -> None:
     node.bind()
     (node.root / "disk" / "file").write_text("")
     await node.mount(claiming(securityContext={"fsGroup": 4242}))
@@ -294,7 +294,7 @@ async def test_kinds_that_nobody_has_are_refused_by_name(node: Node) -> None:
         await node.volumes.set_up(claiming())
 
 
-async def test_what_containers_mounted_inside_goes_first(node: Node) -> None:
+async def test_mounts_inside_the_volume_are_unmounted_first(node: Node) -> None:
     node.bind()
     (node.root / "disk" / "sub").mkdir()
     await node.mount(claiming())

@@ -29,7 +29,7 @@ def waits(cause: WaitCause, name: str = "v") -> dict[str, Waits]:
         (WaitCause.NOT_IN_USE_YET, False, True),
     ],
 )
-def test_what_no_event_is_for(cause: WaitCause, patient: bool, reported: bool) -> None:
+def test_waits_that_are_not_reported(cause: WaitCause, patient: bool, reported: bool) -> None:
     assert VolumesWait(waits(cause), patient=patient).reported is reported
 
 
@@ -82,5 +82,5 @@ def test_the_volumes_for_which_the_node_is_full() -> None:
         (WaitCause.NOT_ATTACHED, "no", "Publish", "no (waiting for pv x) (needed: Publish)"),
     ],
 )
-def test_a_wait_in_words(cause: WaitCause, message: str, call: str, said: str) -> None:
+def test_the_text_of_a_wait(cause: WaitCause, message: str, call: str, said: str) -> None:
     assert say(Waits(cause, "pv x", message, call)) == said

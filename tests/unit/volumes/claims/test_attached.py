@@ -100,7 +100,7 @@ def test_names_of_attachments() -> None:
         (BOTH, {}, Waits(WaitCause.NOT_ATTACHED, OBJECT, "volume is not attached yet", CALL)),
     ],
 )
-def test_what_an_attachment_waits_for(status: Any, attachment: Read, waits: Waits) -> None:
+def test_waits_for_an_attachment(status: Any, attachment: Read, waits: Waits) -> None:
     assert attached(spec(attachable=True), attachments_of(status), "n", attachment) == waits
 
 

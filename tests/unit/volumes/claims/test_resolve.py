@@ -61,7 +61,7 @@ OTHER = {"claimRef": {"uid": "another", "namespace": "ns", "name": "b"}}
         (claim(), pv({"azureDisk": {"kind": "x"}}), WaitCause.INVALID, "kind 'x' is not supported"),
     ],
 )
-def test_what_a_claim_waits_for(found: Read, of: Read, cause: WaitCause, words: str) -> None:
+def test_waits_for_a_claim(found: Read, of: Read, cause: WaitCause, words: str) -> None:
     wait = resolve(pod(), volume(), [Csi()], claim=found, pv=of)
     assert isinstance(wait, Waits)
     assert wait.cause is cause
@@ -141,7 +141,7 @@ def test_an_ephemeral_claim_must_be_of_this_pod(owner: str, controls: bool, owne
     ("kind", "more"),
     [("persistentVolumeClaim", ""), ("ephemeral", "; the control plane makes it for the pod")],
 )
-def test_who_makes_a_claim_that_is_missing(kind: str, more: str) -> None:
+def test_a_missing_claim_names_its_creator(kind: str, more: str) -> None:
     name = claim_name(pod(), volume(kind))
     got = resolve(pod(), volume(kind), [Csi()])
     assert isinstance(got, Waits)
@@ -184,7 +184,7 @@ def test_an_inline_volume_is_the_pods_own() -> None:
         (UnreadObject(""), None),
     ],
 )
-def test_what_is_read_after_the_claim(found: Any, name: str | None) -> None:
+def test_the_volume_to_read_after_the_claim(found: Any, name: str | None) -> None:
     assert pv_name(found) == name
 
 

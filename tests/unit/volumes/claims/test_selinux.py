@@ -82,7 +82,7 @@ def test_context_of_a_volume_that_one_pod_uses(user: Any, expected: object) -> N
         ({"access_modes": SOLE, "pv": None}, NODE, True, None),
     ],
 )
-def test_who_is_left_to_the_runtime(
+def test_volumes_that_the_runtime_labels(
     changes: dict[str, Any], node: SELinux, supported: bool, expected: str | None
 ) -> None:
     volume = spec(**{"pv": pv(), "access_modes": ("ReadWriteOnce",), **changes})
@@ -158,7 +158,7 @@ def test_a_pod_that_has_it_keeps_it_whatever_its_label() -> None:
     assert not made.waits
 
 
-def test_what_is_not_staged_is_staged_with_the_label() -> None:
+def test_an_unstaged_volume_is_staged_with_the_label() -> None:
     assert [each.kind for each in planned(device=Presence.ABSENT).operations] == [
         OperationKind.STAGE
     ]

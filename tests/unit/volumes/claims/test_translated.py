@@ -86,7 +86,7 @@ def of(field: str, source: dict[str, Any], metadata: Any = None, **spec: Any) ->
         ("portworxVolume", {"volumeID": "w", "readOnly": True}, "pxd.portworx.com", "w", {}),
     ],
 )
-def test_what_a_driver_gets(
+def test_the_csi_source_for_a_driver(
     field: str, source: dict[str, Any], driver: str, handle: str, attributes: dict[str, str]
 ) -> None:
     csi = of(field, source)["csi"]
@@ -210,12 +210,12 @@ def test_secrets() -> None:
         ("azureDisk", {"diskURI": "u", "kind": "Dedicated"}, {}),
     ],
 )
-def test_what_a_driver_has_no_words_for(field: str, source: Any, labels: Any) -> None:
+def test_volumes_that_cannot_be_translated(field: str, source: Any, labels: Any) -> None:
     with pytest.raises(Untranslatable, match=field):
         of(field, source, {"labels": labels})
 
 
-def test_what_is_of_no_cloud_stays() -> None:
+def test_other_volumes_are_not_translated() -> None:
     found = pv({"nfs": {"server": "s", "path": "/"}})
     assert translated(found) is found
 

@@ -139,7 +139,7 @@ def test_hosts_files(spec: dict[str, Any], ips: tuple[str, ...], text: str) -> N
         ({}, [{"name": "v", "mountPath": "/etc/hosts"}], ("10.0.0.1",), False),
     ],
 )
-def test_who_gets_a_hosts_file(
+def test_containers_with_a_managed_hosts_file(
     spec: dict[str, Any], mounts: list[Any], ips: tuple[str, ...], managed: bool
 ) -> None:
     assert is_managed(make_pod(**spec), {"volumeMounts": mounts}, ips) is managed

@@ -95,13 +95,13 @@ def test_a_new_csi_node() -> None:
     assert not owned_by(made, "another")
 
 
-def test_what_is_as_it_should_be_is_not_written() -> None:
+def test_an_up_to_date_csi_node_is_not_written() -> None:
     found = new_csi_node("n", "uid", {"a": A, "b": B})
     assert changed_csi_node(found, {"a": A, "b": B}, set()) is None
     assert changed_csi_node(found, {"b": B}, set()) is None
 
 
-def test_entries_of_others_stay_and_what_changes_goes_to_the_end() -> None:
+def test_other_entries_stay_and_changed_ones_move_to_the_end() -> None:
     found = new_csi_node("n", "uid", {"a": A, "b": B})
     other = DriverOnNode("a", "elsewhere", 3, {"zone": "1"})
     changed = changed_csi_node(found, {"a": other}, set())
@@ -142,7 +142,7 @@ async def test_the_node_is_ready_once_there_is_a_csi_node() -> None:
 
 
 @on_virtual_time
-async def test_a_driver_comes_and_goes() -> None:
+async def test_a_driver_is_installed_and_uninstalled() -> None:
     cluster = Cluster()
     writer = make(cluster)
     await writer.install(A)

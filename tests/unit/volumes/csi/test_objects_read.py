@@ -84,7 +84,7 @@ def test_the_hint_is_for_inline_volumes() -> None:
         ([{"kind": "Node", "uid": "other"}, {"kind": "Pod", "uid": "u"}], False),
     ],
 )
-def test_whose_csi_node_it_is(owners: Any, owned: bool) -> None:
+def test_the_owner_of_a_csi_node(owners: Any, owned: bool) -> None:
     assert owned_by({"metadata": {"ownerReferences": owners}}, "u") is owned
     assert owned_by({}, "u")
 

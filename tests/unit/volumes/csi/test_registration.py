@@ -75,7 +75,7 @@ async def node(root: Path) -> AsyncIterator[Node]:
         await made.drivers.close()
 
 
-async def test_a_driver_comes_and_goes(short: Path) -> None:
+async def test_a_driver_registers_and_leaves(short: Path) -> None:
     options = Options(max_volumes=7, topology={"zone": "a"})
     async with node(short) as agent, running(short / "driver", options) as driver:
         async with registered(driver, agent.registry):

@@ -117,7 +117,7 @@ def test_driver_objects(spec: Any, rules: DriverObject) -> None:
         (READ_WRITE_ONCE, "", True, (), False),
     ],
 )
-def test_who_gives_to_the_group(
+def test_volumes_whose_files_change_group(
     policy: GroupPolicy, fs_type: str, inline: bool, modes: tuple[str, ...], gives: bool
 ) -> None:
     assert gives_to_group(policy, fs_type=fs_type, inline=inline, access_modes=modes) is gives

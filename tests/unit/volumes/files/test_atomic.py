@@ -50,7 +50,7 @@ def test_layout(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / version / "a").stat().st_mode) == 0o644
 
 
-def test_who_has_followed_the_link_can_still_open_the_file(
+def test_a_reader_that_has_resolved_the_link_can_still_open_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
@@ -170,7 +170,7 @@ def test_a_file_in_the_way_is_an_error(tmp_path: Path) -> None:
         (stat.S_IFDIR | 0o700, True, 0o2750),
     ],
 )
-def test_modes_of_what_is_given_to_a_group(mode: int, read_only: bool, owned: int) -> None:
+def test_modes_of_files_owned_by_a_group(mode: int, read_only: bool, owned: int) -> None:
     assert stat.S_IMODE(owned_mode(mode, read_only=read_only)) == owned
 
 

@@ -103,7 +103,7 @@ def test_the_real_one(tmp_path: Path) -> None:
     assert os.getpid() not in [each.pid for each in holders(str(tmp_path))]
 
 
-def test_words() -> None:
+def test_the_text_about_holders() -> None:
     assert told([]) == ""
     assert told([HoldingProcess(7, "sh"), HoldingProcess(8, "dd", apart=True)]) == (
         "; it is in use by process 7 (sh), process 8 (dd, in another mount namespace)"

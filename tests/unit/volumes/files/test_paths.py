@@ -38,7 +38,7 @@ def test_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0", "n" * (MAX_FILE_NAME + 1)])
-def test_what_is_no_name(name: str) -> None:
+def test_unsafe_names_are_refused(name: str) -> None:
     with pytest.raises(UnsafePath):
         safe_name(name)
 
@@ -60,6 +60,6 @@ def test_parts_of_a_volume(path: str, parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("path", ["/a", "..", "a/../b", "a\0b", LONGEST + "n"])
-def test_what_is_no_part_of_a_volume(path: str) -> None:
+def test_unsafe_sub_paths_are_refused(path: str) -> None:
     with pytest.raises(UnsafePath):
         sub_path_parts(path)

@@ -92,7 +92,7 @@ def test_nothing_is_made_outside(volume: Path) -> None:
     assert not (volume.parent / "made").exists()
 
 
-def test_descriptors_are_given_back(volume: Path) -> None:
+def test_descriptors_are_closed(volume: Path) -> None:
     before = open_descriptors()
     for path in ("a/b/file", "out", "loop", "none"):
         try:

@@ -64,7 +64,7 @@ NEITHER = "it names neither targetWWNs with a lun nor wwids"
         ({"lun": 1, "wwids": [ID]}, FcDisk(ids=(ID,)), ID, f"kubernetes.io/fc/[{ID}]"),
     ],
 )
-def test_what_a_source_names(source: Any, disk: FcDisk, place: str, name: str) -> None:
+def test_the_disk_that_a_source_names(source: Any, disk: FcDisk, place: str, name: str) -> None:
     assert problem(source) == ""
     assert disk_of(source) == disk
     assert (disk.place, unique_name(source)) == (place, name)
@@ -95,13 +95,13 @@ def test_blanks_are_underscores_on_disk() -> None:
         ({"wwids": [".."]}, "'..' cannot be part of a path"),
     ],
 )
-def test_what_is_no_disk(source: Any, message: str) -> None:
+def test_invalid_sources(source: Any, message: str) -> None:
     assert problem(source) == f"fc: {message}"
     assert problem({"wwids": ["x" * 256]}).endswith("cannot be part of a path")
 
 
 @pytest.mark.parametrize("place", ["", "-", "lun-1", "a-lun-x", "a-lun-256", "a--b", "a/b"])
-def test_what_no_place_is(place: str) -> None:
+def test_invalid_directory_names(place: str) -> None:
     assert disk_at(place) is None
 
 

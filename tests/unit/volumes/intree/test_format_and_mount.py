@@ -48,7 +48,7 @@ def done(programs: Programs) -> list[str]:
         (PARTITIONS, False, ["mount -t ext4 -o noatime,defaults"]),
     ],
 )
-async def test_what_is_done_to_a_disk(
+async def test_programs_called_for_a_disk(
     tmp_path: Path, programs: Programs, found: str, read_only: bool, calls: list[str]
 ) -> None:
     programs.add("blkid", found)
@@ -57,7 +57,7 @@ async def test_what_is_done_to_a_disk(
 
 
 @pytest.mark.parametrize(("found", "read_only"), [(EMPTY, True), ("exit 8", False)])
-async def test_what_is_not_known_is_not_formatted(
+async def test_a_disk_of_unknown_content_is_not_formatted(
     tmp_path: Path, programs: Programs, found: str, read_only: bool
 ) -> None:
     programs.add("blkid", found)
@@ -128,7 +128,7 @@ async def test_how_a_file_system_grows(programs: Programs, fs_type: str, call: s
     assert programs.calls[1:] == [call]
 
 
-async def test_what_cannot_grow_is_named(programs: Programs) -> None:
+async def test_a_file_system_that_cannot_grow_is_named(programs: Programs) -> None:
     programs.add("blkid", "echo TYPE=vfat")
     with pytest.raises(OperationFailed, match="vfat that could grow"):
         await grow("/dev/x", "/mnt")

@@ -123,7 +123,7 @@ async def test_a_session_that_is_there_is_used(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("other", [disk(), disk(iface="another")])
-async def test_a_disk_that_another_place_has_stays(machine: Machine, other: IscsiDisk) -> None:
+async def test_a_disk_that_another_volume_uses_stays(machine: Machine, other: IscsiDisk) -> None:
     await machine.sessions.attach(disk(), Chap())
     await machine.sessions.detach(disk(), [other])
     assert (machine.target.sessions, machine.deleted("sdx")) == ([ONE], "")

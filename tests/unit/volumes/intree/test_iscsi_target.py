@@ -50,7 +50,7 @@ def test_portals_have_a_port(portal: str, whole: str) -> None:
     assert with_port(portal) == whole
 
 
-def test_a_disk_and_its_place() -> None:
+def test_a_disk_and_its_directory_name() -> None:
     disk = disk_of(source(portals=["10.0.0.2", "10.0.0.1:3260"]), "pv1")
     assert disk.portals == ("10.0.0.1:3260", "10.0.0.2:3260")
     assert disk.place == f"iface-default/10.0.0.1:3260-{IQN}-lun-2"
@@ -85,7 +85,7 @@ def test_its_name_is_written_as_the_source_is() -> None:
         ({"iscsiInterface": ["default"]}, "['default'] is no iscsiInterface"),
     ],
 )
-def test_what_is_no_disk(changes: dict[str, Any], message: str) -> None:
+def test_invalid_sources(changes: dict[str, Any], message: str) -> None:
     assert problem(source(**changes), "pv1") == f"iscsi: {message}"
     assert problem(SOURCE, "pv1") == ""
     assert problem(source(iqn=LONG), "pv1").endswith("cannot be part of a path")
@@ -110,7 +110,7 @@ def test_the_disk_read_from_a_directory_name(place: str, portal: str, iqn: str, 
 @pytest.mark.parametrize(
     "place", ["", "iface-default", f"default/1:1-{IQN}-lun-1", "iface-default/1:1-x-lun-1"]
 )
-def test_what_no_place_is(place: str) -> None:
+def test_invalid_directory_names(place: str) -> None:
     assert disk_at(place, "pv1") is None
 
 
@@ -193,7 +193,7 @@ def test_whether_paths_are_enough(found: int, wanted: int, rounds: int, said: Pa
     assert verdict(found, wanted, rounds) is said
 
 
-def test_who_needs_a_session() -> None:
+def test_volumes_that_share_a_session() -> None:
     one = disk_of(source(portals=["10.0.0.2"]), "pv1")
     assert shares_session(one, disk_of(source(targetPortal="10.0.0.2", lun=5), "pv2"))
     assert not shares_session(one, disk_of(source(targetPortal="10.0.0.3"), "pv2"))
@@ -228,7 +228,7 @@ def test_luns(lun: int | None) -> None:
         ("iqn.2026-01.me:x", "10.0.0.1:3260:pv1", True),
     ],
 )
-def test_whose_iface(initiator: str, iface: str, owns: bool) -> None:
+def test_an_iface_of_its_own(initiator: str, iface: str, owns: bool) -> None:
     disk = IscsiDisk("pv1", ("10.0.0.1:3260",), IQN, 2, iface, "default", initiator)
     assert disk.owns_iface is owns
 
@@ -250,7 +250,7 @@ def test_a_record_with_other_values() -> None:
     assert with_values("", {"c": "x"}) == "c = x\n"
 
 
-def test_what_iscsiadm_shows_of_an_iface() -> None:
+def test_settings_of_an_iface_from_iscsiadm() -> None:
     shown = "# BEGIN\niface.iscsi_ifacename = d\niface.transport_name = {}\niface.mtu = 0\n"
     assert transport_in(shown.format("be2iscsi")) == "be2iscsi"
     assert transport_in(shown.format("<empty>")) == "tcp"

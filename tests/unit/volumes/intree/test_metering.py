@@ -66,7 +66,7 @@ async def test_a_dead_server_gets_one_request_for_all_its_volumes(servers: Serve
                 await asyncio.sleep(0.01)
 
 
-async def test_as_many_servers_hang_as_there_are_threads_for_them(
+async def test_hanging_servers_are_limited_by_threads(
     servers: Servers, caplog: pytest.LogCaptureFixture
 ) -> None:
     meters = Meters()

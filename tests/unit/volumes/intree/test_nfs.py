@@ -121,7 +121,7 @@ async def test_a_dead_server_holds_up_only_its_own_pod(
 
 
 @on_virtual_time
-async def test_what_a_dead_server_has_is_unmounted_by_force(node: Node) -> None:
+async def test_volumes_of_a_dead_server_are_unmounted_by_force(node: Node) -> None:
     operations = node.operations()
     await operations.take_over()
     operations.demand(pod("u"), [volume("server", "u")], {})

@@ -37,7 +37,7 @@ def test_a_session_that_ends_while_it_is_read(tree: ScsiTree) -> None:
 
 
 @pytest.mark.parametrize("name", ["hosts", "host", "xhost1"])
-def test_what_is_no_host(tree: ScsiTree, name: str) -> None:
+def test_other_names_are_no_hosts(tree: ScsiTree, name: str) -> None:
     session = Path(tree.sys, f"class/iscsi_host/{name}/device/session1/iscsi_session/session1")
     session.mkdir(parents=True)
     (session / "targetname").write_text("iqn.x")
@@ -71,7 +71,7 @@ def test_a_disk_is_deleted_by_its_own_switch(tree: ScsiTree) -> None:
     assert switch.read_text() == "1"
 
 
-def test_who_holds_a_disk(tree: ScsiTree) -> None:
+def test_only_a_block_device_can_be_held(tree: ScsiTree) -> None:
     assert not scsi.is_held(f"{tree.dev}/gone")
     os.mkfifo(f"{tree.dev}/no-disk")
     assert not scsi.is_held(f"{tree.dev}/no-disk")

@@ -85,7 +85,7 @@ async def test_volumes_and_what_is_done_to_them(node: Node, metrics: Metrics) ->
     }
 
 
-async def test_what_an_agent_before_has_left(node: Node) -> None:
+async def test_metrics_of_volumes_left_by_an_earlier_agent(node: Node) -> None:
     node.api.put("s", SECRETS, data={"k": HUSH})
     await node.volumes.set_up(pod_of(SECRET))
     await node.volumes.set_up(pod_of({"name": "e", "emptyDir": {}}, uid="gone"))
@@ -136,7 +136,7 @@ def test_images_as_volumes(problem: str, counts: tuple[int, int, int]) -> None:
     assert tuple(found) == counts
 
 
-async def test_what_an_agent_before_left_of_claims_is_counted() -> None:
+async def test_claim_volumes_left_by_an_earlier_agent_are_counted() -> None:
     made, plugin = Metrics(), cast(Any, LocalPlugin(Path("/nowhere")))
     reporter = Reporter(cast(Any, None), made.volumes, [plugin])
     whole = PublishedOnDisk(plugin.name, "a", "u1", "pv1", "/a")

@@ -235,7 +235,7 @@ async def test_a_missing_object_is_named_once_and_the_rest_is_made(node: Node) -
     assert "c" in await node.volumes.set_up(pod)
 
 
-async def test_what_is_in_use_outlives_its_object(node: Node) -> None:
+async def test_a_volume_in_use_outlives_its_object(node: Node) -> None:
     node.api.put("s", SECRETS, data={"k": HUSH})
     pod = pod_of(SECRET)
     await node.volumes.set_up(pod)
@@ -403,7 +403,7 @@ async def test_a_terminating_pod_gets_no_volume_that_it_did_not_have(node: Node)
     assert not node.api.calls["create"]
 
 
-async def test_what_a_terminating_pod_reads_outlives_its_object_without_an_event(
+async def test_a_volume_of_a_terminating_pod_outlives_its_object_without_an_event(
     node: Node,
 ) -> None:
     node.api.put("cfg", data={"a": "1"})

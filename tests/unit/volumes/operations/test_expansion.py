@@ -41,7 +41,7 @@ def claim(states: Any = None, sizes: Any = None, has: str = "1Gi", **notes: str)
         (claim(None, "3Gi", has="1Gi"), SHARED, (Flow.WAIT, 3 * GIB)),
     ],
 )
-def test_whose_turn_it_is(of: Any, modes: Any, expected: Any) -> None:
+def test_the_flow_and_size_of_an_expansion(of: Any, modes: Any, expected: Any) -> None:
     pv = {"spec": {"capacity": {"storage": "2Gi"}}}
     assert flow(spec(claim=of, pv=pv, access_modes=modes)) == expected
 

@@ -59,7 +59,7 @@ def attachable(name: str) -> VolumeSpec:
 
 
 @on_virtual_time
-async def test_what_is_found_staged_stays_listed_until_the_node_is_known() -> None:
+async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
     disk = SimulatedDisk()
     disk.staged = {"va", "vb"}
     node = Node(disk)
@@ -140,7 +140,7 @@ def test_a_list_that_has_grown_makes_volumes_usable_once_it_is_written() -> None
     assert not listed.written()
 
 
-def test_what_is_there_or_worked_on_is_in_use() -> None:
+def test_present_volumes_and_those_with_operations_are_in_use() -> None:
     listed = InUse()
     running = [
         Operation(OperationKind.STAGE, "a", "p", "wanted", spec=attachable("a")),
@@ -152,7 +152,7 @@ def test_what_is_there_or_worked_on_is_in_use() -> None:
     assert listed.report() == ["a", "d"]
 
 
-def test_what_the_api_shows_in_use_was_attached() -> None:
+def test_volumes_in_use_according_to_the_api_are_attachable() -> None:
     actual = {name: Volume(name, "p", attachable=name == "b") for name in ("a", "b", "c", "d")}
     shown = frozenset({"a", "b", "c", "gone"})
     found = attachable_as_shown([PodDemand("u1", (spec("c"),))], actual, shown)

@@ -129,7 +129,7 @@ def test_published(kind: OperationKind, before: Any, result: Any, mount: Any) ->
     assert done(replace(EMPTY, pods=pods), kind, result).pods.get("u1") == mount
 
 
-def test_without_a_place_nothing_may_be_there() -> None:
+def test_a_mount_without_a_path_is_not_recorded() -> None:
     assert done(EMPTY, OperationKind.PUBLISH, FailureOutcome.UNCERTAIN, Left()).pods == {}
 
 
@@ -187,7 +187,7 @@ LOCAL = PublishedOnDisk("local", "v", "u1", "pv", "/p")
         ),
     ],
 )
-def test_what_is_called(facts: Any, call: str) -> None:
+def test_the_call_of_an_operation(facts: Any, call: str) -> None:
     assert Operation(OperationKind.PUBLISH, "v", "csi", "why", **facts).call == call
 
 
@@ -203,7 +203,7 @@ def test_what_is_called(facts: Any, call: str) -> None:
         ({"staged": replace(STAGED, mode=Mode.BLOCK)}, True),
     ],
 )
-def test_what_metrics_call_it(facts: Any, block: bool) -> None:
+def test_the_metric_name_of_an_operation(facts: Any, block: bool) -> None:
     names = {
         of_block: Operation(
             OperationKind.PUBLISH, "v", "csi", "why", mount=replace(MOUNT, mode=mode)
@@ -215,7 +215,7 @@ def test_what_metrics_call_it(facts: Any, block: bool) -> None:
 
 
 @pytest.mark.parametrize(("whole", "uid"), [(True, ""), (False, "u1")])
-def test_what_it_has_to_itself(whole: bool, uid: str) -> None:
+def test_the_key_of_an_operation(whole: bool, uid: str) -> None:
     operation = Operation(OperationKind.PUBLISH, "v", "csi", "why", pod_uid="u1", whole=whole)
     assert operation.key == ("v", uid)
     assert Operation(OperationKind.PUBLISH, "v", "csi", "why", pod_uid="u1").whole

@@ -213,7 +213,7 @@ NOW = 1000.0
         ),
     ],
 )
-def test_what_is_next(
+def test_the_next_operations(
     demands: list[PodDemand],
     actual: dict[str, Volume],
     facts: Facts,
@@ -284,9 +284,7 @@ def test_nothing_else_is_done_to_a_volume_that_is_being_staged() -> None:
         ),
     ],
 )
-def test_what_is_done_beside_what_is_under_way(
-    running: Operation, kinds: list[OperationKind]
-) -> None:
+def test_operations_beside_one_in_progress(running: Operation, kinds: list[OperationKind]) -> None:
     facts = Facts(running={running.key: running})
     made = plan([ENDED], there(UNSURE, "u1", "u2"), facts, 0.0)
     assert [operation.kind for operation in made.operations] == kinds

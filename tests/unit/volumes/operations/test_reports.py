@@ -29,19 +29,19 @@ def waits(
     return list(ending_waits("u1", {"d^h": VOLUME}, under_way, known))
 
 
-def test_what_is_under_way() -> None:
+def test_a_wait_for_a_running_operation() -> None:
     busy = Waits(WaitCause.BUSY, ABOUT, f"{CALL} is under way", CALL)
     expected = [VolumeWait("pv", busy, 7.0)]
     assert waits((TAKEN, 7.0)) == expected
     assert waits((TAKEN, 7.0), failures={OperationKind.UNPUBLISH: FAILED}) == expected
 
 
-def test_what_has_failed() -> None:
+def test_a_wait_for_a_failed_operation() -> None:
     later = Waits(WaitCause.BACKOFF, ABOUT, "busy", CALL, 30.0)
     assert waits(failures={OperationKind.UNPUBLISH: FAILED}) == [VolumeWait("pv", later, 20.0)]
 
 
-def test_what_is_of_another() -> None:
+def test_other_operations_and_pods_are_no_wait() -> None:
     assert waits() == []
     assert waits(failures={OperationKind.PUBLISH: FAILED}) == []
     assert waits((replace(TAKEN, kind=OperationKind.PUBLISH), 7.0)) == []

@@ -38,7 +38,7 @@ def volume(name: str, *, with_stage: bool = True) -> Volume:
     return Volume(name, "kubernetes.io/iscsi", pods, Presence.UNCERTAIN, staged)
 
 
-def test_what_was_found_gets_the_name_that_is_written() -> None:
+def test_a_found_volume_gets_the_name_from_the_spec() -> None:
     other = volume("other")
     there = spelled({FOUND: volume(FOUND), "other": other}, [WRITTEN])
     assert there == {WRITTEN: volume(WRITTEN), "other": other}
@@ -51,10 +51,10 @@ def test_what_was_found_gets_the_name_that_is_written() -> None:
     ("names", "busy"),
     [([], []), (["x"], []), ([WRITTEN], [FOUND]), ([WRITTEN, FOUND], [])],
 )
-def test_what_keeps_its_name(names: list[str], busy: list[str]) -> None:
+def test_volumes_that_keep_their_name(names: list[str], busy: list[str]) -> None:
     assert spelled({FOUND: volume(FOUND)}, names, busy) == {FOUND: volume(FOUND)}
 
 
-def test_nothing_takes_the_place_of_another() -> None:
+def test_no_volume_replaces_another() -> None:
     both = {FOUND: volume(FOUND), WRITTEN: volume(WRITTEN)}
     assert spelled(both, [WRITTEN]) == both

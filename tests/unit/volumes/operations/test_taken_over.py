@@ -48,11 +48,11 @@ def shown(actual: dict[str, Volume]) -> dict[str, tuple[list[str], bool]]:
         ((replace(NAMELESS_STAGED, damaged=""),), {"d^key": ([], True)}),
     ],
 )
-def test_what_has_no_name_is_recognised_by_its_place(found: Any, is_then: Any) -> None:
+def test_a_volume_without_a_name_is_recognized_by_its_path(found: Any, is_then: Any) -> None:
     assert shown(recognised(left(*found), MOUNT, STAGED)) == is_then
 
 
-def test_what_is_recognised_is_taken_down_by_its_driver() -> None:
+def test_a_recognized_volume_is_taken_down_by_its_driver() -> None:
     assert recognised(left(NAMELESS, NAMELESS_STAGED), MOUNT, STAGED) == {
         "u1-pv": Volume("u1-pv", "csi"),
         "d^key": Volume("d^key", "csi"),
@@ -60,7 +60,7 @@ def test_what_is_recognised_is_taken_down_by_its_driver() -> None:
     }
 
 
-def test_what_this_agent_has_made_is_not_what_another_left() -> None:
+def test_own_volumes_are_not_recognized_as_left_by_another_agent() -> None:
     own = PodMount(NAMELESS, Presence.UNCERTAIN)
     actual = {
         "u1-pv": Volume("u1-pv", "csi", {"u1": own}),
@@ -80,7 +80,7 @@ def test_all_that_is_found_of_a_volume_is_one_volume() -> None:
     assert taken_over(left(STAGED, MOUNT), "csi", Found((other,), ())) == {"d^h": found}
 
 
-def test_what_is_known_already_stays() -> None:
+def test_known_volumes_stay() -> None:
     there = PodMount(MOUNT, Presence.THERE)
     actual = left(NAMELESS) | {"d^h": Volume("d^h", "csi", {"u1": there})}
     assert recognised(actual, MOUNT, STAGED)["d^h"].pods == {"u1": there}

@@ -55,7 +55,7 @@ KEYS: list[tuple[dict[str, Any], dict[str, int | None]]] = [
 
 @pytest.mark.parametrize(("kind", "found"), [("configMap", CFG), ("secret", SECRET)])
 @pytest.mark.parametrize(("source", "expected"), KEYS)
-def test_of_keys(
+def test_owners_of_keys(
     kind: str, found: Any, source: dict[str, Any], expected: dict[str, int | None]
 ) -> None:
     assert owners(kind, source, found) == expected
@@ -72,7 +72,7 @@ def test_of_keys(
         ({"items": [{**NAME, "user": 0}], "defaultUser": 7}, 0),
     ],
 )
-def test_of_the_downward_api(source: dict[str, Any], expected: int | None) -> None:
+def test_owners_of_downward_api_files(source: dict[str, Any], expected: int | None) -> None:
     assert owners("downwardAPI", source, FIELDS) == {"a": expected}
 
 
@@ -99,7 +99,7 @@ SINGLE: list[tuple[str, dict[str, Any], Any]] = [
         ((None, None, None, 42), (None, 0o600)),
     ],
 )
-def test_of_tokens_bundles_and_certificates(
+def test_owners_of_tokens_bundles_and_certificates(
     kind: str,
     source: dict[str, Any],
     found: Any,

@@ -90,7 +90,7 @@ def test_objects_of_volumes_and_environments() -> None:
         ({"emptyDir": {}}, uses("other"), "no volume of this name"),
     ],
 )
-def test_what_cannot_be_had(volume: Any, container: Any, problem: str) -> None:
+def test_volumes_that_cannot_be_provided(volume: Any, container: Any, problem: str) -> None:
     plan = plan_volumes(make_pod([{"name": "v", **volume}], container))
     (said,) = plan.problems.values()
     assert problem in said
@@ -98,7 +98,7 @@ def test_what_cannot_be_had(volume: Any, container: Any, problem: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["persistentVolumeClaim", "ephemeral", "csi", "nfs", "gitRepo"])
-def test_what_others_have_to_make(kind: str) -> None:
+def test_volumes_that_plugins_provide(kind: str) -> None:
     device = {"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]}
     for container, use in ((uses("v"), (True, False)), (device, (False, True))):
         plan = plan_volumes(make_pod([{"name": "v", kind: {"a": "b"}}], container))

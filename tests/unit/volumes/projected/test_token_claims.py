@@ -102,7 +102,7 @@ def test_life(claims: object, key: TokenKey, life: Life | None) -> None:
         jwt("x").split(".")[0] + "." + base64.b64encode(b"[" * 9000).decode() + ".c",
     ],
 )
-def test_what_is_no_token(token: str) -> None:
+def test_malformed_tokens_are_refused(token: str) -> None:
     assert life_of(token, POD, KEY, NOW) is None
 
 

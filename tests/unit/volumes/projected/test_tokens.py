@@ -50,7 +50,7 @@ def make() -> tuple[FakeApi, PodTokens, list[str], Pod]:
 
 
 @on_virtual_time
-async def test_of_no_other_account_by_that_name() -> None:
+async def test_a_token_is_bound_to_the_uid_of_the_account() -> None:
     api, tokens, _, pod = make()
     await tokens.get(pod, TokenKey("sa", "me", HOUR))
     assert "metadata" not in api.last_request[1]

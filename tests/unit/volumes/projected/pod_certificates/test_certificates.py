@@ -262,7 +262,7 @@ async def test_a_deleted_request_is_made_again_but_not_at_once() -> None:
 
 
 @on_virtual_time
-async def test_what_the_api_refuses_is_tried_again_with_the_same_key() -> None:
+async def test_a_refused_request_is_retried_with_the_same_key() -> None:
     agent = Agent()
     agent.api.refusals = [Forbidden("no", code=403)] * 9
     assert "could not be created: no" in await agent.missing()

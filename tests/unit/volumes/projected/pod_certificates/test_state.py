@@ -68,7 +68,7 @@ OVERDUE, EXPIRED = Reason.CERTIFICATE_OVERDUE_FOR_REFRESH, Reason.CERTIFICATE_EX
         pytest.param(SourceState(HELD, ASKED_AGAIN), GIVEN, 2001.0, True, 2001.0, id="issued, due"),
     ],
 )
-def test_what_comes_next(
+def test_the_next_step(
     state: SourceState,
     found: CertificateRequestStatus | None,
     now: float,
