@@ -1,4 +1,4 @@
-"""A body as kube-apiserver compresses a watch: a gzip member of its own for each flush.
+"""A body compressed as kube-apiserver compresses a watch: one gzip member for each flush.
 
 Source: the feature gate WatchListCompression of Kubernetes 1.37.
 """

@@ -1,4 +1,4 @@
-"""Resident memory of this process, and what a number of peers leave of it."""
+"""Resident memory of this process, and the part that many peers leave behind."""
 
 from __future__ import annotations
 

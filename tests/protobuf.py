@@ -1,4 +1,4 @@
-"""Kubernetes' protobuf written by hand, as Go writes it."""
+"""Kubernetes' protobuf encoded by hand, as Go encodes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, value: bytes | str | int) -> bytes:
-    """A number as a varint; a text, or a message that is written already."""
+    """A field: a number as a varint, a text, or an encoded message."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     data = value.encode() if isinstance(value, str) else value

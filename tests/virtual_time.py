@@ -26,7 +26,7 @@ class Deadlock(AssertionError):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Polls real descriptors, and where the loop would sleep it moves the clock instead."""
+    """Polls real descriptors, and moves the clock where the loop would sleep."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         self.wall_step = 0.0
-        """Seconds by which the wall clock of this machine has been set ahead; negative: back."""
+        """Seconds by which the wall clock of this machine is ahead; negative: behind."""
         super().__init__(self._jumping)
         self._clock_resolution = 1e-9
 
@@ -92,7 +92,7 @@ class LoopClock:
 
 
 def step_wall_clock(seconds: float) -> None:
-    """Set the wall clock of this machine by so many seconds; the loop's clock goes on."""
+    """Set the wall clock of this machine by these seconds; the loop's clock is unchanged."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     loop.wall_step += seconds

@@ -1,4 +1,4 @@
-"""How examples are drawn for properties."""
+"""Settings for drawing examples of properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much work a piece of code does, as a number that no load of the machine changes."""
+"""The amount of work that code does, as a number that no load of the machine changes."""
 
 from __future__ import annotations
 

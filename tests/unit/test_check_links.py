@@ -1,4 +1,4 @@
-"""The checker of links finds what is dead and nothing else."""
+"""The checker of links finds dead links and nothing else."""
 
 from pathlib import Path
 

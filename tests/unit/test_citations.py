@@ -1,4 +1,4 @@
-"""Every citation of docs/reference names a file and a section or row that is there."""
+"""Every citation of docs/reference names an existing file and an existing section or row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN = (
     "tools/rulebook/tables.py",
     "docs/reference/README.md",
 )
-"""Files that speak of citations themselves."""
+"""Files that describe citations themselves."""
 
 
 def texts() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The list of what is different on purpose: each row is about a row of a table, with a reason."""
+"""The list of intended differences: each row refers to a row of a table and has a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every input that fuzzing has kept, tried without a fuzzer."""
+"""Every input kept by fuzzing, run without a fuzzer."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LAZY = {
     "dbus_fast": {"kubeletpy.host.dbus"},
     "opentelemetry": {"kubeletpy.trace.otlp"},
 }
-"""Libraries that cost much, and the modules that load them: each is imported where it is used."""
+"""Expensive libraries and the modules that load them; each is imported where it is used."""
 
 _CODE = """
 import importlib, pkgutil, sys, kubeletpy, kubeletpy_up

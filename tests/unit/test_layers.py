@@ -1,4 +1,4 @@
-"""The picture of the layers: it has each package of the contract once, from top to bottom."""
+"""The diagram of the layers has each package of the contract once, from top to bottom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kubeletpy.library: an agent inside a program; and its interface, which is kept."""
+"""kubeletpy.library: an agent inside a program, and its recorded interface."""
 
 from __future__ import annotations
 

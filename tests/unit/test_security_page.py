@@ -1,4 +1,4 @@
-"""Every attack on docs/security.md has a test, and every test that it names is there."""
+"""Every attack on docs/security.md has a test, and every test that it names exists."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ logs: rotate size/files/workers/interval
 server: ports
 events: client qps/burst
 """
-"""Defaults of settings: config.csv is held against them."""
+"""Defaults of settings, which are compared with config.csv."""
 RULES = """
 sync: per-pod resync
 sync: error requeue
@@ -185,7 +185,7 @@ objects: reflector backoff
 objects: reflector watch timeout
 userns: first host id
 """
-"""Formulas and sentences: the tests of the decisions hold them."""
+"""Formulas and sentences, which the tests of the decisions check."""
 HELD = dict(line.split(" = ") for line in NUMBERS.strip().splitlines())
 COLUMNS = [(row, HELD[row]) for row in HELD]
 

@@ -1,4 +1,4 @@
-"""Events, reasons and names: what the tables list is in the agent's sources, or differs by plan."""
+"""Events, reasons and names of the tables are in the agent's sources, or differ on purpose."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = {
     "log",
     "volume-dir",
 }
-"""Kinds of names.csv whose keys are written as they are; tests of the packages hold the others."""
+"""Kinds of names.csv with literal keys; tests of the packages check the others."""
 DESCRIBED = re.compile(r"\(.*\)|synced on existing node|--node-labels .*|.* except \..*")
 LITERAL = re.compile(r"\{[^{}]*\}|\[[^]]*\]|[ ,|/]")
 """Separators and placeholders between the literal parts of a name."""

@@ -1,4 +1,4 @@
-"""The virtual-time loop keeps its promises."""
+"""The event loop of virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walks of docs/architecture.md name files that there are."""
+"""The walks of docs/architecture.md name existing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's own addresses, as all who hold them see them."""
+"""All holders of a node's addresses see the current ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node object and its status, from facts and options."""
+"""Building the node object and its status from facts and options."""
 
 from __future__ import annotations
 

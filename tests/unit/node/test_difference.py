@@ -41,9 +41,9 @@ def status(**changes: Any) -> Any:
     ("shown", "written"),
     [
         (status(), status()),
-        # what the API leaves out because it is empty
+        # fields that the API leaves out because they are empty
         (status(images=None), status()),
-        # the fields of others
+        # fields of other writers
         (status(volumesAttached=[{"name": "v"}], config={"error": "e"}), status()),
         (status(conditions=[*OWN, FOREIGN]), status(conditions=[FOREIGN, *OWN])),
         (

@@ -1,4 +1,4 @@
-"""The node's images, from whatever the runtime lists."""
+"""The node's images, read from the runtime's list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubeletpy.remote.partial import PartialRuntime
 
 
 class Listing(PartialRuntime):
-    """A runtime that lists these images; None: its answer can't be read."""
+    """A runtime that lists these images; with None its answer cannot be decoded."""
 
     def __init__(self, *images: cri.Image) -> None:
         self.images = images

@@ -170,7 +170,7 @@ def test_leases_of_nodes_that_began_together_drift_apart(
 
 @on_virtual_time
 async def test_after_an_outage_a_fleet_spreads_its_status_and_leases() -> None:
-    """A hundred nodes lost the same server: what they write afterwards does not come in waves."""
+    """A hundred nodes lost the same server; their later writes do not come in waves."""
     apis = [NodeApi() for _ in range(100)]
     for number, api in enumerate(apis):
         api.down = True
@@ -415,7 +415,7 @@ async def test_a_list_of_images_that_hangs_holds_no_status_up() -> None:
 
 
 def startup_of(metrics: Metrics) -> dict[str, float]:
-    """kubelet_node_startup_NAME_duration_seconds that are not 0."""
+    """The metrics kubelet_node_startup_NAME_duration_seconds that are not 0."""
     found = {}
     for line in metrics.render().decode().splitlines():
         name, _, value = line.removeprefix("kubelet_node_startup_").partition(" ")

@@ -48,7 +48,7 @@ async def watched(runtime: Any) -> tuple[RuntimeMonitor, list[str]]:
 @pytest.mark.parametrize("before", [0.0, 0.1, 4.0, 9.9, 50.0, 300.0])
 @on_virtual_time
 async def test_a_call_that_hangs_does_not_outlive_the_runtimes_return(before: float) -> None:
-    """The call hung before the runtime was well again, and is never answered."""
+    """A call that hung before the runtime recovered never gets an answer."""
     runtime = Runtime()
     runtime.answer = DOWN
     monitor, _ = await watched(runtime)
@@ -62,7 +62,7 @@ async def test_a_call_that_hangs_does_not_outlive_the_runtimes_return(before: fl
 @pytest.mark.parametrize("starting", [0.1, 0.5, 1.0, 4.0])
 @on_virtual_time
 async def test_a_runtime_that_is_still_starting_is_polled_again_soon(starting: float) -> None:
-    """containerd accepts connections before its server is initialized, and then answers so."""
+    """containerd accepts connections, and returns an error, before its server is initialized."""
     runtime = Runtime()
     monitor, _ = await watched(runtime)
     monitor.connection_changed(False)

@@ -33,7 +33,7 @@ GONE = NoVersion("connection refused")
 
 
 class Server(KubeApi):
-    """States a version that changes; None: it does not answer."""
+    """A server whose version the test changes; with None it does not answer."""
 
     def __init__(self, minor: int | None) -> None:
         self.minor = minor
@@ -58,7 +58,7 @@ def stated(minor: int) -> ServerVersion:
 
 
 class Node:
-    """A follower and what it reports."""
+    """A follower of the server's version, and its reports."""
 
     def __init__(self, root: Path, server: Server, resolved: ResolvedVersion) -> None:
         self.root = root
@@ -95,7 +95,7 @@ async def test_an_upgrade_is_reported_once(
     assert "restart the agent to run as 1.37" in shown.restart
     assert node.record == "1.37\n"  # for a start without the server
     assert [each.levelno for each in caplog.records] == [logging.INFO]
-    # servers of two versions behind one address, as long as they are being upgraded
+    # two servers behind one address have different versions during an upgrade
     for minor in (36, 37, 36, 37):
         server.minor = minor
         await asyncio.sleep(1200)

@@ -1,4 +1,4 @@
-"""CPUs that go to containers and come back to the pool."""
+"""Allocation of CPUs to containers, and their return to the pool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE: frozenset[int] = frozenset()
     [
         ({"u": {"a": C12}}, "a", {}, C12),
         ({"u": {"a": C1, "b": C2}}, "a", {"u": {"b": C2}}, C1),
-        # an init container's CPUs are those of a later container, too
+        # the CPUs of an init container also belong to a later container
         ({"u": {"i": C12, "a": C1}}, "i", {"u": {"a": C1}}, C2),
         ({"u": {"a": C1}, "v": {"a": C2}}, "a", {"v": {"a": C2}}, C1),
         ({"u": {"a": C1}}, "x", {"u": {"a": C1}}, NONE),

@@ -1,4 +1,4 @@
-"""The merge of hints: tables, and random ones beside every combination tried in turn."""
+"""The merge of hints: tables, and random hints compared with a search of all combinations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hints(*given: tuple[int | None, bool]) -> list[Hint]:
 @pytest.mark.parametrize(
     ("provided", "policy", "hint", "admitted"),
     [
-        # nobody cares
+        # no provider has a preference
         ([], BEST, Hint(0b11, P), True),
         ([{}], STRICT, Hint(0b11, P), True),
         ([], SINGLE, Hint(None, P), True),
@@ -62,7 +62,7 @@ def hints(*given: tuple[int | None, bool]) -> list[Hint]:
             Hint(0b01, N),
             True,
         ),
-        # only the best effort goes without a preferred hint
+        # only best-effort admits without a preferred hint
         (
             [{"cpu": hints((0b01, P), (0b11, N))}, {"gpu": hints((0b10, P), (0b11, N))}],
             STRICT,
@@ -72,7 +72,7 @@ def hints(*given: tuple[int | None, bool]) -> list[Hint]:
         ([{"cpu": hints((0b01, N))}], SINGLE, Hint(None, N), False),
         # nodes that the machine does not have
         ([{"cpu": hints((0b100, P))}], STRICT, Hint(0b11, N), False),
-        # the neediest decides how wide it may be
+        # the provider with the largest minimum decides the width
         (
             [{"cpu": hints((0b11, P))}, {"gpu": hints((0b01, P), (0b11, N))}],
             BEST,
@@ -101,7 +101,7 @@ def test_a_merge_names_the_resources_that_prevent_it() -> None:
     assert merged.against == ("cpu", "gpu")
     merged = merge([{"cpu": hints((0b01, P))}, {"gpu": []}], (0, 1), STRICT)
     assert merged.against == ("gpu",)
-    # no single one of three does
+    # no single one of the three would resolve it
     apart = [{"cpu": hints((0b001, P))}, {"gpu": hints((0b010, P))}, {"nic": hints((0b100, P))}]
     assert merge(apart, (0, 1, 2), STRICT).against == ("cpu", "gpu", "nic")
     assert merge([{"cpu": None}], (0, 1), STRICT).against == ()
@@ -121,7 +121,7 @@ def test_masks() -> None:
 
 
 def by_combinations(provided: Sequence[Hints], nodes: Sequence[int], policy: Policy) -> MergedHints:
-    """The rules of the table, word by word."""
+    """The rules of the table, applied literally."""
     every = mask_of(nodes)
     resources: list[Sequence[Hint]] = []
     for of_provider in provided:

@@ -1,4 +1,4 @@
-"""Which CPUs are picked: tables, and random machines beside rules that any pick has to keep."""
+"""The CPUs picked: tables, and random machines with rules that any pick has to keep."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UNCORE = PickOptions(align_uncore=True)
     ("topology", "free", "count", "options", "expected"),
     [
         (SINGLE, "0-7", 0, PACKED, ""),
-        # one CPU comes from a core that is broken already
+        # one CPU comes from a core that is already split
         (SINGLE, "0-7", 1, PACKED, "0"),
         (SINGLE, "1,3,5-7", 1, PACKED, "6"),
         # whole cores before single CPUs
@@ -52,7 +52,7 @@ UNCORE = PickOptions(align_uncore=True)
         (DUAL, "1-11", 6, PACKED, "1,3,5,7,9,11"),
         (DUAL, "0-11", 8, PACKED, "0,2,4,6,8,10,1,7"),
         (LARGE, "0-79", 64, PACKED, "0-31,40-71"),
-        # an even share of as few NUMA nodes as can give it
+        # an even share of the fewest NUMA nodes that can provide it
         (DUAL, "0-11", 8, SPREAD, "0,6,2,8,1,7,3,9"),
         (LARGE, "0-79", 64, SPREAD, "0-7,10-17,20-27,30-37,40-47,50-57,60-67,70-77"),
         (LARGE, "0-79", 48, SPREAD, "0-7,10-17,20-27,40-47,50-57,60-67"),
@@ -60,7 +60,7 @@ UNCORE = PickOptions(align_uncore=True)
         (LARGE, "2-29,31-39,42-69,71-79", 48, SPREAD, "10-17,20-27,31-38,50-57,60-67,71-78"),
         (DUAL, "0-11", 0, SPREAD, ""),
         (DUAL, "0-2", 1, SPREAD, "0"),
-        # what does not divide evenly goes where the rest stays most even
+        # the remainder goes where the rest stays most even
         (WIDE, "0-7", 5, SPREAD, "0-2,4-5"),
         (FOUR, "0-8,16", 9, SPREAD, "0-7,16"),
         (LARGE, "0-38,40-48,50-55,60", 35, SPREAD, "0-5,9-14,16,20-29,40-45,50-54,60"),
@@ -75,14 +75,14 @@ UNCORE = PickOptions(align_uncore=True)
         # no share is even
         (WIDE, "1-4", 4, CORES, "1-4"),
         (DUAL, "9", 1, CORES, "9"),
-        # so many are not whole cores: packed
+        # the count is no multiple of complete cores: packed
         (DUAL, "0-11", 7, CORES, "0,1,2,4,6,8,10"),
         # one thread of each core first
         (SINGLE, "0-7", 4, THIN, "0-3"),
         (DUAL, "0-11", 4, THIN, "0,2,4,6"),
         (FOUR, "0-4,8,12,16", 6, THIN, "0-3,8,12"),
         (WIDE, "1-4", 1, THIN, "4"),
-        # L3 caches: whole ones, then the first into which the rest fits
+        # L3 caches: complete ones, then the first into which the rest fits
         (CACHES, "1-15", 10, UNCORE, "1,2,4-11"),
         (CACHES, "0-15", 4, UNCORE, "0-3"),
         (CACHES, "2-15", 4, UNCORE, "4-7"),

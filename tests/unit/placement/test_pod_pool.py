@@ -1,4 +1,4 @@
-"""Pods with pod-level resources that are placed as one (gate PodLevelResourceManagers).
+"""Pods with pod-level resources, placed as a unit (gate PodLevelResourceManagers).
 
 The CPU numbers are those that a kubelet 1.37.2 gives on the same machine.
 """
@@ -206,7 +206,7 @@ def test_too_few_cpus_leave_the_state_as_it_is() -> None:
 
 
 def test_a_pool_without_its_parts_is_divided_again() -> None:
-    """A kubelet writes the pool first: it may have been interrupted before the containers."""
+    """A kubelet writes the pool first and may be interrupted before it writes the containers."""
     of = cpus()
     placed = pod("3", own("a"), own("b"), sharing("s"))
     whole = of.allocate_pool(of.initial(), placed, NODE_0)
@@ -218,7 +218,7 @@ def test_a_pool_without_its_parts_is_divided_again() -> None:
 
 
 def test_earlier_allocations_of_containers_stay() -> None:
-    """The scope was container when the pod came."""
+    """The scope was container when the pod was admitted."""
     of = cpus()
     state = of.initial().with_container("uid-1", "a", parse_ids("3"))
     placed = pod("2", own("a"), sharing("s"))

@@ -73,7 +73,7 @@ def devices(entries: object, registered: Mapping[str, object]) -> int:
 
 
 def test_sums_of_devices() -> None:
-    """The devices package writes them; the grammar is here."""
+    """The devices package writes this file; its grammar is tested here."""
     assert devices(go_dump.items(None), {}) == 3467439661
     assert devices(go_dump.items([]), {}) == 2932075448
     entry = go_dump.struct(

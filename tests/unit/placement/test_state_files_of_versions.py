@@ -156,7 +156,7 @@ def test_the_data_decides_over_the_fields_for_earlier_versions() -> None:
     ],
 )
 def test_a_damaged_one_is_not_read_as_an_earlier_form(change: JSON, why: str) -> None:
-    """A kubelet 1.37 refuses it, too: the earlier form may lack what containers have."""
+    """A kubelet 1.37 also refuses it: the earlier form may lack allocations of containers."""
     whole = json.loads(dual(CPUS, 1374233484, 3312969397))
     with pytest.raises(StateError, match=why):
         read_cpu_state(json.dumps({**whole, **change}))

@@ -1,4 +1,4 @@
-"""cpuManagerPolicy static: who gets CPUs of its own, which, and what can't go on."""
+"""cpuManagerPolicy static: containers with exclusive CPUs, the CPUs they get, and refusals."""
 
 from __future__ import annotations
 
@@ -188,15 +188,15 @@ def test_hints() -> None:
     assert masks(of, of.initial(), one) == [(1, True), (2, True), (3, False)]
     assert masks(of, of.initial(), pod_of(sized("c", "8"))) == [(2, True), (3, False)]
     assert masks(of, of.initial(), pod_of(sized("c", "9"))) == [(3, True)]
-    # no longer to be had in one node, though one node is large enough
+    # no longer available in one node, though one node is large enough
     assert masks(of, held(of, {"x": {"c": "1,4"}}), pod_of(sized("c", "8"))) == [(3, False)]
     assert masks(of, of.initial(), pod_of(sized("c", "16"))) == []
     assert masks(of, of.initial(), pod_of(sized("c", "500m"))) is None
-    # what it has; of another number: it can't be had
+    # the CPUs that it holds; another number of CPUs is not available
     assert masks(of, held(of, {"uid-1": {"c": "4,12"}}), one) == [(2, True), (3, False)]
     assert masks(of, held(of, {"uid-1": {"c": "4"}}), one) == []
     assert masks(of, held(of, {"uid-1": {"c": "4-6"}}), one) == []
-    # those of its init container must be among them
+    # they must include those of its init container
     after = pod_of(sized("c", "2"), initContainers=[sized("i", "2")])
     assert masks(of, held(of, {"uid-1": {"i": "4,12"}}), after) == [(2, True), (3, False)]
 

@@ -1,4 +1,4 @@
-"""memoryManagerPolicy Static: whose memory is of which NUMA node."""
+"""memoryManagerPolicy Static: the NUMA nodes from which containers get memory."""
 
 from __future__ import annotations
 
@@ -202,13 +202,13 @@ def test_no_memory_is_lost_while_pods_come_and_go(seed: int) -> None:
         blocks = [b for of_pod in state.entries.values() for held in of_pod.values() for b in held]
         booked = sum(block.size for block in blocks)
         assert sum(free(state)) == 100 * len(of.nodes) - booked
-        # more where a later container is not on the nodes of an init container
+        # more is free where a later container is not on the nodes of an init container
         assert booked >= sum(wanted_of_pod(each)["memory"] for each in there)
     assert of.without_all_but(state, ()).nodes == of.nodes
 
 
 def with_first(cells: tuple[int, ...], tables: dict[str, Table]) -> MemoryState:
-    """The state of nobody, but for node 0."""
+    """The initial state, with changes to node 0 only."""
     state = TWO.initial()
     node = NodeMemory(0, {**state.nodes[0].tables, **tables}, cells)
     return replace(state, nodes={**state.nodes, 0: node})

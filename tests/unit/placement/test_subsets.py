@@ -1,4 +1,4 @@
-"""All sets of nodes at once, against one set after another."""
+"""Values for all sets of nodes at once equal those computed for one set after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registration service of a real server on a socket, and words that are not taken from it."""
+"""The registration service of a real server on a socket, and answers that are refused."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Counts:
 
 
 class Counted(SocketRegistrations):
-    """Sets ``all_tried`` when as many attempts have ended as there are sockets."""
+    """Registrations that set ``all_tried`` when one attempt per socket has ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def silent(directory: Path, number: int) -> Iterator[dict[str, Stamp]]:
 async def test_silent_sockets_never_hold_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither when hundreds appear, nor when the time of all of them is up."""
+    """The loop is not held when hundreds appear, nor when all of them time out together."""
     monkeypatch.setattr(handshake, "CONNECT_S", 1.0)
     registrations = Counted()
     manager = PluginManager(tmp_path, {}, registrations, Counts())

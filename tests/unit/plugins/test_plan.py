@@ -1,4 +1,4 @@
-"""Which plugin is registered or let go next."""
+"""Which plugin is registered or removed next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILED = Known(tried=OLD, name="a", failures=1, retry_at=10.5, problem="no")
 
 
 def words(planned: PluginPlan) -> tuple[list[str], list[str], float | None, list[str]]:
-    """A plan in short."""
+    """A plan in short form."""
     return (
         [f"{each.info.socket}: {each.reason}" for each in planned.deregister],
         [f"{each.socket}: {each.reason}" for each in planned.register],

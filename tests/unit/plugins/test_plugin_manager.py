@@ -1,4 +1,4 @@
-"""Plugins over time: registered, refused, tried again, let go, made anew. Virtual time."""
+"""Plugins over virtual time: registered, refused, retried, removed and created again."""
 
 from __future__ import annotations
 

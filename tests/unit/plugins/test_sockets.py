@@ -1,4 +1,4 @@
-"""The sockets of a real directory, seen when they come and go."""
+"""Sockets of a real directory are noticed when they appear and disappear."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubeletpy.plugins.sockets import PluginSockets, find_sockets
 
 
 def listen(path: Path) -> None:
-    """Make a socket file, however long the way to its directory is."""
+    """Make a socket file, even if its directory has a path too long for a socket."""
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX) as made:

@@ -1,4 +1,4 @@
-"""Which addresses a pod has: its sandbox's, or its node's."""
+"""The addresses of a pod: those of its sandbox, or of its node."""
 
 from __future__ import annotations
 

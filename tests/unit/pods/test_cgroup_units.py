@@ -1,4 +1,4 @@
-"""Amounts as cgroups take them."""
+"""Amounts in the units of cgroups."""
 
 from __future__ import annotations
 

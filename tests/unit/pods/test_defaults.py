@@ -1,4 +1,4 @@
-"""The defaults an API server gives a pod, which static pods get here."""
+"""The defaults that an API server sets on pods, set here on static pods."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_addresses_that_are_not_known_yet_are_empty() -> None:
         ({"resource": "requests.cpu", "divisor": "100m"}, "3"),
         ({"resource": "limits.memory", "divisor": "1Mi"}, "96"),
         ({"resource": "limits.memory", "divisor": "0"}, "100000000"),
-        # cpu and its divisor count in whole thousandths
+        # cpu and its divisor count in integral thousandths
         ({"resource": "requests.cpu", "divisor": "1500u"}, "125"),
         ({"resource": "requests.memory"}, "67108864"),
         ({"resource": "requests.memory", "divisor": "1500u"}, "44739242667"),

@@ -19,7 +19,7 @@ from tests.unit.runtime_manager.pods_and_records import container, make_pod
 
 
 class Objects:
-    """Config maps, secrets and files that are there."""
+    """Config maps, secrets and files that exist."""
 
     def config_map(self, name: str) -> Mapping[str, str] | None:
         return {
@@ -236,7 +236,7 @@ def test_which_services_a_pod_sees() -> None:
 
 
 class Sized:
-    """A config map and a secret, each of as many characters as it is named."""
+    """A config map and a secret whose names state how many characters they contain."""
 
     def config_map(self, name: str) -> Mapping[str, str] | None:
         return {"K": "x" * int(name)}

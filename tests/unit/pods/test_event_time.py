@@ -1,4 +1,4 @@
-"""The age of an event is believed where it is plausible."""
+"""The age of an event is used only if it is plausible."""
 
 from __future__ import annotations
 

@@ -87,9 +87,9 @@ def test_a_container(
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        # what the first gives the second gets: neither sum is larger than 3
+        # the second gets what the first gives up: neither sum is larger than 3
         (status("a", {"cpu": "2"}, {"cpu": "1"}), status("b", {"cpu": "1"}, {"cpu": "2"}), 3),
-        # both shrink, and have not shrunk yet
+        # both shrink, but the runtime has not applied it yet
         (status("a", {"cpu": "2"}, {"cpu": "1"}), status("b", {"cpu": "4"}, {"cpu": "2"}), 6),
     ],
 )

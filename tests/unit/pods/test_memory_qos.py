@@ -47,7 +47,7 @@ def test_pods(qos: MemoryQoS | None, quality: QoSClass, request_: int, wanted: P
         (0.9, 0, GI, 0, 0),
         # no factor
         (None, 10 * GI, GI, 2 * GI, 0),
-        # the request is the limit, or there is no room above it
+        # the request is the limit, or there is nothing between them
         (0.9, 10 * GI, GI, GI, 0),
         (0.9, GI, 2 * GI, 0, 0),
         (0.001, 0, GI, GI + 4096, 0),

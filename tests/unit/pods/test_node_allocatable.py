@@ -181,7 +181,7 @@ def test_claims_count_in_the_group_of_burstable_pods() -> None:
         # without a request the limit counts, but not what the claim adds to it
         ({}, {"cpu": "1"}, None, (1024, 225_000, 0)),
         ({"cpu": "500m"}, {}, None, (512, 0, 0)),
-        # limits of the pod that a container has for lack of its own are not raised
+        # limits that a container inherits from the pod are not raised
         ({"cpu": "500m"}, {}, {"cpu": "4", "memory": "4Gi"}, (512, 400_000, 4096 * MI)),
         ({"cpu": "500m"}, {"cpu": "1"}, {"memory": "4Gi"}, (512, 225_000, 4096 * MI)),
     ],

@@ -55,12 +55,12 @@ def test_init_containers_count() -> None:
         ({"requests": BOTH, "limits": BOTH}, "Guaranteed"),
         ({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}, "Burstable"),
         ({"limits": {"memory": "1Gi"}}, "Burstable"),
-        # what contains no amount does not decide: the container requests cpu
+        # an entry without amounts does not decide: the container requests cpu
         ({}, "Burstable"),
         ({"requests": {}}, "Burstable"),
         ({"limits": {}, "requests": None}, "Burstable"),
         ({"requests": {"example.com/gpu": "1"}}, "Burstable"),
-        # huge pages alone do, and make no class better than the least
+        # huge pages alone do not raise the class above BestEffort
         ({"limits": {"hugepages-2Mi": "2Mi"}}, "BestEffort"),
     ],
 )

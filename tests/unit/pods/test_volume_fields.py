@@ -1,4 +1,4 @@
-"""The fields of 1.37 that concern volumes: what the API refuses, in its words."""
+"""The fields of 1.37 that concern volumes: refusals, with the messages of the API."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_modes_of_empty_dirs_out_of_range(mode: int) -> None:
 
 
 def volumes_with(user: int) -> list[dict[str, Any]]:
-    """A volume for each place that names an owner."""
+    """A volume for each field that can name an owner."""
     item = {"items": [{"path": "p", "user": user}]}
     parts = [{kind: item} for kind in ("configMap", "secret", "downwardAPI")]
     single = [

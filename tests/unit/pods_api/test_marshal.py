@@ -1,4 +1,4 @@
-"""Pods in protobuf: what is written is what another reader of the same numbers finds."""
+"""Pods encoded in protobuf are decoded equally by another reader of the same field numbers."""
 
 from __future__ import annotations
 

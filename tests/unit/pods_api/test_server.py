@@ -216,7 +216,7 @@ async def test_watchers_are_bounded_and_leave(
 async def test_nothing_is_answered_before_all_sources_have_delivered(
     node: Node, channel: Any
 ) -> None:
-    """A list without the pods of a source would be taken for all pods of the node."""
+    """A list that lacks the pods of one source would be taken for all pods of the node."""
     node.put("a")
     node.ready = False
     calls = (
@@ -261,7 +261,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off(
     async with grpc.aio.insecure_channel(f"unix:{tmp_path}/pods-api/pods-api.sock") as channel:
         watcher = watch(channel)
         assert (await next_event(watcher))[0] == "INITIAL_SYNC_COMPLETE"
-        for number in range(100):  # more than any buffer on the way holds
+        for number in range(100):  # more than all buffers on the way can hold
             node.put(f"p{number}", spec=large)
         await node.watch_ended.wait()
         assert node.counted()["watch_total"] == {"ResourceExhausted": 1}

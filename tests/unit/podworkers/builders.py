@@ -46,12 +46,12 @@ def pod_object(
 
 
 def make_pod(name: str = "web", uid: str = "", **kwargs: Any) -> Pod:
-    """The same as a view."""
+    """The same pod as a view."""
     return Pod(pod_object(name, uid, **kwargs))
 
 
 def make_static(name: str = "static", uid: str = "", **kwargs: Any) -> Pod:
-    """A pod of a manifest."""
+    """A static pod."""
     obj = pod_object(name, uid, **kwargs)
     uid = obj["metadata"]["uid"]
     obj["metadata"]["annotations"] = {CONFIG_SOURCE: "file", CONFIG_HASH: uid}

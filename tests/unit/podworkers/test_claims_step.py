@@ -1,4 +1,4 @@
-"""A pod with claims waits for them, and for nothing else when its sandbox is there."""
+"""A pod with claims waits for them before its sandbox is created, and not afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a worker waits, and what grace a pod gets."""
+"""The delay before a worker's next sync, and the grace period of a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which starts of pods count, when, and what is taken off them."""
+"""Which starts of pods are measured, when, and which times are deducted."""
 
 from __future__ import annotations
 

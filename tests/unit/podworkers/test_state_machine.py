@@ -1,4 +1,4 @@
-"""The pod worker's rules, row by row, and what must hold for any sequence of messages."""
+"""The pod worker's rules, row by row, and invariants for any sequence of messages."""
 
 from __future__ import annotations
 

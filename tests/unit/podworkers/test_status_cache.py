@@ -112,7 +112,7 @@ IPS = ("10.0.0.9",)
         (runtime_status(at=5), runtime_status(at=6), False, IPS),
         (runtime_status(at=5), runtime_status(at=6, exit_code=1), True, IPS),
         (runtime_status(at=5), runtime_status(at=6, container_id="c2"), True, IPS),
-        # what has ended keeps its addresses; a new sandbox has its own, or none yet
+        # an ended sandbox keeps its addresses; a new one has its own, or none yet
         (runtime_status(at=5), runtime_status(at=6, ready=False), True, IPS),
         (runtime_status(at=5), replace(runtime_status(at=6), ips=()), True, ()),
         (
@@ -178,7 +178,7 @@ def test_an_older_status_is_better_than_an_error() -> None:
     entry = cache.get("uid-web")
     assert entry is not None
     assert (entry.status, entry.error) == (runtime_status(at=3), "no answer")
-    # read again, and just as it was: news for those who wait
+    # read again without a change: news for those who wait
     assert cache.set(runtime_status(at=3))
     assert len(told) == 5
 

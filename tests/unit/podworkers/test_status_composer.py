@@ -1,4 +1,4 @@
-"""When a status is composed again, and when what is kept is known to be right."""
+"""When a status is composed again, and when the kept one is known to be current."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Setup:
         return self.composer.store(self.pod, None, self.status, **kwargs)
 
     def rest(self) -> None:
-        """Store until nothing changes, and forget how often."""
+        """Store until nothing changes, then reset the counters."""
         for _ in range(3):
             self.store()
         self.composed, self.fakes.may_run, self.fakes.told = 0, [], 0
@@ -195,7 +195,7 @@ RAN: Any = {
 @on_virtual_time
 @pytest.mark.parametrize("recorded", [False, True])
 async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
-    """It ran before a reboot; the runtime may have lost its containers."""
+    """The pod ran before a reboot, and the runtime may have lost its containers."""
     s = Setup()
     s.pod = Pod({**s.pod.object, "status": RAN})
     if recorded:

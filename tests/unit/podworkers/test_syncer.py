@@ -1,4 +1,4 @@
-"""The three verbs over fake components: order, events, and what reaches the status when."""
+"""The three verbs over fake components: order, events, and when the status is updated."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FakeComponents:
         self.takes = 0.0
         self.kill_takes = 0.0
         self.refreshed: list[tuple[float, str]] = []
-        """When, and of which version of the pod."""
+        """Time and version of the pod at each refresh."""
         self.volume_error: str = ""
         self.node_is_full = False
         self.request: SyncPodRequest | None = None
@@ -309,7 +309,7 @@ async def test_a_deadline_does_not_wait_for_a_slow_pull(tmp_path: Path) -> None:
     assert asyncio.get_running_loop().time() - started == pytest.approx(30, abs=1)
     assert outcome.terminal
     assert s.fakes.statuses[-1][0]["reason"] == "DeadlineExceeded"
-    # a container may have been started beside the pull: the API is not shown the end yet
+    # a container may have been started during the pull: the API is not shown the end yet
     assert s.fakes.statuses[-1][1] is True
 
 
@@ -668,7 +668,7 @@ async def test_volumes_are_refreshed_while_containers_end(tmp_path: Path, proble
     pod = make_pod()
     labels = {"metadata": {**pod.object["metadata"], "labels": {"v": "2"}}}
     newer = Pod({**pod.object, **labels})  # type: ignore[typeddict-item]
-    s.updates.touch(newer)  # it does not terminate yet
+    s.updates.touch(newer)  # the pod does not terminate yet
     loop = asyncio.get_running_loop()
     begun = loop.time()
     ending = asyncio.create_task(s.syncer.sync_terminating_pod(pod, runtime_status(), 300, None))

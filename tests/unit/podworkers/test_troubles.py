@@ -1,4 +1,4 @@
-"""Since when a pod's syncs fail."""
+"""Since when the syncs of a pod have failed."""
 
 from __future__ import annotations
 

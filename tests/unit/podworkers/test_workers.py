@@ -122,7 +122,7 @@ class RecordingSyncer:
 def make_workers(
     syncer: RecordingSyncer, cache: PodStatusCache, runtime: Any, recorder: Recorder, **more: Any
 ) -> PodWorkers:
-    """Workers whose jitter is the same each time."""
+    """Workers with a fixed jitter."""
     return PodWorkers(
         WorkerMachine(),
         syncer,

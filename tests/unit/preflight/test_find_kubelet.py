@@ -1,4 +1,4 @@
-"""Which kubelet is found: from unit files and processes of a made-up machine."""
+"""The kubelet found in the unit files and processes of a simulated machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMAND = (
 
 
 class Machine:
-    """A root directory and a /proc."""
+    """A root directory and a /proc directory."""
 
     def __init__(self, path: Path) -> None:
         self.root, self.proc = path / "root", path / "proc"

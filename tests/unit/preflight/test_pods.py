@@ -1,4 +1,4 @@
-"""Which pods are kept, and which are restarted: by the plan of the agent's first sync."""
+"""Which pods are kept and which are restarted, according to the plan of the first sync."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rights in the API that are missing."""
+"""Missing permissions in the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime against the settings."""
+"""Comparison of the runtime with the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which state a preflight finds, and which of it can't be read."""
+"""State found by a preflight, and state that cannot be read."""
 
 from __future__ import annotations
 

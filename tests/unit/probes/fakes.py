@@ -34,7 +34,7 @@ def probed_pod(name: str = "web", *, sidecar: bool = False, **probes: dict[str, 
 
 
 class World:
-    """A probe manager, and a status writer that does what the pod workers' does."""
+    """A probe manager, and a status writer that behaves as the one of the pod workers."""
 
     def __init__(self, *, agent_started_at: float | None = None, seed: int = 1) -> None:
         self.clock = LoopClock()
@@ -66,10 +66,10 @@ class World:
 
     # the prober
     def abandon(self, container_id: str, kind: ProbeKind) -> None:
-        """A probe has ended; nothing hangs here."""
+        """Nothing to do: no probe hangs here."""
 
     async def close(self, seconds: float) -> None:
-        """Nothing hangs here."""
+        """Nothing to do: no probe hangs here."""
 
     async def run(self, target: Target, *, quietly: bool) -> ProbeFinding:
         self.runs[target.pod.uid, target.spec.kind].append(self.now)
@@ -84,13 +84,13 @@ class World:
 
     # the status writer
     def start(self, pod: Pod, container_id: str = "c1", *, ran: float = 0.0, **more: Any) -> None:
-        """The pod's container runs, since ``ran`` seconds."""
+        """The pod's container has been running for ``ran`` seconds."""
         at = format_time(self.clock.now() - ran)
         entry = {"containerID": f"containerd://{container_id}", **more}
         self.write(pod, {**entry, "state": {"running": {"startedAt": at}}})
 
     def stop(self, pod: Pod, code: int = 1, container_id: str = "c1") -> None:
-        """It ended."""
+        """The pod's container has ended."""
         state = {"terminated": {"exitCode": code}}
         self.write(pod, {"containerID": f"containerd://{container_id}", "state": state})
 

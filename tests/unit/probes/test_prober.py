@@ -28,7 +28,7 @@ OK, BAD = ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE
 
 
 class Runtime:
-    """Answers commands in turn; the last answer stays."""
+    """A runtime that answers commands in turn and repeats its last answer."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -37,7 +37,7 @@ class Runtime:
         """Seconds until an answer."""
         self.canceled = 0
         self.status: Any = cri.ContainerStatusResponse()
-        """The answer to ContainerStatus; None: there is none."""
+        """The answer to ContainerStatus; None: no answer."""
 
     async def container_status(self, container_id: str) -> Any:
         if self.status is None:

@@ -1,4 +1,4 @@
-"""The rows of docs/reference/behaviour.md, m1, m2; on the pure state machine."""
+"""The pure state machine of probes follows docs/reference/behaviour.md, m1, m2."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def due(state: ProbeState) -> float:
 
 
 def running(kind: ProbeKind = LIVENESS, **more: Any) -> ProbedContainer:
-    """A container that this kind of probe is for: not started for startup probes."""
+    """A container that this kind of probe applies to: not started for startup probes."""
     seen = ProbedContainer("Running", "c1", running_for=0.0, started=kind is not STARTUP)
     return replace(seen, **more)
 
@@ -195,7 +195,7 @@ def test_failure_threshold(kind: ProbeKind, threshold: int) -> None:
 
 
 def test_a_startup_probe_has_its_thresholds_time() -> None:
-    """failureThreshold periods, less at most half of one, whatever is drawn."""
+    """The time is failureThreshold periods, less at most half a period, for any jitter."""
     what = spec(STARTUP, failure_threshold=6, period=10)
     for draw in (0.0, 0.5, 0.99):
         state, now = begun(STARTUP, now=0.0, draw=draw), 0.0

@@ -1,4 +1,4 @@
-"""The one timer of all probes, and the places they run in."""
+"""The one timer of all probes, and the slots they run in."""
 
 from __future__ import annotations
 

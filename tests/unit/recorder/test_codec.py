@@ -81,7 +81,7 @@ VALUES = [
 
 
 class Shared:
-    """Numbers for what is referred to."""
+    """Shared values, numbered in order of reference."""
 
     def __init__(self) -> None:
         self.values: dict[int, object] = {}

@@ -1,4 +1,4 @@
-"""The recording on disk: bounded, readable by root only, each file whole by itself."""
+"""The recording on disk: bounded, readable by root only, each file self-contained."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def pod() -> dict[str, Any]:
 
 
 def marked(value: str) -> str:
-    """In place of a hash."""
+    """A marker in place of the hash of a value."""
     return f"<{len(value)}>"
 
 

@@ -1,4 +1,4 @@
-"""A replay in words, whole."""
+"""The complete text of a replay."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ EVICTED = (
 
 
 def test_an_overview() -> None:
-    """Pods in the order in which they begin; what concerns none of them is left out."""
+    """Pods are listed in the order in which they begin; other events are left out."""
     assert render.overview(replayed(), "2.0").splitlines() == [
         "12 decisions of node node-a, made by 1.0, 1.1, replayed by 2.0: 3 differences",
         "  00:00:02.000 to 00:00:03.250  ns/two  no status",

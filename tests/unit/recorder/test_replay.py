@@ -105,7 +105,7 @@ def test_passes_that_change_nothing_are_not_recorded(tmp_path: Path) -> None:
 
 
 def test_each_file_is_self_contained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second one goes on from the machine's state: the pod has a worker already."""
+    """The second file continues from the state of the machine: the pod has a worker already."""
     monkeypatch.setattr("kubeletpy.recorder.files.FILES", 1 << 20)
     monkeypatch.setattr("kubeletpy.recorder.files.HEADS", 0)
     lines = recorded(tmp_path)
@@ -117,7 +117,7 @@ def test_each_file_is_self_contained(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def change(lines: list[bytes], kind: str, **changes: Any) -> list[bytes]:
-    """The recording of a version that decides otherwise."""
+    """The recording of a version with other decisions."""
     made = []
     for line in lines:
         read = json.loads(line)
@@ -216,7 +216,7 @@ def test_every_value_of_a_recording_may_have_another_type(tmp_path: Path) -> Non
 
 
 def _paths(value: Any) -> list[tuple[Any, ...]]:
-    """The way to each value inside of one."""
+    """The paths to all values inside one."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     found: list[tuple[Any, ...]] = []
     for key, each in inside:
@@ -374,7 +374,7 @@ async def test_after_a_failed_write_a_new_file_is_complete(
         await record()
     assert len(recordings(tmp_path)) == 1, "tries that fail leave nothing"
     monkeypatch.undo()
-    await record()  # begins a file, as the state is by now
+    await record()  # begins a file with the current state
     await record()
     await recorder.close()
     *_, newest = recordings(tmp_path)

@@ -1,4 +1,4 @@
-"""The parser that completions and manual pages are made from."""
+"""The parser from which completions and manual pages are generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which commit the agent of the last release is taken from."""
+"""The commit from which the agent of the last release is taken."""
 
 from __future__ import annotations
 

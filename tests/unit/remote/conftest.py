@@ -1,4 +1,4 @@
-"""Fake runtimes and clients that end with their test."""
+"""Fake runtimes and clients that are closed after each test."""
 
 from __future__ import annotations
 

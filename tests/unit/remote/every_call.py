@@ -76,7 +76,7 @@ def methods() -> dict[str, MethodDescriptor]:
 
 
 async def outcome(call: Awaitable[Any] | AsyncIterator[Any]) -> Any:
-    """The answer of a call; of a stream all its answers."""
+    """The answer of a call, or the list of answers of a stream."""
     if isinstance(call, Awaitable):
         return await call
     return [each async for each in call]

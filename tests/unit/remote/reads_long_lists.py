@@ -21,7 +21,7 @@ from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.virtual_time import LoopClock
 
 READS = 8
-"""Pods that are read before the process has seen enough."""
+"""Number of pods that the process reads."""
 
 
 def largest_kib() -> int:
@@ -31,7 +31,7 @@ def largest_kib() -> int:
 
 
 class Counting:
-    """A runtime manager of which only some reads of pods are made."""
+    """A runtime manager that implements only some reads of pods."""
 
     def __init__(self, manager: KubeRuntimeManager) -> None:
         self.manager = manager

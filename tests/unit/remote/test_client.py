@@ -30,7 +30,7 @@ def fails(code: grpc.StatusCode, details: str) -> Any:
 
 
 class Counted:
-    """CallMetrics that remembers."""
+    """CallMetrics that keeps the calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, bool]] = []

@@ -1,4 +1,4 @@
-"""Deadlines, endpoints, errors and what is believed: the pure parts of the CRI client."""
+"""Deadlines, endpoints, errors and checks of answers: the pure parts of the CRI client."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def config_with(driver: cri.CgroupDriver) -> cri.RuntimeConfigResponse:
 
 
 class Runtime:
-    """Answers, or fails, in turn."""
+    """A runtime that gives these answers or errors in turn."""
 
     def __init__(self, *answers: cri.RuntimeConfigResponse | CRIError) -> None:
         self.left = list(answers)

@@ -1,4 +1,4 @@
-"""The generated messages are the tables', number by number, and what the proto files give."""
+"""The generated messages match the tables and the proto files, number by number."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_an_answer(kind: str) -> None:
         (GrpcResponse(200, GRPC, b"", {"grpc-status": "9" * 5000}), "UNKNOWN", ""),
         (GrpcResponse(200, GRPC, b"", {"grpc-status": "²"}), "UNKNOWN", ""),
         (GrpcResponse(200, GRPC, framed(b""), {}), "INTERNAL", "without sending trailers"),
-        # what no gRPC server answers
+        # answers that no gRPC server sends
         (GrpcResponse(404, {}, b"", {}), "UNIMPLEMENTED", "404"),
         (GrpcResponse(503, GRPC, b"", {}), "UNAVAILABLE", "503"),
         (GrpcResponse(401, GRPC, b"", {}), "UNAUTHENTICATED", "401"),

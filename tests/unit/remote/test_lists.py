@@ -1,4 +1,4 @@
-"""Lists that outgrow one message, of runtimes that have streams for them and that have not."""
+"""Lists larger than one message, from runtimes with and without streams for them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def matches(item: Any, chosen: Any, **same: str) -> bool:
 
 
 def listing(known: list[cri.PodSandbox], inside: list[cri.Container]) -> dict[str, Any]:
-    """The answers of a runtime that has these."""
+    """The answers of a runtime with these sandboxes and containers."""
     return {
         "ListPodSandbox": lambda request, _: cri.ListPodSandboxResponse(
             items=[each for each in known if matches(each, request.filter)]

@@ -1,4 +1,4 @@
-"""Calls to a plugin end in time, in words that name it, and without secrets, whatever it does."""
+"""Calls to a plugin end in time, and their errors name the plugin without secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Handler = Callable[[bytes, Context], Awaitable[bytes]]
 
 @asynccontextmanager
 async def plugin(directory: Path, handler: Handler) -> AsyncIterator[PluginCalls]:
-    """A plugin that answers GetInfo as it likes, and calls to it."""
+    """A plugin that answers GetInfo with the handler, and a client for it."""
     server = grpc.aio.server()
     method = grpc.unary_unary_rpc_method_handler(handler)
     generic = grpc.method_handlers_generic_handler(SERVICE.full_name, {"GetInfo": method})
@@ -40,7 +40,7 @@ async def plugin(directory: Path, handler: Handler) -> AsyncIterator[PluginCalls
 
 
 def silent() -> tuple[Handler, asyncio.Event]:
-    """A handler that never answers, and what is set once it could."""
+    """A handler that never answers, and an event that is set when it is called."""
     asked = asyncio.Event()
 
     async def never(_: bytes, __: Context) -> bytes:

@@ -1,4 +1,4 @@
-"""The Protocol classes hold every call of the CRI, and the client is one of them."""
+"""The Protocol classes have every call of the CRI, and the client implements them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A peer that does not answer is named with the call and the time, not in gRPC's words."""
+"""The error for a silent peer names the call and the time instead of quoting gRPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's own runtime: what is missing, what is remembered, how containers end."""
+"""A runtime inside a program: missing calls, kept records, and how containers end."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class FakeNode:
         return self.known
 
     async def sync(self, pod: Pod, **request: Any) -> PodSyncResult:
-        """One sync from what is known."""
+        """One sync from the last known status."""
         status = self.known or await self.refresh(pod)
         result = await self.manager.sync_pod(SyncPodRequest(pod, status, **request))
         self.known = result.status or self.known

@@ -225,7 +225,7 @@ class FakeRuntime:
         return cri.StatusResponse(status=cri.RuntimeStatus(conditions=[ready]))
 
     def end(self, container_id: str, code: int) -> None:
-        """A container ends."""
+        """End a container."""
         container = self.containers[container_id]
         if container.state != cri.CONTAINER_EXITED:
             container.state, container.exit_code = cri.CONTAINER_EXITED, code

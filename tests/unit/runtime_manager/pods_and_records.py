@@ -1,4 +1,4 @@
-"""Short ways to write a pod and what the runtime has of it, for tables of decisions."""
+"""Short forms of pods and runtime records, for tables of decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates once for all tests of the server."""
+"""Certificates shared by all tests of the server."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.unit.server.helpers import Pki
 
 @pytest.fixture(scope="session")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
-    """Made once: keys take their time."""
+    """Made once, as keys take a while to generate."""
     directory: Path = tmp_path_factory.mktemp("pki")
     return Pki(directory)

@@ -71,7 +71,7 @@ class Pki:
         signing.make_signed(self.server, self.ca, node)
 
     def context(self, client: KeyPair | None = None) -> ssl.SSLContext:
-        """For a client that trusts the authority."""
+        """A context for a client that trusts the CA."""
         made = ssl.create_default_context(cafile=str(self.ca.certificate))
         if client is not None:
             made.load_cert_chain(client.certificate, client.key)
@@ -79,7 +79,7 @@ class Pki:
 
 
 class Running:
-    """A server that runs."""
+    """A running server."""
 
     def __init__(self, port: int, pki: Pki, view: NodeView) -> None:
         self.url = f"https://127.0.0.1:{port}"
@@ -97,7 +97,7 @@ class Running:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> tuple[int, str]:
-        """Status and text of an answer."""
+        """Status and text of the response."""
         given = dict(headers or {})
         if token:
             given["Authorization"] = f"Bearer {token}"
@@ -163,7 +163,7 @@ class OnePod:
 async def serving(
     view: NodeView, api: Any, pki: Pki, access: AccessSettings | None = None, **settings: Any
 ) -> AsyncIterator[Running]:
-    """A server for a view; checkpoints and logs are beside the view's pod logs."""
+    """A server for a view; checkpoints and logs are stored beside the view's pod logs."""
     tracer: Tracer = settings.pop("tracer", NO_TRACER)
     directory = Path(view.pod_logs_dir).parent
     settings.setdefault(

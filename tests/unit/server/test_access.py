@@ -49,7 +49,7 @@ async def test_each_route_requires_identity_and_permission(
             status, text = await server.request(*where, client=pki.client)
             assert status == 403, "a certificate alone allows nothing"
             verb = VERBS.get(method, "")
-            # 405 has no route: it is judged as everything unknown
+            # a 405 has no route: it is authorized like an unknown path
             served = route.any_method or method in route.methods
             asked = route.subresources if served else ("proxy",)
             listed = " ".join(asked)
@@ -95,7 +95,7 @@ async def test_no_spelling_of_a_path_gives_more(path: str, pki: Pki, tmp_path: P
 
 
 async def raw(server: Running, pki: Pki, path: str) -> tuple[int, str]:
-    """A request whose path nothing has tidied up."""
+    """A request with a raw path that no client library has normalized."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", server.port, ssl=pki.context(pki.client)
     )
@@ -225,7 +225,7 @@ async def test_a_new_certificate_is_served_at_once(pki: Pki, tmp_path: Path) -> 
         await served.serve()
         server = Running(bound.port, pki, view)
         assert (await server.request("GET", "/pods", client=pki.client))[0] == 200
-        # spoilt files: the old certificate goes on
+        # with broken files the old certificate stays in use
         mine.certificate.write_text("spoilt")
         assert (await server.request("GET", "/pods", client=pki.client))[0] == 200
         signing.make_signed(mine, pki.other_ca, Names("x", (), (), ("127.0.0.1",)))

@@ -35,7 +35,7 @@ def shown(name: str, cpu: str) -> dict[str, Any]:
 
 
 async def test_specs_as_allocated_without_status(pki: Pki, tmp_path: Path) -> None:
-    """``a`` has a resize that waits; ``gone`` does not use the node any more."""
+    """``a`` has a resize that waits; ``gone`` no longer uses the node."""
     desired, other = pod("a", "2"), pod("b", "1")
     objects: list[Any] = [each.object for each in (desired, other, pod("gone", "1"))]
     allocated = with_resources(desired, of_pod(pod("a", "1")))

@@ -1,4 +1,4 @@
-"""Clients that mean harm: each costs no more than its share, and leaves nothing behind."""
+"""Malicious clients: each costs no more than its share and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Runtime:
-    """Gives the URL of a streaming server that a test plays, once it may."""
+    """Returns the URL of a simulated streaming server, once ``go_on`` is set."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -133,7 +133,7 @@ async def ended(reader: asyncio.StreamReader, seconds: float = 10) -> bytes:
 
 
 async def flood(writer: asyncio.StreamWriter, content: bytes, limit: int) -> int:
-    """Send until the server takes no more for half a second, or closes; how much went out."""
+    """Send until the server reads nothing for half a second or closes; the number of bytes sent."""
     sent = 0
     try:
         while sent < limit:
@@ -205,7 +205,7 @@ async def test_many_requests_at_once_from_one_connection(pki: Pki, tmp_path: Pat
         _, writer = await connect(server, known=False)
         one = b"GET /pods HTTP/1.1\r\nHost: x\r\n\r\n"
         sent = await flood(writer, one * 1000, 200 << 20)
-        # it reads no answer: soon nothing more is read from it
+        # it reads no answer, so the server soon stops reading from it
         assert sent < 100 << 20
         writer.transport.abort()
 
@@ -388,7 +388,7 @@ async def test_a_runtime_that_speaks_nonsense(
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Vanish: the peer gets a RST, not an end."""
+    """Abort the connection: the peer gets a RST instead of an end."""
     sock = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
@@ -427,7 +427,7 @@ async def test_hundreds_of_streams_that_vanish_leave_nothing(pki: Pki, tmp_path:
             for _, writer in opened:
                 reset(writer)
 
-        await storm(5)  # what is made once, such as the threads that read files
+        await storm(5)  # creates everything that is made once, such as the threads that read files
         await asyncio.sleep(0.2)
         tasks, fds = len(asyncio.all_tasks()), open_descriptors()
         for _ in range(2):

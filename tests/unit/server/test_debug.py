@@ -1,4 +1,4 @@
-"""/debug/, /flagz, /statusz, and the health checks: what they show, and what they never show."""
+"""/debug/, /flagz, /statusz and the health checks: their content, and what they must not show."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def get(server: Running, path: str, **headers: str) -> tuple[int, str]:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """A protobuf message, one level."""
+    """The fields of a protobuf message, one level deep."""
     at = 0
 
     def varint() -> int:
@@ -93,7 +93,7 @@ def test_a_profile_in_pprof_s_format() -> None:
 
 
 def test_a_profile_field_by_field() -> None:
-    """With the numbers of pprof's profile.proto: 0 is no id, and the empty text."""
+    """Field numbers are those of pprof's profile.proto; 0 is no id and the empty text."""
     a, b, c = CodeLocation("f", "x.py", 3), CodeLocation("g", "x.py", 2), CodeLocation("f", "", 4)
     stacks = {(a, b): Weight(3, 30), (c,): Weight(1, 5)}
     packed = encode(stacks, began_ns=7, took_ns=8, period_ns=9)

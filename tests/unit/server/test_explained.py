@@ -1,4 +1,4 @@
-"""/explain on the node's port."""
+"""/explain on the port of the node."""
 
 from __future__ import annotations
 

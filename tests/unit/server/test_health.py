@@ -1,4 +1,4 @@
-"""The plain health endpoint: all of it on this machine, and nothing but yes or no elsewhere."""
+"""The plain health endpoint: details on this machine, and only success or failure elsewhere."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ BOB = Identity("bob", ("system:authenticated",))
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
-    """Made once."""
+    """Certificates, made once."""
     return Pki(tmp_path_factory.mktemp("pki"))
 
 
 class Slow(Reviewer):
-    """Answers when it is let go."""
+    """An API that answers reviews when ``go`` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def access(api: Reviewer, **settings: float) -> Access:
 
 
 async def test_endless_tokens_fill_no_memory() -> None:
-    """5,000 different ones of 8 kB, as long as a header may be, and all of them invalid."""
+    """5,000 different invalid tokens of 8 kB, the maximum of a header."""
     api = Reviewer()
     made = access(api, token_ttl=3600)
     count = itertools.count()
@@ -64,7 +64,7 @@ async def test_endless_tokens_fill_no_memory() -> None:
 
 
 async def test_endless_valid_tokens_fill_no_memory() -> None:
-    """Each of another user with a hundred groups: a cached identity is as large as its review."""
+    """Each token has another user with a hundred groups; a cached identity is as large as that."""
     api = Reviewer()
     made = access(api, token_ttl=3600)
     count = itertools.count()
@@ -111,7 +111,7 @@ async def test_refusals_leave_no_cycles() -> None:
 
 
 async def test_a_revoked_token_ends_with_its_review(pki: Pki, tmp_path: Path) -> None:
-    """On one connection that stays open: valid, then revoked, then for another audience."""
+    """The connection stays open: valid, then revoked, then for another audience."""
     api = Reviewer()
     api.tokens["good"] = {"username": "bob"}
     api.allowed = {("bob", "get", "healthz")}
@@ -128,7 +128,7 @@ async def test_a_revoked_token_ends_with_its_review(pki: Pki, tmp_path: Path) ->
 
         assert await status() == b"200"
         api.tokens.clear()
-        assert await status() == b"200"  # for the time of the cache
+        assert await status() == b"200"  # until the cache has expired
         await asyncio.sleep(0.25)
         assert await status() == b"401"
         assert await status() == b"401"

@@ -1,4 +1,4 @@
-"""/logs/: files that can't be led out of the directory, and queries that can't become commands."""
+"""/logs/: files inside the directory only, and queries that cannot become commands."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_values_of_a_client_stay_within_their_own_arguments() -> None:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """A log directory with honest and hostile things, a secret beside it."""
+    """A log directory with regular and hostile entries, and a secret beside it."""
     (tmp_path / "secret").write_text("secret")
     root = tmp_path / "var-log"
     (root / "pods/a").mkdir(parents=True)

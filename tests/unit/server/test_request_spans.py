@@ -1,4 +1,4 @@
-"""Requests to the node's port as spans: names and attributes as the kubelet's; no secrets."""
+"""Requests to the node's port as spans: names and attributes as in the kubelet, no secrets."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ROWS = [
 
 
 def paths(written: str) -> set[str]:
-    """The patterns of the table's path, as routes write them."""
+    """The route patterns for a path of the table."""
     for theirs, ours in NAMES.items():
         written = written.replace(theirs, ours)
     written = re.sub(r"\{profile\|.*\}", "{profile:.*}", written)

@@ -1,4 +1,4 @@
-"""How requests are counted: by the first part of their route."""
+"""Requests are counted by the first part of their route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node's numbers over HTTP: who gets them, and in which form."""
+"""Stats of the node over HTTP: access and formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's certificate: none yet, a first one, another one, one that can't be used."""
+"""The server's certificate: absent, the first one, a replacement, and an unusable one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_certificate_that_has_ended_is_not_shown(tmp_path: Path) -> None
 async def test_a_new_client_authority_ends_what_the_old_one_vouched_for(
     pki: Pki, tmp_path: Path, version: str
 ) -> None:
-    """A session to resume, and a connection that is open, count only under the same authority."""
+    """Resumed sessions and open connections count only under the same CA."""
     trusted = tmp_path / "clients.crt"
     trusted.write_bytes(pki.ca.certificate.read_bytes())
     access = AccessSettings(always_allow=True)
@@ -119,7 +119,7 @@ async def test_a_new_client_authority_ends_what_the_old_one_vouched_for(
 
 
 def spoken(server: ssl.SSLContext, minimum: ssl.TLSVersion, maximum: ssl.TLSVersion) -> str:
-    """Version and cipher that a client of these versions gets; empty when it is refused."""
+    """Version and cipher negotiated with a client of these versions; empty if it is refused."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     client.minimum_version, client.maximum_version = minimum, maximum

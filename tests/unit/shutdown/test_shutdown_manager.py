@@ -23,7 +23,7 @@ PERIODS = (Period(0, 20), Period(1000, 10))
 
 
 class FakeLogind:
-    """Answers at once; shutdowns come from a queue."""
+    """A logind in memory that answers at once; shutdowns come from a queue."""
 
     def __init__(self) -> None:
         self.delay = 30.0
@@ -72,7 +72,7 @@ class FakeLogind:
 
 
 class Node:
-    """Pods that take their time to end."""
+    """Pods that take a given time to end."""
 
     def __init__(self, root: Path, pods: dict[str, tuple[int, float]]) -> None:
         self.logind = FakeLogind()

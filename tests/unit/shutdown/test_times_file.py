@@ -1,4 +1,4 @@
-"""When the last shutdown began and ended, over the boot."""
+"""Times of the last shutdown, kept across the reboot."""
 
 from __future__ import annotations
 

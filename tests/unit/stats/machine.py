@@ -1,4 +1,4 @@
-"""A machine in a directory: cgroups of version 2, a runtime and image service of a few lines."""
+"""A simulated machine in a directory: cgroups of version 2, and a small runtime."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Runtime:
 
 
 class Machine:
-    """All of it; make pods with :meth:`add`."""
+    """The simulated machine; :meth:`add` creates pods."""
 
     def __init__(self, directory: Path, runtime: Runtime | None = None) -> None:
         self.cgroups = directory / "cgroup"
@@ -106,7 +106,7 @@ class Machine:
         self.paths: dict[str, str] = {}
 
     def group(self, path: str, pids: Sequence[int] = ()) -> None:
-        """A cgroup."""
+        """Create a cgroup."""
         made = self.cgroups / path.lstrip("/")
         made.mkdir(parents=True, exist_ok=True)
         for name, text in TEXTS.items():
@@ -114,7 +114,7 @@ class Machine:
         (made / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in pids))
 
     def add(self, uid: str, *names: str, groups: bool = True, **sandbox: Any) -> None:
-        """A pod with running containers, with cgroups of its own or without."""
+        """Add a pod with running containers, with or without cgroups of its own."""
         containers = tuple(
             ContainerStatus(
                 f"{uid}x{name}", name, ContainerState.RUNNING, created_at=3, started_at=4

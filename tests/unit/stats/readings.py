@@ -1,4 +1,4 @@
-"""Readings for the tests of what is made from them."""
+"""Sample readings for tests of the output formats."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def stats(at: int = NOW, cpu_ns: int = 4 * SECOND, **more: Any) -> GroupStats:
 
 
 def use(used: int, inodes: int = 1) -> TreeUse:
-    """A tree on SPACE."""
+    """A directory tree on the file system SPACE."""
     return TreeUse(NOW, used, inodes, SPACE)
 
 
@@ -117,7 +117,7 @@ def pod(**more: Any) -> PodReading:
 
 
 def reading(*pods: PodReading, at: int = NOW, problem: str = "") -> Reading:
-    """A node with pods."""
+    """A node with these pods."""
     node = CgroupUsage(GroupKind.NODE, stats(at), "/", started_at=NOW - 99 * SECOND)
     daemon = CgroupUsage(GroupKind.SYSTEM, stats(at), "/agent", "kubelet", started_at=NOW)
     all_pods = CgroupUsage(GroupKind.PODS, stats(at), "/kubepods")
@@ -132,7 +132,7 @@ def reading(*pods: PodReading, at: int = NOW, problem: str = "") -> Reading:
 
 
 def disks() -> Disks:
-    """File systems, and what the pod REF has on them."""
+    """File systems, and the usage of the pod REF on them."""
     volumes = (VolumeUse("data", use(40, 4), True), VolumeUse("token", use(5, 1), False))
     disk = PodDisk(volumes, {"main": use(20, 2)}, (use(3, 3),))
     left = PublishedOnDisk("kubernetes.io/csi", "u", REF.uid, "pv", "/v")

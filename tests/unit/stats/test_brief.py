@@ -1,4 +1,4 @@
-"""CPU and memory in few words."""
+"""The short form of CPU and memory usage."""
 
 from __future__ import annotations
 

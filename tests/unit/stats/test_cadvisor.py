@@ -1,4 +1,4 @@
-"""A cgroup as cAdvisor shows it, series by series."""
+"""A cgroup in the series of cAdvisor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def of_node(group: CgroupUsage, **more: Any) -> Reading:
 
 
 def shown(given: Reading, machine: MachineInfo = MACHINE) -> list[str]:
-    """Each sample as ``name LABELS value +seconds``, without what every group has."""
+    """Each sample as ``name LABELS value +seconds``, without those that every group has."""
     found = []
     for line in render(given, machine, {(254, 0): "vda"}).decode().splitlines():
         if (sample := SAMPLE.fullmatch(line)) is None:
@@ -201,7 +201,7 @@ MEMORY_OF = """
     ],
 )
 def test_unknown_values_are_left_out(known: dict[str, Any], more: str) -> None:
-    """A limit that is not set is 0, as cAdvisor has it."""
+    """An absent limit is 0, as in cAdvisor."""
     found = group_series(of_node(CgroupUsage(GroupKind.NODE, GroupStats(NOW, **known), "/")))
     assert found == ["last_seen 1700000000 +0", *block(more)]
 

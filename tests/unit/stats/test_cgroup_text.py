@@ -1,4 +1,4 @@
-"""The kernel's texts, recorded on Linux 6.18 (v1) and 6.8 (v2), of a busybox container."""
+"""Kernel files of a busybox container, recorded on Linux 6.18 (v1) and 6.8 (v2)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def sandbox_stats(identifier: str, *containers: cri.ContainerStats) -> cri.PodSa
 
 @on_virtual_time
 async def _usage(machine: Machine, **more: bool) -> tuple[Any, Any]:
-    """A short and a whole reading."""
+    """A short and a complete reading."""
     collector = machine.collector(**more)
     try:
         return await collector.usage(), await collector.detail()
@@ -272,7 +272,7 @@ def test_views(tmp_path: Path) -> None:
 
 
 class Metrics(Runtime):
-    """A runtime with metrics of its own."""
+    """A runtime with its own metrics."""
 
     async def list_metric_descriptors(self) -> list[cri.MetricDescriptor]:
         self.asked.append("descriptors")

@@ -28,7 +28,7 @@ REF = PodRef("u-1", "web", "shop")
 
 
 class Walks:
-    """Stands for the real walks and counts them; ``/slow`` takes until it may end."""
+    """A fake of the real walks that counts them; ``/slow`` blocks until ``may_end`` is set."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -62,7 +62,7 @@ def test_a_tree_is_measured_once_a_minute(walks: Walks) -> None:
         assert (await meter.measure(["/", "/nothing"])).keys() == {"/"}
         assert walks.seen == ["/", "/nothing"]
         await asyncio.sleep(2)
-        # what is known is answered at once, what is newer comes with the next answer
+        # known values are returned at once, newer ones with the next answer
         assert (await meter.measure(["/", "/nothing"]))["/"].at == first["/"].at
         await asyncio.sleep(1)
         assert (await meter.measure(["/"]))["/"].at > first["/"].at
@@ -144,7 +144,7 @@ async def test_the_rest_of_a_large_tree_pauses_and_ends_with_its_pod(
     known = meter._whole(tree, 5.0, lambda: float(next(ticks)))
     assert set(rests) == {disks.PAUSES}
     assert known.use is not None and not known.use.at_least
-    # each second tick is the end of a rest, which is no work
+    # each second tick is the end of a pause, which is no work
     assert known.next_at > len(rests) * 2 + (5.0 + len(rests) - 1) * disks.IDLE_SHARE
     del meter._known[tree]
     assert (meter._whole(tree, 0.0, lambda: 0.0).use or TreeUse(0, 0, 0)).at_least
@@ -290,7 +290,7 @@ def test_logs_of_removed_containers_count_once() -> None:
     [
         (TreeUse(1, None, None), TreeUse(1, None, None), TreeUse(1, 0, 0)),
         (TreeUse(1, 100, 10), TreeUse(1, None, None), TreeUse(1, 100, 10)),
-        # a log that has grown since all were measured
+        # a log that has grown since all directories were measured
         (TreeUse(1, 100, 10), TreeUse(1, 900, 90), TreeUse(1, 0, 0)),
     ],
 )

@@ -1,4 +1,4 @@
-"""Descriptors of processes that others own."""
+"""Open descriptors of processes that other users own."""
 
 from __future__ import annotations
 

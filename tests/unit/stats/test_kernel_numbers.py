@@ -1,4 +1,4 @@
-"""Numbers in the kernel's files: each where it stands, lines cut short, what is no number."""
+"""Numbers in files of the kernel: positions, truncated lines, and values that are no numbers."""
 
 from __future__ import annotations
 

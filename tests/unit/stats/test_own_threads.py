@@ -17,7 +17,7 @@ from kubeletpy.stats.disks import DiskMeter
 
 @asynccontextmanager
 async def hanging() -> AsyncIterator[None]:
-    """All threads of the event loop hang."""
+    """Block all threads of the event loop."""
     over = threading.Event()
     threads = ThreadPoolExecutor(1)
     loop = asyncio.get_running_loop()

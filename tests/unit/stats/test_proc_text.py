@@ -1,4 +1,4 @@
-"""The texts of /proc."""
+"""Parsing of the files of /proc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cpu rates from samples at any distance."""
+"""CPU rates from samples at any intervals."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_window_of_ten_seconds_ends_and_the_next_overlaps_it() -> None:
     rates = Rates()
     rates.nano_cores("a", 0, 0)
     rates.nano_cores("a", 4 * SECOND, 4 * SECOND)
-    # up to 10 s the rate is since the begin; the next window begins at the sample before
+    # up to 10 s the rate starts at the first sample; the next window begins at the previous sample
     assert rates.nano_cores("a", 10 * SECOND, 4 * SECOND) == 4 * SECOND // 10
     assert rates.nano_cores("a", 12 * SECOND, 6 * SECOND) == 2 * SECOND // 8
 

@@ -1,4 +1,4 @@
-"""The summary document: every field of the table, sums, and what is left out."""
+"""The summary document: every field of the table, sums, and omitted fields."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table() -> set[str]:
 
 
 def paths(value: object, path: str = "") -> set[str]:
-    """Dotted paths of a document's leaves, in the words of the table."""
+    """Dotted paths of a document's leaves, in the notation of the table."""
     if isinstance(value, list):
         return {found for item in value for found in paths(item, f"{path}[]")}
     if not isinstance(value, dict):

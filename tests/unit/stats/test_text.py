@@ -1,4 +1,4 @@
-"""The scrapes, as Prometheus' own parser reads them."""
+"""The metrics endpoints, read by Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_values_of_a_container(name: str, more: dict[str, str], value: float) ->
 
 
 def test_a_container_has_no_inodes_of_its_own_to_run_out_of() -> None:
-    """The disk's are shown of the machine, once, as with the kubelet."""
+    """Disk series are shown once, for the machine, as in the kubelet."""
     for name in ("container_fs_inodes_free", "container_fs_inodes_total"):
         (key,) = families(cadvisor_of(reading(pod())))[name][1]
         assert ("id", "/") in key

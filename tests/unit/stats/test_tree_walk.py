@@ -1,4 +1,4 @@
-"""Counting trees that somebody else writes in."""
+"""Measuring directory trees while other processes write to them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_too_many_entries_give_a_lower_bound(tmp_path: Path) -> None:
 
 
 def test_nothing_hides_in_the_depth_of_a_tree(tmp_path: Path) -> None:
-    depth = 12_000  # no path of it fits into a system call
+    depth = 12_000  # its paths are too long for a system call
     here = os.open(tmp_path, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=here)

@@ -66,7 +66,7 @@ def a_container(group_stats: GroupStats | None = None, **more: Any) -> CgroupUsa
 
 
 def shown(of: NodeReading | PodReading, disks: Disks | None) -> JSON:
-    """The node or the pod in the document."""
+    """The entry of the node or the pod in the document."""
     if isinstance(of, PodReading):
         found = summary(Reading(NOW, node(), (of,)), {}, disks, "n")["pods"][0]
     else:

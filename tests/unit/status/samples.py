@@ -78,7 +78,7 @@ def runtime(*records: ContainerStatus, sandbox: bool = True, **fields: Any) -> P
 
 
 def inputs(of: Pod, has: PodRuntimeStatus, **fields: Any) -> StatusInputs:
-    """Inputs with the pod's API status as the one before."""
+    """Inputs with the status in the API as the previous one."""
     fields.setdefault("old", of.status)
     return StatusInputs(
         pod=of,

@@ -146,10 +146,10 @@ THIS = {"containerID": "containerd://a-1"}
 @pytest.mark.parametrize(
     ("has", "old", "count", "last"),
     [
-        # the runtime's count, unless more is known
+        # the runtime's count, unless a higher one is known
         (record("a", attempt=1), None, 1, None),
         (record("a", attempt=1), shown("a", running={}, extra={"restartCount": 4}), 4, None),
-        # another container ended before: that was the last state, and one restart more
+        # another container ended before: it becomes the last state and counts as one restart
         (
             record("a", attempt=1),
             shown("a", terminated=ENDED, extra={"restartCount": 4}),

@@ -74,7 +74,7 @@ def test_ended_containers_are_kept_and_running_ones_are_lost() -> None:
             False,
         ),
         (SIDECAR, [shown("i", terminated=OK)], shown("a", waiting={}), False),
-        # the last one decides
+        # the last one counts
         (
             [*INIT, {"name": "j"}],
             [shown("i", terminated=OK), shown("j", waiting={})],

@@ -1,4 +1,4 @@
-"""From runtime records to the status kubectl shows."""
+"""Runtime records become the status that kubectl shows."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def test_an_ended_pod_has_no_deadline() -> None:
 @pytest.mark.parametrize(
     ("probes", "known", "age", "ready"),
     [
-        # of a container that was there before the agent, the API's word holds until it is probed
+        # a container from before the agent's start keeps its readiness until it is probed
         ({}, [{"type": "Ready", "status": "True"}], 11, True),
         ({}, [{"type": "Ready", "status": "True"}], 10, True),
         ({}, [{"type": "Ready", "status": "True"}], 9, False),

@@ -1,4 +1,4 @@
-"""The patch sends what differs, and nothing else."""
+"""The patch contains the differences and nothing else."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SICK = {"name": "v", "healthConditions": [{"status": "Degraded", "reason": "a", 
         ({"reason": "x"}, {"reason": ""}, {"reason": ""}),
         ({}, {"reason": ""}, None),
         ({"reason": ""}, {"reason": None}, None),
-        # others' fields are left alone
+        # fields of other writers are left alone
         ({"resourceClaimStatuses": [1]}, {}, None),
         ({"resourceClaimStatuses": [1]}, {"resourceClaimStatuses": [2]}, None),
-        # lists merged by address are replaced as a whole
+        # lists merged by address are replaced completely
         ({}, {"podIPs": [{"ip": "a"}]}, {"podIPs": [{"ip": "a"}]}),
         (
             {"podIPs": [{"ip": "a"}]},
@@ -76,7 +76,7 @@ RUNNING: Any = {"name": "c", "state": {"running": {"startedAt": T0}}}
 @pytest.mark.parametrize(
     ("in_api", "shown", "waits"),
     [
-        # a deletion begins, which nothing but the observed generation shows
+        # a deletion begins, which only the observed generation shows
         (
             {"phase": "Running", "observedGeneration": 1, "conditions": [READY]},
             {
@@ -86,7 +86,7 @@ RUNNING: Any = {"name": "c", "state": {"running": {"startedAt": T0}}}
             },
             True,
         ),
-        # the sandbox is there, the container is not
+        # the sandbox exists, the container does not
         (
             {**STARTING, "containerStatuses": [WAITING]},
             {
@@ -98,7 +98,7 @@ RUNNING: Any = {"name": "c", "state": {"running": {"startedAt": T0}}}
             },
             True,
         ),
-        # what somebody waits for
+        # changes that clients wait for
         ({}, STARTING, False),
         (STARTING, {"phase": "Running", "conditions": [READY]}, False),
         (STARTING, {**STARTING, "initContainerStatuses": [RUNNING]}, False),

@@ -37,7 +37,7 @@ def reported(spec: Any, enforced: RuntimeResources | None, **facts: Any) -> Any:
         ("500m", 49900, 100000, "500m"),
         ("500m", 50200, 100000, "502m"),
         ("500m", 49800, 100000, "498m"),
-        # the kernel's least quota
+        # the smallest quota of the kernel
         ("5m", 1000, 100000, "5m"),
         ("10m", 500, 100000, "10m"),
         ("5m", 1100, 100000, "11m"),
@@ -182,7 +182,7 @@ def test_sources_of_resources_that_the_runtime_does_not_report(facts: Any, expec
                 "resources": {"limits": {"cpu": "3"}, "requests": {"cpu": "2"}},
             },
         ),
-        # resources given earlier mean nothing to a pod without any of its own
+        # earlier resources have no meaning for a pod without resources of its own
         (
             {"requests": {"cpu": "1"}},
             {},

@@ -1,4 +1,4 @@
-"""The restart count that the API shows: of the record, of the status before, or one more."""
+"""The restart count in the API: from the record, from the previous status, or one more."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def counted(count: int, extra: dict[str, str], **state: Any) -> dict[str, Any]:
         (counted(5, X, terminated=ENDED), runtime(), 5),
         (counted(1, X, running={}), runtime(record("a", attempt=2)), 2),
         (counted(5, X, running={}), runtime(record("a", attempt=2)), 5),
-        # it ended and another runs: one more, unless the record itself has counted it
+        # it ended and another runs: one more, unless the record already counts it
         (counted(0, X, terminated=ENDED), runtime(record("a", attempt=2)), 2),
         (counted(1, X, terminated=ENDED), runtime(record("a", attempt=2)), 2),
         (counted(2, X, terminated=ENDED), runtime(record("a", attempt=2)), 3),

@@ -74,7 +74,7 @@ def phase(name: str, **more: Any) -> Any:
 
 
 async def settle(of: ApiStatusManager) -> None:
-    """Let every writer come to its end."""
+    """Let every writer finish."""
     await eventually(lambda: not of.pending)
 
 
@@ -258,7 +258,7 @@ async def test_terminations_are_counted_once() -> None:
 
 @on_virtual_time
 async def test_a_conflict_is_no_farewell() -> None:
-    """An API server answers 409 also when writers were in each other's way."""
+    """An API server also answers 409 when writers conflict."""
     api = RecordingApi()
     api.failures = [Conflict("try again")]
     of = manager(api)

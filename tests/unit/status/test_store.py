@@ -302,7 +302,7 @@ THEIRS = {"type": "DisruptionTarget", "status": "True", "reason": "theirs"}
 @pytest.mark.parametrize(
     ("in_api", "kept", "may_run", "reasons"),
     [
-        # the agent's own word on a disruption goes out with the phase it belongs to
+        # the agent's own disruption condition is sent together with the phase it belongs to
         ({"phase": "Running"}, {"phase": "Failed", "conditions": [DISRUPTED]}, False, ["ours"]),
         ({"phase": "Running"}, {"phase": "Failed", "conditions": [DISRUPTED]}, True, []),
         ({"phase": "Running"}, {"phase": "Running", "conditions": [DISRUPTED]}, False, []),

@@ -63,7 +63,7 @@ def test_the_text_of_an_unreported_status(old: Any, new: Any, said: str) -> None
 
 @on_virtual_time
 async def test_a_write_without_an_answer_is_a_problem_after_a_while() -> None:
-    """Since the first change that the API does not have, not the newest."""
+    """The time is that of the first unreported change, not of the newest."""
     api = RecordingApi()
     api.gate = asyncio.Event()
     of = manager(api)

@@ -268,7 +268,7 @@ async def test_a_held_pod_is_settled_once() -> None:
 
 
 def as_it_has(of: Pod, cpu: str) -> Pod:
-    """The pod while its container still has other cpu than it is given."""
+    """The pod while its container still has a CPU amount other than the allocated one."""
     entry: Any = {"name": of.containers[0]["name"], "resources": {"requests": {"cpu": cpu}}}
     return Pod({**of.object, "status": {"containerStatuses": [entry]}})
 

@@ -25,7 +25,7 @@ async def test_both_runs_that_a_status_shows_stay_until_it_is_reported(
 
     cache = PodStatusCache()
     exited = ContainerState.EXITED
-    # the clock was put back before c3
+    # the clock was set back before c3
     runs = tuple(
         ContainerStatus(f"c{n}", "main", exited, created_at=date, restart_count=n)
         for n, date in ((3, 0), (2, 2), (1, 1))

@@ -1,4 +1,4 @@
-"""A pod whose admission takes a while gets no worker before, whatever happens meanwhile."""
+"""A pod gets no worker until its admission is decided, whatever happens meanwhile."""
 
 from __future__ import annotations
 

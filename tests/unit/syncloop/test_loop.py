@@ -1,4 +1,4 @@
-"""The sync loop on virtual time: what each input does to the workers."""
+"""The sync loop on virtual time: the effect of each input on the workers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Runtime(FakeRuntime):
 
 
 class Node:
-    """A loop with real workers over a recording syncer."""
+    """A loop with real workers and a recording syncer."""
 
     def __init__(self, *sources: str, populated: bool = True) -> None:
         self.syncer, self.runtime, self.recorder = RecordingSyncer(), Runtime(), Recorder()
@@ -247,7 +247,7 @@ async def test_an_undecodable_pod_in_the_runtime_is_no_orphan() -> None:
 
 
 def of_file(uid: str, name: str, source: str = "file") -> PodRuntimeStatus:
-    """A pod as the runtime has it after the agent has been started anew."""
+    """A pod in the runtime after the agent has been restarted."""
     status = runtime_status(uid)
     sandboxes = tuple(replace(sandbox, source=source) for sandbox in status.sandboxes)
     return replace(status, name=name, sandboxes=sandboxes)
@@ -586,7 +586,7 @@ async def test_a_quiet_pass_is_cheap() -> None:
     for n in range(60):
         node.cache.set(runtime_status(f"uid-p{n}", name=f"p{n}"))
     await asyncio.sleep(5)
-    start = time.thread_time()  # what others do on the machine does not count
+    start = time.thread_time()  # other load on the machine does not count
     for _ in range(20):
         node.housekeeping.run_once(0.0)
     assert (time.thread_time() - start) / 20 < 0.003

@@ -1,4 +1,4 @@
-"""Static pods from manifests: what they become, and what is refused."""
+"""Static pods from manifests: the resulting pods, and refusals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_pod_made_from_a_manifest() -> None:
 
 
 def test_a_static_pod_has_the_defaults_of_the_api() -> None:
-    """A manifest as kubeadm writes it: what no API has filled in, the node does."""
+    """A manifest as kubeadm writes it; the node sets the defaults that an API server would set."""
     spec = {
         "hostNetwork": True,
         "containers": [

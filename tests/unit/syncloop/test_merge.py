@@ -1,4 +1,4 @@
-"""The merge of the sources, and that one event has the effect of a full set."""
+"""The merge of the sources: a single event has the same effect as a full set."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_events_and_full_sets_have_the_same_effect(sequence: list[tuple[str, Any
         if kind == "DELETED":
             everything.pop(uid, None)
         elif "spec" in obj or uid in everything:
-            # one that was never readable would only change the order of the set
+            # a pod that was never readable would only change the order of the set
             everything[uid] = obj
         one = by_event.apply_event("api", kind, obj, NOW)
         whole = by_set.set_pods("api", list(everything.values()), NOW)

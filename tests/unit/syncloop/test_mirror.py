@@ -1,4 +1,4 @@
-"""Mirror pods: what is planned, and that the API is never waited for."""
+"""Mirror pods: the plan, and that no step waits for the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PLEG: what a relist sees, what it costs, and how events and relists play together."""
+"""The PLEG: the results and the cost of a relist, and how events and relists combine."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_removal_takes_a_sandbox_with_its_containers() -> None:
 
 
 class FakeRuntime:
-    """A runtime of plain statuses that counts the questions."""
+    """A runtime with fixed statuses that counts its calls."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodRuntimeStatus] = {}
@@ -248,7 +248,7 @@ async def test_health() -> None:
 
 
 class FakeStream:
-    """GetContainerEvents whose events the test puts in; an exception ends the stream."""
+    """A stream of container events that the test sends; an exception ends it."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[cri.ContainerEventResponse | Exception] = asyncio.Queue()

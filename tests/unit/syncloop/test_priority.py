@@ -1,4 +1,4 @@
-"""Which priorities of static pods are worth a warning."""
+"""Priorities of static pods that cause a warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop and resizes in place: workers see pods as they are allocated, admission too."""
+"""The loop with in-place resizes: workers and admission see the allocated pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which uid a static pod without one in its manifest has: one table of evidence and outcome."""
+"""The uid of a static pod whose manifest has none: one table of evidence and outcome."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RUNS = RunningStaticPod(
 
 
 def mirror(pod: Pod = POD, uid: str = UID, **spec: Any) -> JSON:
-    """The pod in the API, with what the server adds and leaves out."""
+    """The pod in the API, with the fields that the server adds and without those it drops."""
     shown = {**pod.spec, "priority": 2000001000, "preemptionPolicy": "PreemptLowerPriority"}
     annotations = {**pod.annotations, CONFIG_HASH: uid, CONFIG_MIRROR: uid, CONFIG_SEEN: "x"}
     return {
@@ -66,7 +66,7 @@ NO_WITNESS = "its mirror pod could not be read, and the file was written after i
         (POD, [RUNS, replace(RUNS, uid=POD.uid)], {"changed_at": OLD}, (POD.uid, "OWN", "")),
         (POD, [RUNS], {"recorded": UID}, (UID, "RECORDED", "")),
         (POD, [RUNS], {"recorded": OTHER, "changed_at": OLD}, (UID, "UNTOUCHED", "")),
-        # one witness is enough
+        # one source of evidence is enough
         (POD, [RUNS], {"mirror": mirror()}, (UID, "MIRROR", "")),
         (POD, [RUNS], {"mirror": mirror(), "changed_at": NEW}, (UID, "MIRROR", "")),
         (POD, [RUNS], {"changed_at": OLD}, (UID, "UNTOUCHED", "")),
@@ -85,7 +85,7 @@ NO_WITNESS = "its mirror pod could not be read, and the file was written after i
                 "and the file was written after it was configured",
             ),
         ),
-        # changed, whatever the file's time is
+        # changed, whatever the modification time of the file
         (
             static({"command": ["etcd", "--data-dir=/e"]}),
             [RUNS],
@@ -120,7 +120,7 @@ NO_WITNESS = "its mirror pod could not be read, and the file was written after i
             {"changed_at": OLD},
             (static(metadata={"annotations": {"a": "c"}}).uid, "CHANGED", "annotation a"),
         ),
-        # fields that were removed from the manifest, by a mirror that still has them
+        # fields removed from the manifest, found through a mirror that still has them
         (
             static(metadata={"annotations": None}),
             [RUNS],
@@ -131,7 +131,7 @@ NO_WITNESS = "its mirror pod could not be read, and the file was written after i
                 "its mirror pod also has metadata.annotations.a, and the manifest is not a file",
             ),
         ),
-        # nothing shows it
+        # no evidence
         (
             POD,
             [RUNS],

@@ -1,4 +1,4 @@
-"""Adopting the uids of static pods that run: the runtime, the API, and the record of them."""
+"""Adoption of the uids of running static pods from the runtime, the API and their record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EARLIER = "2001-01-01T00:00:00Z"
 
 
 class Deliveries:
-    """The uids of each delivery."""
+    """UIDs of each delivery."""
 
     def __init__(self) -> None:
         self.sets: list[list[str]] = []
@@ -48,7 +48,7 @@ class Deliveries:
 
 
 class MirrorApi(ScriptedApi):
-    """An API with one pod; None: it does not answer."""
+    """An API with one pod; with None it does not answer."""
 
     def __init__(self, shown: JSON | None) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def manifest(**spec: Any) -> str:
 
 
 class Node:
-    """A directory of manifests, a runtime, and what one agent after the other makes of them."""
+    """A directory of manifests and a runtime, read by one agent after the other."""
 
     def __init__(self, root: Path, kube_api: ScriptedApi | None = None) -> None:
         self.root, self.api, self.runtime = root, kube_api, FakeRuntime()
@@ -118,7 +118,7 @@ async def test_an_adopted_pod_keeps_its_uid_over_restarts_and_reboots(tmp_path: 
     ((uid, decision),) = node.decisions
     assert (uid, decision.what) == (UID, "keep the static pod that runs")
     assert decision.why.startswith("the manifest file has not been changed since")
-    # another agent, after the manifest was written anew with the same content
+    # another agent, after the manifest was rewritten with the same content
     node.runtime.sandboxes.clear()
     node.runs(EARLIER)
     assert await node.agent() == [[UID]]

@@ -1,4 +1,4 @@
-"""A collector that receives OTLP over gRPC and keeps what it gets."""
+"""A collector that receives OTLP over gRPC and keeps the spans."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Collector(service.TraceServiceServicer):
         self._arrived = asyncio.Condition()
 
     async def Export(self, request: Any, context: Any) -> Any:
-        """Take a batch."""
+        """Receive a batch."""
         if self.refuses:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not you")
         for sender in request.resource_spans:
@@ -60,7 +60,7 @@ def attributes(span: Span) -> dict[str, str | int]:
 
 @asynccontextmanager
 async def collecting() -> AsyncIterator[Collector]:
-    """A collector on a port of loopback."""
+    """A collector on a port of the loopback interface."""
     collector, server = Collector(), grpc.aio.server()
     service.add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
     collector.endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -1,4 +1,4 @@
-"""A tracer that keeps what it is given, in place of a collector."""
+"""A tracer that keeps its spans, in place of a collector."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Recorded:
     ended: bool = False
     carrier: Mapping[str, str] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it was given an attribute."""
+    """Set when an attribute is set."""
 
     def set(self, name: str, value: str | int) -> None:
         self.attributes[name] = value

@@ -34,13 +34,13 @@ ALL = 1_000_000
 
 
 class ReceivedMetadata:
-    """Answers Version, and notes what came with the call (gRPC frees it afterwards)."""
+    """Answers Version and keeps the metadata of the call (gRPC frees it afterwards)."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, str] = {}
 
     def version(self, request: Any, context: Any) -> cri.VersionResponse:
-        """An answer."""
+        """The answer to Version."""
         self.metadata = {key: str(value) for key, value in context.invocation_metadata()}
         return version(request, context)
 

@@ -1,4 +1,4 @@
-"""Stacks of a thread that another thread reads."""
+"""Stacks of a thread, read by another thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans in a real collector: parents, attributes, errors, sampling, and one that is away."""
+"""Spans in a real collector: parents, attributes, errors, sampling, and an absent collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of the event loop: how long they take, and what holds it."""
+"""Turns of the event loop: their duration, and the code that blocks them."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ text 526 369 | other step
 rect 638 360 10 10 #d62728
 text 652 369 | failed
 """
-"""Each element: its attributes in order, its text. 700 pixels are 2500 ms, then 2000 ms."""
+"""Each line is an element: attributes in order, then text. 700 pixels are 2500 ms, then 2000 ms."""
 
 
 def test_svg() -> None:
@@ -123,7 +123,7 @@ def test_svg() -> None:
 
 @pytest.mark.parametrize("shape", [WIDE, NARROW])
 def test_nothing_is_drawn_outside(shape: Shape) -> None:
-    """A character of a sans-serif font at 12 px takes about 6.5 px; the longest labels count."""
+    """A sans-serif character of 12 px is about 6.5 px wide; the longest labels decide."""
     drawing = ElementTree.fromstring(svg(whole(), shape))
     width, height = int(drawing.attrib["width"]), int(drawing.attrib["height"])
     rows: dict[tuple[float, float], str | None] = {}

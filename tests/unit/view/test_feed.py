@@ -122,7 +122,7 @@ def test_the_last_lines_of_logs() -> None:
 
 
 def test_a_pod_that_no_node_has() -> None:
-    """With the scheduler's event; the page is sent the same parts as of other pods."""
+    """It has the scheduler's event, and the page gets the same parts as for other pods."""
     made = from_api_pod({"conditions": [UNSCHEDULED]}, node="", uid="u")
     (line,) = feed.pods(unplaced.lines([made], []))
     assert (line["path"], line["tone"]) == ("ns/web", "sick")
@@ -180,7 +180,7 @@ def test_a_removed_pod() -> None:
 
 
 def strings(value: Any) -> list[str]:
-    """All texts in a document."""
+    """All texts inside a document."""
     if isinstance(value, dict):
         return [*value, *(each for inner in value.values() for each in strings(inner))]
     if isinstance(value, (list, tuple)):
@@ -189,7 +189,7 @@ def strings(value: Any) -> list[str]:
 
 
 def poisoned(value: Any, text: str, keep: frozenset[str]) -> Any:
-    """The same document with another text in place of each."""
+    """The same document with every text replaced."""
     if isinstance(value, dict):
         return {k: v if k in keep else poisoned(v, text, keep) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""CPU and memory over time: rates of counters, bounded, of what still runs."""
+"""CPU and memory over time: rates of counters, bounded, for running containers only."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_names_of_this_machine(hosts: list[str], allowed: bool) -> None:
 async def test_a_name_that_was_rebound_gets_nothing(
     server: ViewServer, client: aiohttp.ClientSession, agent: Agent
 ) -> None:
-    """Even with the token: the browser would take the answer for one of that site."""
+    """Nothing is sent even with the token: the browser would treat it as part of that site."""
     for path in ("", "stream"):
         async with client.get(server.url + path, headers={"Host": "evil.example"}) as answer:
             assert answer.status == 421

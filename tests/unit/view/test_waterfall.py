@@ -1,4 +1,4 @@
-"""Bars as they are laid out: where, how long, and with what at the same time."""
+"""The layout of bars: position, width, and the bars at the same time."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def spec(name: str = "vol", **changes: Any) -> VolumeSpec:
 
 
 class Csi:
-    """Describes CSI volumes as table sc1 has them."""
+    """A plugin that describes CSI volumes as in table sc1."""
 
     name = "kubernetes.io/csi"
     kinds = frozenset({"csi"})

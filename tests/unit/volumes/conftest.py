@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def strict_umask() -> Iterator[None]:
-    """A umask that takes from everybody else what a test gives."""
+    """A umask that removes all permissions of group and others."""
     before = os.umask(0o077)
     yield
     os.umask(before)

@@ -26,7 +26,7 @@ LOST = WatchEvent("LOST", {})
 
 
 def jwt(claims: object) -> str:
-    """A token that claims this; signed by nobody."""
+    """An unsigned token with these claims."""
     parts = [b'{"alg":"RS256"}', json.dumps(claims).encode(), bytes(range(256))]
     return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
 
@@ -40,10 +40,10 @@ class FakeApi:
         self.calls: Counter[str] = Counter()
         self.open_watches = 0
         self.under_way = 0
-        """Requests that are not answered yet."""
+        """Requests without an answer so far."""
         self.most_under_way = 0
         self.answers_after = 0.0
-        """Seconds that a get or a create takes."""
+        """Seconds that a get or create takes."""
         self.refusals: list[ApiError] = []
         """Raised by the next calls, in order."""
         self.down: ApiError | None = None
@@ -52,7 +52,7 @@ class FakeApi:
         self.issued_ago = 0
         """Age of new tokens in seconds."""
         self.versions_asked: list[str] = []
-        """The resourceVersion of each get that was answered."""
+        """The resourceVersion of each answered get."""
         self.streamed_lists = StreamedLists()
         self.failing_watches = FailingWatches()
         self.watch_capacity = MAX_WATCHES

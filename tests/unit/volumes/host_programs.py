@@ -11,7 +11,7 @@ from kubeletpy.volumes.intree import base
 
 
 class Programs:
-    """A directory of programs; ``calls`` are the lines that they were called with."""
+    """A directory of programs; ``calls`` are their command lines."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.directory = directory / "bin"
@@ -21,7 +21,7 @@ class Programs:
         monkeypatch.setattr(base, "PROGRAM_PATHS", str(self.directory))
 
     def add(self, name: str, body: str = "") -> None:
-        """Install a program: a script of the shell, which may use ``$*``."""
+        """Install a program: a shell script, which may use ``$*``."""
         path, log = self.directory / name, shlex.quote(str(self._log))
         path.write_text(f'#!/bin/sh\necho "{name} $*" >>{log}\n{body}\n')
         path.chmod(0o755)

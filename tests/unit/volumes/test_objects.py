@@ -178,7 +178,7 @@ async def test_a_pod_of_thousands_of_objects_has_few_watches_and_reads_a_few_at_
     await asyncio.sleep(POLL_S * 1.5 + 20)
     assert woken == ["greedy"]
     assert ((await objects.get(key(names[-1]))) or {})["data"] == {"a": "2"}
-    # and others have watches of their own
+    # others have watches of their own
     objects.register("other", [key("mine")])
     await settle()
     assert api.open_watches == MAX_POD_WATCHES + 1
@@ -314,7 +314,7 @@ async def test_a_missing_object_does_not_keep_others_from_being_watched() -> Non
 
 
 class ListsOnly(FakeApi):
-    """A cluster that lets a node list claims, and not watch them."""
+    """An API in which a node may list claims but not watch them."""
 
     async def watch(self, resource: Resource, namespace: str, **given: Any) -> Any:
         self.calls["watch"] = self.calls.get("watch", 0) + 1

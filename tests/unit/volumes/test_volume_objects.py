@@ -1,4 +1,4 @@
-"""The objects that a volume's files come from, and where its source stands."""
+"""The objects from which a volume's files come, and where their source is stated."""
 
 from __future__ import annotations
 

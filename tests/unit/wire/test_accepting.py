@@ -18,7 +18,7 @@ RETRIES = 4
 
 
 class Out:
-    """Fails so many times, as accept does when the process has no descriptor left."""
+    """Fails a few times, as accept does when the process has no free descriptor."""
 
     def __init__(self, taken: Any) -> None:
         self.left, self._taken = RETRIES, taken

@@ -1,4 +1,4 @@
-"""Objects as the API's protobuf: the bytes are those that the API's own numbers give."""
+"""Objects in the protobuf form of the API: bytes follow the API's own field numbers."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_messages_besides_those_of_the_table() -> None:
 
 
 def test_the_numbers_of_what_has_another_form_in_json() -> None:
-    """Those of the API's own generated.proto; intstr.proto numbers its type first."""
+    """They are the numbers of the API's generated.proto; intstr.proto numbers its type first."""
     assert {
         name: [(each.number, each.name, each.kind, each.repeated) for each in fields]
         for name, fields in OWN_FORM.items()

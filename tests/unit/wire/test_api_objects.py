@@ -1,4 +1,4 @@
-"""Whole objects in protobuf, as JSON has them: what Go writes, and what nobody should send."""
+"""Objects in protobuf converted to JSON: messages as Go writes them, and malformed ones."""
 
 from __future__ import annotations
 

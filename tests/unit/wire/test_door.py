@@ -21,7 +21,7 @@ MANY = 300
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
-    """Made once."""
+    """Certificates, made once."""
     directory: Path = tmp_path_factory.mktemp("pki")
     return Pki(directory)
 
@@ -59,7 +59,7 @@ async def test_silent_connections_to_the_embedded_api(
 
 @pytest.mark.parametrize("many", range(40, 50))
 async def test_a_burst_of_unidentified_peers_is_accepted_in_rounds(many: int) -> None:
-    """All connections are there before the first is accepted, the last one's client is honest."""
+    """All connections exist before the first is accepted; the last client is honest."""
     async with echo(limit=8) as (listening, port):
         held = await asyncio.to_thread(silent, port, many)
         honest = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port), 5)
@@ -73,7 +73,7 @@ async def test_a_burst_of_unidentified_peers_is_accepted_in_rounds(many: int) ->
 
 
 async def test_a_refused_connection_ends_the_round_of_accepting() -> None:
-    """The event loop of Python 3.14 goes on after ConnectionAbortedError, and closed all others."""
+    """Python 3.14's event loop continues after ConnectionAbortedError, and closed all others."""
     async with echo(limit=2) as (listening, port):
         clients = await asyncio.to_thread(silent, port, 4)
         inside = [listening.accept_next()[0] for _ in range(2)]
@@ -123,7 +123,7 @@ def test_an_identity_has_three_times_what_is_free() -> None:
         assert len(greedy) == 12  # of 16, with 4 free
         other = await knock("other", sockets[14])
         assert other is not None
-        greedy.pop().close()  # gives its place back, and with it the share
+        greedy.pop().close()  # releases its slot and its share
         last = await knock("greedy", sockets[15])
         assert last is None  # it would be the 12th, with 3 free
         assert door.admit_identity(Transport(other), "other")
@@ -161,7 +161,7 @@ async def test_an_identity_with_its_share_of_the_node_gets_429(
 
 
 class Transport(asyncio.BaseTransport):
-    """That of a guest."""
+    """The transport of a guest."""
 
     def __init__(self, guest: Guest) -> None:
         super().__init__({"socket": guest})

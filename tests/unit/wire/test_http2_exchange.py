@@ -49,7 +49,7 @@ class Talk:
         self.events += self.server.receive_data(data)
 
     def go(self) -> None:
-        """Carry bytes until nobody has any."""
+        """Exchange bytes until neither side has any."""
         while data := self.server.data_to_send():
             self.hear(self.client.feed(data))
 
@@ -88,7 +88,7 @@ def test_a_response_with_trailers() -> None:
 
 
 def test_the_request_comes_after_the_settings() -> None:
-    """As in gRPC clients, a peer that sends no settings does not count as connected."""
+    """A peer that sends no settings does not count as connected, as in gRPC clients."""
     talk = Talk()
     assert not any(isinstance(each, h2.events.RequestReceived) for each in talk.events)
     assert not talk.client.greeted

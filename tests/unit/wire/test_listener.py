@@ -28,13 +28,13 @@ from tests.unit.view.answers import Agent
 ALLOW = AccessSettings(always_allow=True)
 TOGETHER = 25
 HELLO = bytes.fromhex("16030100c8010000c40303")
-"""How a TLS ClientHello begins."""
+"""Beginning of a TLS ClientHello."""
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
-    """Made once."""
+    """Certificates, made once."""
     return Pki(tmp_path_factory.mktemp("pki"))
 
 
@@ -126,13 +126,13 @@ PEERS: dict[str, Callable[[int, ssl.SSLContext | None], Awaitable[None]]] = {
     "no HTTP": lambda port, tls: request_once(port, b"\0\1\2\r\n\r\n", tls),
 }
 HANDSHAKES = {"a request", "no HTTP"}
-"""Need a TLS handshake each, 10 ms of CPU time."""
+"""Kinds of peers that need a TLS handshake, 10 ms of CPU time each."""
 
 
 async def some(peer: Callable[[], Awaitable[None]], many: int) -> None:
     for _ in range(many // TOGETHER):
         await asyncio.gather(*(peer() for _ in range(TOGETHER)))
-    await asyncio.sleep(0.05)  # the server sees the last ones' ends
+    await asyncio.sleep(0.05)  # until the server has noticed the last disconnects
 
 
 @pytest.mark.parametrize("kind", PEERS)
@@ -189,7 +189,7 @@ async def test_no_answer_names_the_software(listening: Listening, pki: Pki, tmp_
 
 
 async def test_a_burst_of_an_api_server_is_served(pki: Pki, tmp_path: Path) -> None:
-    """All stay: together they are more than an address may have unauthenticated."""
+    """All of them stay connected: more than an address may have without authentication."""
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         tls, stay = pki.context(pki.client), []
         for _ in range(STRANGERS_OF_ONE // 25 + 1):

@@ -1,4 +1,4 @@
-"""Protobuf messages made of tables."""
+"""Protobuf message classes made from tables."""
 
 from __future__ import annotations
 

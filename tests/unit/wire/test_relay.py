@@ -1,4 +1,4 @@
-"""Two joined streams: nothing lost, nothing left behind, slow ends felt at the other side."""
+"""Two joined streams: no data is lost, nothing is left behind, backpressure reaches the peer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SWITCH = (
 
 
 class Chain:
-    """client -> aiohttp with takeover -> a runtime's streaming server played by ``peer``."""
+    """client -> aiohttp with takeover -> a simulated streaming server of a runtime (``peer``)."""
 
     def __init__(self, peer: Peer, *, idle: float = 0) -> None:
         self._peer, self._idle = peer, idle
@@ -274,5 +274,5 @@ async def test_many_relays_share_the_turns_of_the_loop(monkeypatch: pytest.Monke
     assert counted.total > count * (size >> 12) * 3 // 4
     turns = sorted(counted.turns)
     most = stream_work.SLICE_WORK * stream_work.SLICES_A_TURN
-    # a relay's first read, and one after its slice, need no leave
+    # a relay's first read, and one after its slice, need no permission
     assert turns[len(turns) * 3 // 4] <= 2 * most

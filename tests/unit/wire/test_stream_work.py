@@ -1,4 +1,4 @@
-"""How much all streams of an event loop may do in a turn, and who is next."""
+"""How much work all streams of an event loop may do in a turn, and which is next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client's connection as streams: it ends once, and aiohttp forgets it."""
+"""A client's connection taken over as streams: it ends once, and aiohttp drops it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubeletpy.wire import takeover
 
 
 class TlsTransport(asyncio.Transport):
-    """A TLS connection as CPython 3.11.2 has it: after a second close(), abort() raises."""
+    """A TLS connection of CPython 3.11.2, whose abort() raises after a second close()."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Answers to an upgrade in whatever pieces they come, and how much work they are."""
+"""Responses to an upgrade, split into any pieces, and the cost of reading them."""
 
 from __future__ import annotations
 

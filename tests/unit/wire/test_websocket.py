@@ -1,4 +1,4 @@
-"""A client's frames: what they mean in any pieces, and what breaks the protocol."""
+"""Frames of a client: their meaning in any pieces, and protocol errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def frame(
     mask: bytes | None = MASK,
     width: int = 0,
 ) -> bytes:
-    """A client's frame; ``width``: bytes of its length, where it has more than it needs."""
+    """A client's frame; ``width``: bytes of its length field, where it has more than needed."""
     masked = 0 if mask is None else 0x80
     size = len(data)
     width = width or (0 if size < 126 else 2 if size < 1 << 16 else 8)
@@ -52,7 +52,7 @@ def frame(
 
 
 def decoded(data: bytes, sizes: list[int] | None = None) -> list[Message]:
-    """All messages but fragments."""
+    """All messages except fragments."""
     decoder, found, at = WebSocketDecoder(MOST), [], 0
     for size in [*(sizes or ()), len(data)]:
         decoder.feed(data[at : at + size])

@@ -1,4 +1,4 @@
-"""Turns of the event loop: what is done in each."""
+"""Turns of the event loop, and the events in each."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class PerTurn:
 
     def __init__(self) -> None:
         self.turns: list[int] = []
-        """How many events each turn had that had any."""
+        """Number of events in each turn with events."""
         self._now = 0
         self._ends: asyncio.Handle | None = None
 
     @property
     def most(self) -> int:
-        """Events in the turn that had most."""
+        """Most events in one turn."""
         return max([self._now, *self.turns])
 
     @property
@@ -27,7 +27,7 @@ class PerTurn:
         return self._now + sum(self.turns)
 
     def count(self) -> None:
-        """An event happens now."""
+        """Count an event."""
         self._now += 1
 
     def _turn(self) -> None:

@@ -1,4 +1,4 @@
-"""A sync carried out: the order of calls, what stops it, and what it reports."""
+"""A sync carried out: the order of calls, the errors that stop it, and its report."""
 
 from __future__ import annotations
 
@@ -441,7 +441,7 @@ async def test_records_of_unreported_ends_are_kept(tmp_path: Path) -> None:
     await node.runtime.stop_pod_sandbox("sandbox-web-0")
     await node.refresh(pod)
     await node.sync(pod, **untold)
-    # a new sandbox is no way around the backoff
+    # a new sandbox does not bypass the backoff
     assert set(node.runtime.containers) == {"container-one-3", "container-two-0"}
     await asyncio.sleep(400)
     await node.refresh(pod)

@@ -1,4 +1,4 @@
-"""Container garbage collection: what goes, and the files that go with it."""
+"""Container garbage collection: removed containers, and the files removed with them."""
 
 from __future__ import annotations
 

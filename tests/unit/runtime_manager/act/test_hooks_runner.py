@@ -53,7 +53,7 @@ class Runtime:
 
 
 class Bench:
-    """A hook runner, and what came of it."""
+    """A hook runner, and the records of its effects."""
 
     def __init__(self, ports: Any = ()) -> None:
         self.runtime = Runtime()

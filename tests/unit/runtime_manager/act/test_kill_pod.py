@@ -1,4 +1,4 @@
-"""Stopping: grace periods, the order of sidecars, hooks, and what is left behind."""
+"""Stopping: grace periods, the order of sidecars, hooks, and leftovers."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def test_pre_stop_takes_from_the_grace_and_its_failure_is_reported(tmp_pat
 
 
 async def outlasting(tmp_path: Path, hooks: Any) -> tuple[FakeNode, Pod]:
-    """A running pod with a preStop hook and ten seconds, whose container takes a hundred to end."""
+    """A running pod with a preStop hook and a grace period of 10 s; its container takes 100 s."""
     node = FakeNode(tmp_path, options={"hooks": hooks})
     hook: Any = {"lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
     pod = make_pod(container("app", **hook), terminationGracePeriodSeconds=10)

@@ -1,4 +1,4 @@
-"""Changes of the runtime: seen through, waited for, and forgotten with what came of them."""
+"""Changes of the runtime: finished, awaited, and forgotten with their results."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ BIG = res("200m", "64Mi", "400m", "256Mi")
 
 @dataclass
 class Volumes:
-    """Remounts go into the list of the runtime's calls."""
+    """Volumes whose remounts are added to the list of the runtime's calls."""
 
     calls: list[str]
     error: str = ""

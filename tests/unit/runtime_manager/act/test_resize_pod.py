@@ -1,4 +1,4 @@
-"""A resize carried out: the order of calls, what a failure leaves, and what is tried again."""
+"""A resize carried out: the order of calls, the state after a failure, and retries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MI = 1 << 20
 
 @dataclass
 class FakeLimits:
-    """The cgroup of one pod; writes go into the list of the runtime's calls."""
+    """The cgroup of one pod; its writes are added to the list of the runtime's calls."""
 
     calls: list[str]
     is_wanted: PodLimits
@@ -149,7 +149,7 @@ async def test_raised_for_the_pod_first(make: Callable[..., Resized]) -> None:
 async def test_a_status_that_could_not_be_read_is_read_by_the_next_sync(
     make: Callable[..., Resized],
 ) -> None:
-    """Though that one finds nothing to do: whoever shows the pod would keep the old limits."""
+    """The next sync finds nothing to do, but the pod's status would keep the old limits."""
     node = make()
     await node.sync(with_(SMALL))
     bigger = res("200m", "64Mi", "400m", "256Mi")

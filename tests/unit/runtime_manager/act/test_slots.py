@@ -1,4 +1,4 @@
-"""Start slots: the limit, the order, and what cancelling leaves."""
+"""Start slots: the limit, the order, and the state after a cancellation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_cancellation_loses_no_slot() -> None:
     await asyncio.sleep(1)
     tasks[1].cancel()
     tasks[0].cancel()
-    await asyncio.sleep(0)  # the place is given to the third, which is cancelled before it wakes
+    await asyncio.sleep(0)  # the slot is given to the third, which is canceled before it wakes
     tasks[2].cancel()
     await asyncio.wait(tasks)
     assert [task.cancelled() for task in tasks] == [True, True, True, False]

@@ -1,4 +1,4 @@
-"""Stops that go on in the next agent, and what their records may hold."""
+"""Stops that the next agent resumes, and the bounds of their records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Hooks:
 
 
 class Deaf(FakeRuntime):
-    """Containers that end by SIGKILL alone; a stop that is given up ends without it."""
+    """Containers that end only by SIGKILL; a canceled stop ends without it."""
 
     async def stop_container(self, container_id: str, timeout: int) -> None:
         self.calls.append(f"stop_container {container_id} {timeout}")
@@ -47,7 +47,7 @@ class Deaf(FakeRuntime):
 async def killed_after(
     tmp_path: Path, seconds: float, hook: Any = None, away: float = 0.0, step: float = 0.0
 ) -> tuple[FakeNode, Hooks, Pod, float]:
-    """A pod is stopped, the agent dies meanwhile, and the next one stops it: seconds in all."""
+    """Stop a pod, kill the agent, stop the pod with the next one; the last item: seconds in all."""
     hooks = Hooks()
     node = FakeNode(tmp_path, runtime=Deaf(), options={"hooks": hooks})
     lifecycle = {"lifecycle": {"preStop": hook}} if hook else {}
@@ -70,7 +70,7 @@ async def killed_after(
 @on_virtual_time
 @pytest.mark.parametrize("step", [0.0, 3600.0, -3600.0])
 async def test_the_rest_of_the_grace_period_is_left(tmp_path: Path, step: float) -> None:
-    """Also when the wall clock was set meanwhile."""
+    """The same holds when the wall clock was set meanwhile."""
     node, _, _, took = await killed_after(tmp_path, 18, step=step)
     assert took == pytest.approx(30, abs=1.1)
     assert node.runtime.running() == []
@@ -142,7 +142,7 @@ async def test_oversized_files_and_directories_are_not_read(tmp_path: Path) -> N
 async def test_a_directory_replaced_with_a_symlink_is_not_followed(
     tmp_path: Path, part: str
 ) -> None:
-    """A container that mounts the directory from the host can do that."""
+    """A container that mounts the directory from the host can replace it."""
     target, root = tmp_path / "target", tmp_path / "root"
     inner = target / "pods/u/containers/a"
     inner.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Calls whose effect is not known, and what an earlier agent left half done."""
+"""Calls with an unknown effect, and work that an earlier agent left unfinished."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ async def test_an_ephemeral_container_that_never_started_is_started(tmp_path: Pa
 
 @on_virtual_time
 async def test_an_end_before_an_abandoned_start_is_kept(tmp_path: Path) -> None:
-    """Only a container that ran can take the place of an older end."""
+    """Only a container that ran can replace the record of an older end."""
     node = FakeNode(tmp_path)
     pod = make_pod("a")
     await node.sync(pod)

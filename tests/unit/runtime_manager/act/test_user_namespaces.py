@@ -1,4 +1,4 @@
-"""Which ids pods with hostUsers false get: never the node's, never another pod's."""
+"""Id ranges of pods with hostUsers false: never the node's, never another pod's."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_ranges_stay_allocated_on_a_read_only_disk(tmp_path: Path) -> None:
     spaces.pod_range(alone(tmp_path, "a"))
     (tmp_path / "a" / "userns").unlink()
     (tmp_path / "a" / "userns").mkdir()
-    spaces.release_others(())  # it runs in the loop of the agent: nothing may be raised
+    spaces.release_others(())  # it runs in the loop of the agent, and must not raise an error
     with pytest.raises(UserNamespaceError, match="empty slot"):
         spaces.pod_range(alone(tmp_path, "b"))
     (tmp_path / "a" / "userns").rmdir()

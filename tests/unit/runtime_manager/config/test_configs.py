@@ -1,4 +1,4 @@
-"""Sandbox and container configs as a whole."""
+"""Complete sandbox and container configs."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ def test_devices_and_cpus_allocated_to_a_container() -> None:
         placement=Placement("1,4-5", "0", no_cfs_quota=True),
     )
     assert [(each.key, each.value) for each in made.envs] == [
-        ("A", b"of a device"),  # the runtime takes the last of a name
+        ("A", b"of a device"),  # the runtime uses the last of several variables with one name
         ("DEVICE", b"0"),
         ("A", b"own"),
     ]

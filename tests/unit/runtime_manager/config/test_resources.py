@@ -160,7 +160,7 @@ def test_oom_score(fields: dict[str, Any], spec: dict[str, Any], expected: int) 
         ("9009", None, 10_000, 100),
         ("9010", None, 10_000, 99),
         ("9009", "9009", 10_000, 100),
-        # more than its pod: refused elsewhere
+        # more than its pod has: refused elsewhere
         ("9010", "9000", 10_000, 99),
         ("1", None, 1, 3),
     ],
@@ -245,7 +245,7 @@ def test_swap(settings: RuntimeSettings, fields: Any, spec: Any, expected: str |
         (replace(SWAP_V2, swap_controller=False), {}, False),
         (replace(SWAP_V2, cgroup_v2=False), {}, False),
         (replace(SWAP_V2, limited_swap=False), {}, False),
-        # as a whole the pod is Guaranteed
+        # at pod level the pod is Guaranteed
         (SWAP_V2, {"resources": {"requests": FULL, "limits": FULL}}, False),
     ],
 )

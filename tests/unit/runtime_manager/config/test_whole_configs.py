@@ -425,7 +425,7 @@ def test_containers() -> None:
 
 
 def test_a_container_in_a_user_namespace_without_selinux() -> None:
-    """Ids of files are those that the container sees."""
+    """Ids of files are those seen inside the container."""
     userns = UserNamespaceRange(131072)
     inputs: dict[str, Any] = {
         "mounts": [Mount("/data", "/pods/data", selinux_relabel=True)],
@@ -484,7 +484,7 @@ def test_the_length_of_a_path(length: int, fits: bool) -> None:
 
 
 def test_ports_that_are_too_many_to_remember() -> None:
-    """Only the one that the preStop hook names is; not even that when it alone is too large."""
+    """Only the port that the preStop hook names is kept, and not if it alone is too large."""
     many = [{"containerPort": n} for n in range(MAX_HANDLER // 10)]
     hook = {"preStop": {"httpGet": {"port": "web"}}}
 

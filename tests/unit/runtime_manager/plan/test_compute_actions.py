@@ -572,7 +572,7 @@ NEWER = (SandboxStatus("sandbox-2", ready=True, ips=("10.0.0.3",)), DEAD)
 @pytest.mark.parametrize(
     ("record", "older", "expected"),
     [
-        # initialisation starts over in each sandbox
+        # initialization starts over in each sandbox
         (exited("init-a"), True, {"init": ["init-a"]}),
         (exited("init-c"), True, {"init": ["init-a"]}),
         (exited("init-a"), False, {"init": ["init-b"]}),

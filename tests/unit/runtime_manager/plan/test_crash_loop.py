@@ -211,15 +211,15 @@ def past(count: int, created: float, finished: float, **more: Any) -> ContainerS
         ([past(5, 90, 95)], 160),
         ([past(6, 90, 95)], 300),
         ([past(2**31 - 1, 90, 95)], 300),
-        # it waited for 20 s at least, where the count alone would allow 160
+        # it waited for at least 20 s, where the count alone would allow 160
         ([past(5, 90, 95), past(4, 60, 69)], 40),
         ([past(5, 90, 95), past(4, 60, 70)], 40),
         ([past(5, 90, 95), past(4, 60, 70.1)], 20),
         ([past(5, 90, 95), past(4, 60, 80)], 20),
         ([past(5, 90, 95), past(4, 60, 80.1)], 10),
         ([past(5, 90, 95), past(4, 60, 90)], 10),
-        ([past(5, 90, 95), past(4, 60, 91)], 160),  # the clock was put back
-        ([past(2, 90, 95), past(1, 0, 1)], 20),  # the agent was away
+        ([past(5, 90, 95), past(4, 60, 91)], 160),  # the clock was set back
+        ([past(2, 90, 95), past(1, 0, 1)], 20),  # no agent ran for a while
     ],
 )
 def test_an_agent_resumes_the_delays_of_the_previous_one(

@@ -68,7 +68,7 @@ def test_containers_that_count_as_dead(fields: dict[str, Any], found: DeadContai
 def test_a_container_is_as_old_as_the_agent_has_known_it(
     created_at: int, known_for: float, dead: bool
 ) -> None:
-    """It is second 100, and the wall clock may have been set back since the creation."""
+    """The time is 100 s, and the wall clock may have been set back since the creation."""
     one = cri.Container(
         id="c", labels=LABELS, created_at=created_at * S, state=cri.CONTAINER_EXITED
     )
@@ -83,14 +83,14 @@ def dead(uid: str, name: str, *created: int, unstarted: bool = False) -> list[De
 @pytest.mark.parametrize(
     ("records", "policy", "reported", "gone"),
     [
-        # of what the API has not heard of, two of each container stay, and one more by the policy
+        # of unreported ends, two of each container stay, and one more by the policy
         (dead("u", "a", 1, 2, 3, 4, 5), GCPolicy(), "", ["ua1", "ua2"]),
         (dead("u", "a", 1, 2, 3, 4, 5), GCPolicy(max_per_container=0), "", ["ua1", "ua2", "ua3"]),
         (dead("u", "a", 1, 2, 3), GCPolicy(max_per_container=0), "u", ["ua1", "ua2", "ua3"]),
-        # what was never started has nothing to show, and is the business of whoever made it
+        # a container that never started has nothing to show; the agent that made it handles it
         (dead("u", "a", 1, 2, 3, unstarted=True), GCPolicy(max_per_container=0), "", []),
         (dead("r", "a", 1, 2, unstarted=True), GCPolicy(), "", ["ra1", "ra2"]),
-        # of a pod that may go, what the API has heard of goes
+        # reported records of a pod that may be removed are removed
         (dead("r", "a", 1, 2, 3), GCPolicy(), "", ["ra1"]),
         (dead("r", "a", 1, 2, 3), GCPolicy(), "r", ["ra1", "ra2", "ra3"]),
         # so many on the node: none, one, as many as there are
@@ -115,7 +115,7 @@ def dead(uid: str, name: str, *created: int, unstarted: bool = False) -> list[De
 def test_which_containers_go(
     records: list[DeadContainer], policy: GCPolicy, reported: str, gone: list[str]
 ) -> None:
-    """Pod r may go. The oldest goes first, in whichever order they are listed."""
+    """Pod r may be removed. The oldest records go first, whatever the order of the list."""
     for order in (records, records[::-1]):
         found = containers_to_remove(
             order,

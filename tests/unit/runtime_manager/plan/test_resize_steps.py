@@ -1,4 +1,4 @@
-"""How the limits of a pod as a whole change, and when memory must not be taken away."""
+"""How pod-level limits change, and when memory must not be reduced."""
 
 from __future__ import annotations
 

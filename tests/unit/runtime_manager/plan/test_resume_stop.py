@@ -1,4 +1,4 @@
-"""How a stop goes on that an earlier agent began."""
+"""How a stop that an earlier agent began is resumed."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def begun(hook: HookState = NONE, *, deleting: bool = True, at: float = 100.0) -
         (begun(BEGUN), EXEC, 112, ResumedStop(elapsed=12)),
         (begun(ENDED), EXEC, 112, ResumedStop(elapsed=12)),
         (begun(), None, 112, ResumedStop(elapsed=12)),
-        # a sleep has no effect but its end
+        # a sleep hook has no effect except its end
         (begun(BEGUN), SLEEP, 112, ResumedStop(elapsed=12, hook={"sleep": {"seconds": 8}})),
         (begun(BEGUN), SLEEP, 119.9, ResumedStop(elapsed=19.9, hook={"sleep": {"seconds": 1}})),
         (begun(BEGUN), SLEEP, 120, ResumedStop(elapsed=20)),
         (begun(ENDED), SLEEP, 112, ResumedStop(elapsed=12)),
         (begun(BEGUN), {"sleep": {"seconds": "no number"}}, 112, ResumedStop(elapsed=12)),
-        # the clock was put back
+        # the clock was set back
         (begun(BEGUN), EXEC, 50, ResumedStop()),
-        # a deletion goes on however long the agent was away
+        # a deletion is resumed, however long no agent ran
         (begun(BEGUN), EXEC, 5000, ResumedStop(elapsed=4900)),
     ],
 )

@@ -1,4 +1,4 @@
-"""Ends that only the API's status shows still."""
+"""Ends of containers that only the status in the API still shows."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ RESTART_ALL = {
 def test_an_unknown_end_may_have_restarted_all(
     cause: dict[str, Any], record: tuple[ContainerStatus, ...], kept: bool
 ) -> None:
-    """The API was not reached when it did, and the agent was killed."""
+    """It restarted all containers while the API was unreachable, and the agent was then killed."""
     pod = make_pod(container("c1", **RESTART_ALL), "c2", policy="Never")
     status = has(*record, sandboxes=(SANDBOX,))
     known = with_shown_ends(pod, status, shown(c1=cause, c2=ended(0)))
@@ -251,7 +251,7 @@ def test_a_sandbox_that_is_lost_takes_init_containers_with_it() -> None:
 
 
 class _Counted(list[Any]):
-    """Counts how often it is walked."""
+    """A list that counts how often it is iterated."""
 
     walks = 0
 

@@ -1,4 +1,4 @@
-"""Which container an ephemeral container sees the processes of."""
+"""The container whose processes an ephemeral container sees."""
 
 from __future__ import annotations
 

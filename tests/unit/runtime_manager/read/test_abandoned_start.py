@@ -1,4 +1,4 @@
-"""Which ends of a start are the agent's, by the messages that real runtimes wrote."""
+"""Which failed starts the agent itself caused, by messages recorded from real runtimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runtimes put commands, and so variables, into their errors: no secret gets out that way."""
+"""Runtimes quote commands, and so variables, in their errors: secrets are hidden in them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_message_is_hidden_if_a_secret_is_too_large_to_search_for(much: str) -
     ("most", "more"),
     [
         ("x" * MAX_CHARACTERS, "x"),
-        # the value as a whole counts too
+        # the complete value counts too
         ("\n".join(f"line {number}" for number in range(MAX_PARTS - 1)), "\nline"),
     ],
     ids=["long", "many lines"],

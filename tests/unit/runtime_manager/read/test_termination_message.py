@@ -1,4 +1,4 @@
-"""Last words: read from files that a container may have made anything of."""
+"""Termination messages, read from files that a container can replace with anything."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_root_directory_that_the_runtime_names_otherwise(tmp_path: Path) -> No
 
 
 def test_only_the_file_that_the_agent_made_is_read(tmp_path: Path) -> None:
-    """A volume may be mounted at the same path: what is there is nobody's last words."""
+    """A volume may be mounted at the same path: its file is no termination message."""
     root, file = tmp_path / "root", "0123abcd"
     for folder in ("etc", "pods/uid/containers/other", "pods/else/containers/app"):
         (root / folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Following a log: rotations, the end of the container, clients that leave."""
+"""Following a log: rotations, the end of the container, disconnecting clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINE = "2026-01-02T03:04:05.1Z stdout F %s\n"
 
 @dataclass
 class Container:
-    """One container with its log, its cache and what a client has got."""
+    """One container with its log, its cache and the bytes that a client has received."""
 
     root: Path
     cache: PodStatusCache = field(default_factory=PodStatusCache)

@@ -1,4 +1,4 @@
-"""Log files to text, by table."""
+"""Log files rendered as text: a table of cases."""
 
 from __future__ import annotations
 

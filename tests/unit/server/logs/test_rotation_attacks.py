@@ -28,7 +28,7 @@ class Runtime:
 
 
 class Clock:
-    """Each reading is a second later."""
+    """A clock that advances by a second with each reading."""
 
     def __init__(self) -> None:
         self.seconds = 1e9

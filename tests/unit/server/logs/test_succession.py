@@ -1,4 +1,4 @@
-"""Which file of a log comes next, whatever has been renamed, compressed or removed."""
+"""The next file of a log, whichever files have been renamed, compressed or removed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ PACKED = [entry(f"{LOG}.1.gz", 91, 10), entry(f"{LOG}.2.gz", 92, 20), OLD[2]]
         ([*OLD, entry(LOG, 40, size=0)], 20, f"{LOG}.3"),
         ([*PACKED, NOW], 10, f"{LOG}.2.gz"),
         ([*PACKED, NOW], 20, f"{LOG}.3"),
-        ([*PACKED, NOW], 91, f"{LOG}.2.gz"),  # is reading what is compressed
+        ([*PACKED, NOW], 91, f"{LOG}.2.gz"),  # a compressed file is being read
         ([*PACKED[1:], NOW], 10, f"{LOG}.2.gz"),  # the one that was read has been removed
         ([*PACKED[2:], NOW], 10, f"{LOG}.3"),
         ([NOW], 10, LOG),
-        ([OLD[0], entry(f"{LOG}.1.gz", 91, 99), NOW], 10, LOG),  # is being compressed
+        ([OLD[0], entry(f"{LOG}.1.gz", 91, 99), NOW], 10, LOG),  # the file is being compressed
         ([OLD[0], entry(f"{LOG}.1.tmp", 91, 99), NOW], 10, LOG),
-        ([entry(f"{LOG}.3", 30), entry(LOG, 30)], 30, None),  # is given its name back
+        ([entry(f"{LOG}.3", 30), entry(LOG, 30)], 30, None),  # the file gets its name back
         ([entry("10.log.3", 99), entry("0.logs", 98), OLD[0]], 10, None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Clients and runtimes that send very many frames: how many are handled in a turn of the loop."""
+"""Floods of frames from clients and runtimes: how many are handled in a turn of the loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.wire.test_websocket import frame
 from tests.unit.wire.turns_of import PerTurn, events_per_turn
 
 MOST = SLICE_WORK * SLICES_A_TURN + SLICE_WORK
-"""Frames in a turn: all slices, and what was left of the one before."""
+"""Most frames in a turn: all slices, and the rest of the previous one."""
 COUNT = 20_000
 EXEC = "/exec/n/p/c?command=cat&input=1&output=1"
 
@@ -31,7 +31,7 @@ EXEC = "/exec/n/p/c?command=cat&input=1&output=1"
 async def connected(
     server: Running, path: str, protocol: str, **headers: str
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]]:
-    """A client that writes its frames itself; and the head of the answer."""
+    """A client that writes raw frames, and the head of the response."""
     context = server.pki.context(server.pki.client)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
     given = {
@@ -67,7 +67,7 @@ def frames_per_turn(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def takes_all(done: asyncio.Event, received: list[int]) -> Serve:
-    """A runtime that counts what it is sent."""
+    """A runtime that counts the bytes it receives."""
 
     async def serve(
         head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -98,7 +98,7 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
 async def test_a_flood_of_frames_leaves_turns_to_others(
     tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch, name: str, way: tuple[str, str]
 ) -> None:
-    """200,000 frames of 2 bytes kept health checks waiting for 295 ms."""
+    """200,000 frames of 2 bytes delayed health checks by 295 ms."""
     gone, received = asyncio.Event(), list[int]()
     async with (
         node(tmp_path, pki, takes_all(gone, received)) as (server, _),

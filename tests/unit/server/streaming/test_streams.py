@@ -120,7 +120,7 @@ def test_ways(upgrade: str, protocols: list[str], expected: StreamRoute) -> None
 
 
 class Runtime:
-    """Gives the URL of a streaming server that a test plays."""
+    """Returns the URL of a streaming server that the test simulates."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -186,7 +186,7 @@ async def websocket(
 
 
 async def played(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A process that gives its stdin back when it has all of it, and exits with a status."""
+    """A process that echoes its stdin after its end, and exits with a status."""
     assert b"x-stream-protocol-version: v4.channel.k8s.io" in head.lower()
     assert b"authorization" not in head.lower()
     writer.write(SWITCH)

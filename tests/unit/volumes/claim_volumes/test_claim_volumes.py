@@ -1,4 +1,4 @@
-"""Volumes of claims on real directories: read, mounted, kept over a restart, taken down."""
+"""Volumes of claims on real directories: found, mounted, kept across a restart, taken down."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_a_local_volume_is_bound_kept_and_taken_down(node: Node) -> None:
 
 
 async def test_a_part_of_a_volume_is_where_the_kubelet_takes_it_down(node: Node) -> None:
-    """Below the name of the PersistentVolume, not that of the pod's volume."""
+    """The path contains the name of the PersistentVolume, not that of the pod's volume."""
     node.bind()
     pod = claiming()
     pod.containers[0]["volumeMounts"][0]["subPath"] = "some/where"
@@ -226,7 +226,7 @@ async def test_a_claim_is_waited_for_and_seen_when_it_is_bound(node: Node) -> No
     node.api.objects["persistentvolumeclaims", "data"] = bound
     await node.woken.wait()
     await node.mount(pod)
-    kinds, tries = 2, 2  # claims and volumes; once more after it was found that they may be read
+    kinds, tries = 2, 2  # claims and volumes; a second try after reads were found to be allowed
     assert node.api.lists <= kinds * tries, "a forbidden list is not repeated again and again"
 
 

@@ -1,4 +1,4 @@
-"""From a pod's volume through its claim to what it is made of (table sb2)."""
+"""From a pod's volume through its claim to the source of the volume (table sb2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which SELinux context a volume is mounted with, and what happens when it has another."""
+"""The SELinux context of a mount, and conflicts with another context."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ MODES = [SOLE, ("ReadWriteOnce",), ("ReadOnlyMany",), ("ReadWriteMany",), (*SOLE
 def test_which_volumes_have_labels_by_default(
     version: KubernetesVersion, modes: tuple[str, ...]
 ) -> None:
-    """Until 1.36 those of one pod alone; from 1.37 those of every access mode."""
+    """Until 1.36 only ReadWriteOncePod volumes have labels; from 1.37 volumes of all modes have."""
     gate = default_settings(version).feature_gates.enabled("SELinuxMount")
     node = SELinux(NODE.file_label, all_modes=gate)
     labeled = modes == SOLE or version == NEWEST

@@ -1,4 +1,4 @@
-"""Volumes of clouds as their CSI drivers take them."""
+"""Volumes of cloud providers, translated to the sources of CSI drivers."""
 
 from __future__ import annotations
 

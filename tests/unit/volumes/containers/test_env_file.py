@@ -1,4 +1,4 @@
-"""Files of variables, line by line."""
+"""Files of environment variables, line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that the agent writes and reads: downward values, env files, hosts files."""
+"""Texts that the agent writes and parses: downward values, env files, hosts files."""
 
 from __future__ import annotations
 

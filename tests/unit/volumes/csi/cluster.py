@@ -47,12 +47,12 @@ class Cluster(KubeApi):
         self.put(CSIDRIVERS, name, spec={"fsGroupPolicy": "ReadWriteOnceWithFSType", **spec})
 
     async def wrote(self) -> None:
-        """Wait for the next object that is made or changed."""
+        """Wait for the next created or changed object."""
         self._written.clear()
         await self._written.wait()
 
     def get_now(self, resource: Resource, name: str) -> Any:
-        """An object as it is, or None."""
+        """The current object, or None."""
         return self.objects.get((resource.plural, "", name))
 
     async def answer(self, call: Call) -> JSON:

@@ -1,4 +1,4 @@
-"""vol_data.json: written whole, read with suspicion."""
+"""vol_data.json: written atomically, and checked when read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver's call, and what is kept of it on the disk."""
+"""A driver's call, and its record on the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSIDriver and CSINode objects, also those that are not as they should be."""
+"""CSIDriver and CSINode objects, valid and malformed."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def on_disk(target: Path) -> tuple[bool, bool]:
 
 
 class Client:
-    """A driver that mounts nothing; ``refuses`` is how its next publishes end."""
+    """A driver that mounts nothing; ``refuses`` is the error of its next publishes."""
 
     def __init__(self) -> None:
         self.refuses: FailureOutcome | None = None

@@ -34,7 +34,7 @@ NAME = "test.csi.example.com"
 
 
 class Node:
-    """An agent's part of it."""
+    """The parts of an agent that handle CSI registrations."""
 
     def __init__(self, registry: Path) -> None:
         self.registry = registry
@@ -118,7 +118,7 @@ async def test_a_driver_at_its_limit_reports_its_capacity_again(short: Path) -> 
         assert fit() == 7
         driver.services.options = Options(max_volumes=3)
         async with asyncio.timeout(20):
-            while not agent.handler.full(NAME):  # its object was not read yet
+            while not agent.handler.full(NAME):  # its object had not been read yet
                 await read.get()
             while fit() != 3:
                 await agent.cluster.wrote()

@@ -313,7 +313,7 @@ def test_a_segment_that_cannot_be_a_label_is_named() -> None:
 
 
 def test_very_long_lists_are_read_no_further_than_they_matter() -> None:
-    """A megabyte of entries would take a fifth of a second of the event loop."""
+    """A megabyte of entries would block the event loop for 0.2 s."""
     rpc = csi.NodeServiceCapability.RPC
     stage = csi.NodeServiceCapability(rpc=rpc(type=rpc.STAGE_UNSTAGE_VOLUME))
     late = csi.NodeServiceCapability(rpc=rpc(type=rpc.EXPAND_VOLUME))

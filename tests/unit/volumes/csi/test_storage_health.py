@@ -1,4 +1,4 @@
-"""The health of drivers' storage: which answers count, and when the CSINode is written."""
+"""The health of drivers' storage: accepted answers, and writes of the CSINode."""
 
 from __future__ import annotations
 

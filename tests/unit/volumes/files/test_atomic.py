@@ -1,4 +1,4 @@
-"""The layout of volumes of files: swaps that nobody sees half of, and what a crash leaves."""
+"""The layout of volumes of files: atomic swaps, and recovery after a crash."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_reader_never_sees_half_an_update(tmp_path: Path) -> None:
                 (tmp_path / "..data").readlink()
                 try:
                     version = os.open(tmp_path / "..data", os.O_RDONLY)
-                except FileNotFoundError:  # what it led to a moment ago was removed meanwhile
+                except FileNotFoundError:  # the target of the link has just been removed
                     continue
                 try:
                     texts = [
@@ -146,7 +146,7 @@ def test_a_reader_never_sees_half_an_update(tmp_path: Path) -> None:
         except FileNotFoundError:
             os._exit(2)
         except OSError:
-            pass  # too many files are open: enough was seen
+            pass  # too many files are open: enough has been checked
         os._exit(0)
     for number in range(200):
         write_payload(str(tmp_path), files(a=str(number), b=str(number)), NOW + number)

@@ -58,7 +58,7 @@ class Bound(InTreePlugin):
 
 
 class Driver(InTreePlugin):
-    """Volumes of a driver, whose words are all that is known of its failure."""
+    """Volumes of a driver, whose error message is the only information about its failure."""
 
     name = "driver"
 
@@ -91,7 +91,7 @@ async def refused(plugin: Any, kind: OperationKind, path: Path) -> OperationFail
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A file system, reached through a link as a root directory may be."""
+    """A mounted file system, reached through a link, as a root directory may be."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     path = tmp_path / "link/volume"
@@ -104,7 +104,7 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def holder(mounted: Path) -> Iterator[int]:
-    """A process that has its directory in it."""
+    """A process whose working directory is in the mount."""
     with subprocess.Popen(["/bin/sleep", "60"], cwd=mounted) as process:
         yield process.pid
         process.kill()

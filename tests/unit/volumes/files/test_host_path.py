@@ -1,4 +1,4 @@
-"""hostPath volumes that are made: somebody may change the directory above meanwhile."""
+"""hostPath volumes that are created while another process may change the parent directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def mode(path: Path) -> int:
 def test_the_mode_is_set_of_what_was_made(
     kind: str, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link takes the place of what was made, just before its mode is set."""
+    """A link replaces the created entry just before its mode is set."""
     secret, target = tmp_path / "secret", tmp_path / "there" / "new"
     target.parent.mkdir()
     if kind == "FileOrCreate":
@@ -55,7 +55,7 @@ def test_all_that_is_made_is_for_everybody_to_read(tmp_path: Path) -> None:
 def test_a_directory_that_was_there_keeps_its_mode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is full takes the place of the new one before that is opened."""
+    """A directory with content replaces the new one before that is opened."""
     full, target = tmp_path / "full", tmp_path / "new"
     full.mkdir(0o700)
     (full / "key").touch()

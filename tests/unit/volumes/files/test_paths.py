@@ -1,4 +1,4 @@
-"""Where a pod's files are on the node, and which names and paths are refused."""
+"""Paths of a pod's files on the node, and refused names and paths."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.descriptors import open_descriptors
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
-    """A volume with what a container may have made in it; "secret" lies outside."""
+    """A volume with entries that a container may have created; "secret" lies outside."""
     (tmp_path / "secret").write_text("host")
     root = tmp_path / "volume"
     (root / "a/b").mkdir(parents=True)
@@ -128,7 +128,7 @@ def test_a_race_reaches_nothing_outside(racer: Path, tmp_path: Path) -> None:
     seen = {"inside": 0, "refused": 0, "missing": 0}
 
     def met() -> bool:
-        """Both sides of the race, or nothing was tested; a busy machine needs longer for it."""
+        """Both outcomes of the race must occur; a busy machine needs longer for that."""
         return seen["inside"] > 10 and seen["refused"] + seen["missing"] > 10
 
     while time.monotonic() < end or not met():
@@ -197,7 +197,7 @@ def test_a_mount_that_does_not_answer_is_replaced(
             bind_sub_path(str(volume), ["a", "b"], str(target), read_only=False)
         assert len(mounts_below(str(target))) == 1
         assert (target / "file").read_text() == "inside"
-        # detached, and not through a link: a flush to a server that hangs would not end
+        # detached, and not through a link: a flush to a hanging server would not end
         assert set(flags) == {2 | 8}
     finally:
         for point in mounts_below(str(tmp_path)):

@@ -34,7 +34,7 @@ CHAP = {
 
 
 class Machine:
-    """A node with a target."""
+    """A node with an iSCSI target."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.target = StandIn(directory)

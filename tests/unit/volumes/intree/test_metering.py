@@ -16,7 +16,7 @@ from kubeletpy.volumes.intree.metering import MOST_HANGING, Meters
 
 
 class Servers:
-    """Those whose names start with ``dead`` answer when they are healed."""
+    """Servers; those whose names start with ``dead`` answer once ``healed`` is set."""
 
     def __init__(self) -> None:
         self.healed = threading.Event()
@@ -53,7 +53,7 @@ async def test_a_dead_server_gets_one_request_for_all_its_volumes(servers: Serve
         *(_refused(meters, servers, "dead", f"dead/{number}") for number in range(8)),
         _measure(meters, servers, "live", "live/0"),
     )
-    assert sorted(servers.asked) == ["dead/0", "live/0"]  # each in a thread of its own
+    assert sorted(servers.asked) == ["dead/0", "live/0"]  # each has a thread of its own
     assert "no answer within 0.05s" in str(found[0])
     assert all("dead still has not answered" in str(each) for each in found[1:8])
     servers.healed.set()

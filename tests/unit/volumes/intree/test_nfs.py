@@ -27,7 +27,7 @@ from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import eventually, on_virtual_time, settle, timed
 
 PROGRAM_S = 60.0
-"""After that a program is killed."""
+"""Time after which a program is killed."""
 
 
 class Node:

@@ -45,7 +45,7 @@ HUSH = base64.b64encode(b"hush").decode()
 
 
 class Node:
-    """A volume manager with all it needs; ``restart`` is a kill -9 and a new start."""
+    """A volume manager with its dependencies; ``restart`` is a kill -9 and a new start."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -172,7 +172,7 @@ async def test_downward_values_follow_the_pod(node: Node) -> None:
 async def test_many_large_downward_items_keep_nobody_waiting(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are rendered by a thread, when something they show has changed."""
+    """A thread renders them, when a field that they show has changed."""
     field = {"fieldRef": {"fieldPath": "metadata.annotations"}}
     items = [{"path": str(number), **field} for number in range(100)]
     pod = pod_of({"name": "v", "downwardAPI": {"items": items}})
@@ -266,7 +266,7 @@ async def test_a_restart_changes_nothing_that_is_right(node: Node) -> None:
 async def test_a_kill_during_set_up_is_made_good(
     node: Node, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every call that changes the disk is the last one, in turn."""
+    """The agent is killed after each call that changes the disk, in turn."""
     node.api.put("s", SECRETS, data={"k": HUSH})
     pod = pod_of(SECRET, {"name": "e", "emptyDir": {}}, securityContext={"fsGroup": 42})
     left = step

@@ -1,4 +1,4 @@
-"""When an operation on a volume is tried again (docs/reference/behaviour-storage.md, sd2)."""
+"""When an operation on a volume is retried (docs/reference/behaviour-storage.md, sd2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_failures_are_counted_from_the_first_in_a_row() -> None:
     assert backoffs.failures == {
         (OperationKind.STAGE, ONE): Failure("disk is full", "NodeStageVolume", 2, 21.0, 10.0)
     }
-    # another operation on it starts all of them over
+    # another operation on the volume resets all of them
     backoffs.failed((OperationKind.UNSTAGE, ONE), ERROR, "d", 30.0)
     assert backoffs.failures == {
         (OperationKind.UNSTAGE, ONE): Failure("disk is full", "NodeStageVolume", 1, 30.5, 30.0)

@@ -48,7 +48,7 @@ class ClaimApi:
 
 
 class Grower:
-    """A kind of volume that grows."""
+    """A volume plugin whose volumes grow."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -111,7 +111,7 @@ async def test_a_claim_that_changes_all_the_time_is_left_for_later() -> None:
 
 
 class Refuses:
-    """A kind of volume that does not grow."""
+    """A volume plugin whose volumes do not grow."""
 
     async def expand(self, spec: VolumeSpec, size: int, use: Any, *, at_mount: bool) -> int:
         raise ExpansionFailed(ExpansionProblem.REFUSED, "no")

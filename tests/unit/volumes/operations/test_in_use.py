@@ -1,4 +1,4 @@
-"""volumesInUse: what leaves it may be detached at once, whatever is mounted."""
+"""volumesInUse: a volume that leaves the list may be detached at once, even if it is mounted."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
 @on_virtual_time
 async def test_nothing_is_staged_while_a_status_without_it_may_be_on_its_way() -> None:
     node = Node(SimulatedDisk())
-    node.shown = frozenset({"va"})  # of a time when another pod had it
+    node.shown = frozenset({"va"})  # from the time when another pod had it
     await node.operations.take_over()
     await settle()
     assert node.operations.volumes_in_use() == []

@@ -1,4 +1,4 @@
-"""Events of volumes that are given to a group, shared, or mapped."""
+"""Events of volumes that change their group, are shared, or are mapped as devices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Plugin:
 
 
 class Slow:
-    """Threads that have more to do than a minute."""
+    """Threads whose work takes more than a minute."""
 
     async def run(self, work: Any) -> None:
         begun = asyncio.get_running_loop().time()

@@ -112,12 +112,12 @@ def test_unpublished(pods: Any, held: bool, result: Any, left: Any, still_held: 
             OperationDone(Published("/p")),
             PodMount(MOUNT, Presence.THERE, False, Published("/p"), NOW),
         ),
-        # a pod that runs keeps what it has
+        # a running pod keeps its mount
         (THERE, FailureOutcome.UNCERTAIN, THERE),
         (THERE, FailureOutcome.FINAL, THERE),
         (None, FailureOutcome.UNCERTAIN, PodMount(MOUNT, Presence.UNCERTAIN)),
         (MAYBE, FailureOutcome.UNCERTAIN, MAYBE),
-        # what was published before it became uncertain is not relied on
+        # a publish before the uncertainty is not relied on
         (replace(MAYBE, published=Published("/old"), at=3.0), FailureOutcome.UNCERTAIN, MAYBE),
         (replace(MAYBE, found=False), FailureOutcome.UNCERTAIN, replace(MAYBE, found=False)),
         (None, FailureOutcome.FINAL, None),

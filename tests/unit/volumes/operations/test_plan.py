@@ -415,7 +415,7 @@ STEPS = st.lists(
 
 
 class Node:
-    """A volume, pods that come and go, and operations that end as chance will have it."""
+    """A volume, pods that come and go, and operations with random outcomes."""
 
     def __init__(self) -> None:
         self.demands: dict[str, PodDemand] = {}

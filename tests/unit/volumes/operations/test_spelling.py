@@ -1,4 +1,4 @@
-"""One volume by two names."""
+"""One volume known under two names."""
 
 from __future__ import annotations
 

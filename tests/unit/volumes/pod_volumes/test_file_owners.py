@@ -1,4 +1,4 @@
-"""The owners of the files of volumes: the one named for the file, for the volume, or the pod's."""
+"""Owners of files in volumes: named for the file or the volume, or the user of the pod."""
 
 from __future__ import annotations
 

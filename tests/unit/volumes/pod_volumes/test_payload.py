@@ -1,4 +1,4 @@
-"""Which files volumes have: keys, items, modes, optional objects, merges, and what is refused."""
+"""The files of volumes: keys, items, modes, optional objects, merges and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large the files of a volume may be to the byte, and their modes."""
+"""Limits on the size of a volume's files, to the byte, and their modes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VOLUMES: list[tuple[str, dict[str, Any], list[Any]]] = [
         },
         [FILES, DOWNWARD],
     ),
-    # what is written over counts, too
+    # overwritten content counts, too
     ("projected", {"sources": [{"downwardAPI": {"items": [{"path": "x", **NAME}]}}] * 2},
      [DOWNWARD] * 2),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which volumes are set up and what is mounted: decisions from the pod alone."""
+"""Volumes to set up and mounts to make: decisions from the pod alone."""
 
 from __future__ import annotations
 
@@ -402,7 +402,7 @@ def test_sources_count_in_projected_volumes_only() -> None:
 
 @pytest.mark.parametrize(("references", "refused"), [(MAX_REFERENCES, False), (1001, True)])
 def test_a_pod_of_too_many_objects_is_refused(references: int, refused: bool) -> None:
-    """4,300 took 8,200 descriptors, and the node's lease with them."""
+    """4,300 objects used 8,200 descriptors, after which the node's lease could not be renewed."""
     sources: list[Any] = [{"configMap": {"name": f"c{n}", "optional": True}} for n in range(600)]
     sources += [{"serviceAccountToken": {"path": f"t{n}", "audience": str(n)}} for n in range(100)]
     env = [{"secretRef": {"name": f"s{n}"}} for n in range(references - 700)]

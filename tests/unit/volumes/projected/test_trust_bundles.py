@@ -1,4 +1,4 @@
-"""Projected ClusterTrustBundles: which are meant, what their file holds, and its changes."""
+"""Projected ClusterTrustBundles: their selection, the content of the file, and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The health of CSI volumes: which answers are kept, and when pods' statuses change."""
+"""The health of CSI volumes: stored answers, and when the status of a pod changes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_only_another_set_of_conditions_changes_a_status(
 
 
 class Drivers:
-    """Volumes, and what their drivers answer next."""
+    """Volumes, and the next answer of their drivers."""
 
     def __init__(self) -> None:
         left = PublishedOnDisk("kubernetes.io/csi", "u", "uid", "pv", "/p", driver="d", handle="h")

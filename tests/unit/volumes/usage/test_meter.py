@@ -26,7 +26,7 @@ def volume(name: str, source: str = "good", uid: str = "u1") -> MountedVolume:
 
 
 class Node:
-    """Volumes, and drivers of which one hangs and one fails."""
+    """Volumes, and drivers, of which one hangs and one fails."""
 
     def __init__(self, period: float = 60.0, *, health: bool = True) -> None:
         self.volumes: list[MountedVolume] = []

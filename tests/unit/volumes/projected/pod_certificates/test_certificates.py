@@ -40,7 +40,7 @@ def chain(text: str) -> str:
 
 
 class Api:
-    """Requests of one node, and a signer that the test plays."""
+    """Certificate requests of one node, and a signer that the test controls."""
 
     def __init__(self) -> None:
         self.requests: dict[str, JSON] = {}
@@ -52,7 +52,7 @@ class Api:
         self.streamed_lists = StreamedLists()
         self.failing_watches = FailingWatches()
         self.at_once: Callable[[str], None] = lambda name: None
-        """Called while the creation is not answered yet."""
+        """Called before the creation is answered."""
 
     async def get(self, resource: Resource, name: str, namespace: str) -> JSON:
         assert (resource.plural, name, namespace) == ("serviceaccounts", "sa", "default")
@@ -153,7 +153,7 @@ class Agent:
         return str(caught.value)
 
     async def issued(self) -> CertificateInput:
-        """With a first certificate."""
+        """Mount the volume with its first certificate."""
         await self.missing()
         self.api.issue("req-1", self.clock.now())
         await settle()
