@@ -257,7 +257,7 @@ def test_a_node_without_a_server_publishes_no_port() -> None:
         assert ("daemonEndpoints" in node["status"]) is published
 
 
-def test_the_whole_node() -> None:
+def test_the_complete_node() -> None:
     facts = replace(FACTS, swap_bytes=GI)
     given = options(node_ips=["10.0.0.1"], declared_features=["F"], version="v1", kubelet_port=1)
     runtime = build.RuntimeInfo("containerd", "2.1", [{"name": "runc"}], True)
@@ -322,7 +322,7 @@ def test_user_namespace_is_reported_true_or_false_or_not_at_all(inside: bool) ->
     assert "runningInUserNamespace" not in info(False)
 
 
-def test_a_node_of_which_nothing_is_noted() -> None:
+def test_a_node_without_annotations() -> None:
     given = options(controller_attach_detach=False)
     node = build.new_node(given, "host-1", "amd64", {})
     assert node["metadata"] == {"name": "n", "labels": OWN_LABELS}
@@ -371,7 +371,7 @@ def test_whether_a_node_is_shown_ready(conditions: Any, ready: bool) -> None:
     assert build.is_ready({"conditions": conditions}) is ready
 
 
-def test_handlers_by_what_they_can_do() -> None:
+def test_handlers_with_a_feature() -> None:
     handlers: Any = [
         {"features": {"userNamespaces": True}},
         {"name": "runc", "features": {"userNamespaces": True, "recursiveReadOnlyMounts": False}},

@@ -396,7 +396,7 @@ async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
 
 
 @on_virtual_time
-async def test_a_list_of_images_that_hangs_holds_no_status_up() -> None:
+async def test_a_hanging_list_of_images_does_not_delay_the_status() -> None:
     api, health = NodeApi(), {"now": NodeHealth()}
     of = manager(api, lambda: health["now"], Recorder())
 

@@ -83,7 +83,7 @@ async def test_the_watch_keeps_up_with_an_administrator() -> None:
 
 
 @on_virtual_time
-async def test_the_newest_of_what_is_known_counts() -> None:
+async def test_the_newest_known_object_counts() -> None:
     written: list[Any] = [node("7")]
     api = Api()
     own = OwnNode("n", api, Events(), initial=INITIAL, written=lambda: written[0])

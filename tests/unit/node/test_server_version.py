@@ -136,7 +136,7 @@ async def test_a_node_without_an_answer_at_the_start_retries_sooner(
     running.cancel()
 
 
-async def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
+async def test_a_silent_server_times_out(tmp_path: Path) -> None:
     class Silent(Server):
         async def version(self) -> bytes:
             await asyncio.Event().wait()

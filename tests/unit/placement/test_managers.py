@@ -104,7 +104,7 @@ async def test_states_the_agent_does_not_start_with(
 
 
 @pytest.mark.parametrize("policy", [None, POLICY], ids=["none", "static"])
-def test_a_start_on_a_disk_that_takes_no_writes(
+def test_a_start_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: StaticCpus | None
 ) -> None:
     def full(*_: object) -> None:
@@ -346,7 +346,7 @@ async def test_a_later_refusal_is_reported_too() -> None:
 
 
 @on_virtual_time
-async def test_a_quantity_that_is_none_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_quantity_is_refused(tmp_path: Path) -> None:
     cpus = manager(tmp_path)
     of = TopologyManager([cpus], (), Policy.NONE, Metrics().placement)
     with pytest.raises(AllocationRefused, match="which is unexpected"):

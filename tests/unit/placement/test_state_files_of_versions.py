@@ -105,7 +105,7 @@ def test_memory_of_each_version(text: str) -> None:
         pytest.param(dual(CPUS, 1374233484, 4285195582, **OF_PODS, **BASELINES), id="1.37"),
     ],
 )
-def test_cpus_of_whole_pods(text: str) -> None:
+def test_pod_level_cpus(text: str) -> None:
     found = read_cpu_state(text)
     assert found == replace(CPU_STATE, pools={"uid-b": frozenset({3})})
     assert write_cpu_state(found) == dual(CPUS, 1374233484, 2385789642, **OF_PODS)
@@ -118,7 +118,7 @@ def test_cpus_of_whole_pods(text: str) -> None:
         pytest.param(dual(MEMORY, 1059691041, 1218381671, **MEMORY_OF_PODS), id="1.37"),
     ],
 )
-def test_memory_of_whole_pods(text: str) -> None:
+def test_pod_level_memory(text: str) -> None:
     found = read_memory_state(text)
     pools = {"uid-b": (Block((0,), "memory", 20),)}
     assert found == replace(MEMORY_STATE, pools=pools)

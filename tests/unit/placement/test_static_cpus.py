@@ -144,7 +144,7 @@ def test_refusals(of: StaticCpus, cpus: str, reason: str, message: str) -> None:
     assert refused.value.reason == reason
 
 
-def test_whole_cores_that_are_held_are_kept_when_nothing_is_left() -> None:
+def test_held_complete_cores_are_kept_when_no_others_are_free() -> None:
     of = policy(full_cores=True)
     state = held(of, {"uid-1": {"c": "1-7,9-15"}})
     assert allocate(of, state, pod_of(sized("c", "14"))) is state
@@ -201,7 +201,7 @@ def test_hints() -> None:
     assert masks(of, held(of, {"uid-1": {"i": "4,12"}}), after) == [(2, True), (3, False)]
 
 
-def test_hints_of_a_whole_pod() -> None:
+def test_hints_at_pod_level() -> None:
     of = policy()
     pod = pod_of(sized("c", "4"), sized("d", "4"))
     assert masks(of, of.initial(), pod) == [(1, True), (2, True), (3, False)], "of its first"
@@ -315,7 +315,7 @@ def test_options(given: dict[str, str], options: CpuOptions) -> None:
         (CpuOptions(across_numa=True, full_cores=True), PickOptions(2)),
     ],
 )
-def test_which_options_affect_what_is_picked(options: CpuOptions, picking: PickOptions) -> None:
+def test_the_effect_of_options_on_the_pick(options: CpuOptions, picking: PickOptions) -> None:
     """Whole cores stay together when they are spread: SMT has two threads of each."""
     assert options.picking(SMT) == picking
 

@@ -132,7 +132,7 @@ def test_after_a_restart_nothing_moves() -> None:
     assert TWO.hints(apart, pod, None) == {"memory": None}, "it has no single place to stay at"
 
 
-def test_a_pod_at_once_is_offered_what_a_container_of_its_size_is() -> None:
+def test_a_pod_gets_the_hints_of_a_container_of_its_size() -> None:
     assert masks(TWO, TWO.initial(), requesting(60), whole=True) == [
         (1, True),
         (2, True),
@@ -156,7 +156,7 @@ def test_a_booking_is_offered_for_the_same_request_only(
     assert hints == ({"memory": (Hint(2, True),)} if offered else {})
 
 
-def test_an_init_container_is_offered_what_is_left_to_it_but_no_other_types() -> None:
+def test_an_init_container_gets_hints_for_its_booked_types_only() -> None:
     init = (sized("i", memory="50"),)
     state = allocate(TWO, TWO.initial(), requesting(40, init=init), Hint(2, True))
     pod = requesting(40, init=init)

@@ -61,7 +61,7 @@ async def test_a_conversation(tmp_path: Path) -> None:
     ]
 
 
-async def test_nobody_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "CONNECT_S", 0.2)
     why = r"plugin at .*/dead\.sock: no answer within .*No such file"
     with pytest.raises(PluginRefused, match=why):

@@ -85,7 +85,7 @@ async def settle() -> None:
     await asyncio.sleep(0.1)
 
 
-def test_comes_and_goes() -> None:
+def test_a_plugin_is_registered_and_removed() -> None:
     async def main() -> None:
         node = Node()
         node.manager.found({A: (1, 1)})
@@ -101,7 +101,7 @@ def test_comes_and_goes() -> None:
     run(main())
 
 
-def test_made_anew() -> None:
+def test_a_recreated_socket_is_registered_again() -> None:
     async def main() -> None:
         node = Node()
         node.manager.found({A: (1, 1)})
@@ -202,7 +202,7 @@ def test_the_successor_takes_the_name_as_soon_as_it_is_free() -> None:
     run(main())
 
 
-def test_a_silent_socket_holds_up_nobody() -> None:
+def test_a_silent_socket_does_not_delay_others() -> None:
     async def main() -> None:
         node = Node()
         node.silent = True

@@ -113,7 +113,7 @@ def test_list() -> None:
     assert not second.cdi_devices, "each has its own"
 
 
-def test_a_pod_that_is_placed_as_one_has_resources_itself() -> None:
+def test_a_pod_placed_at_pod_level_has_resources_itself() -> None:
     alone, pooled = answers.list_v1([pod(), pod("pooled")], GIVEN).pod_resources
     assert (list(alone.cpu_ids), list(alone.memory)) == ([], [])
     assert list(pooled.cpu_ids) == [1, 3]

@@ -108,7 +108,7 @@ def test_malformed_pods_are_refused(body: Any, message: str) -> None:
         Pod(body)
 
 
-def test_a_list_of_nothing_is_an_empty_one() -> None:
+def test_null_lists_are_empty() -> None:
     of = make({"initContainers": None, "ephemeralContainers": None})
     assert (of.init_containers, of.ephemeral_containers) == ([], [])
 

@@ -73,7 +73,7 @@ async def test_containers_that_run_without_it_are_stopped_first(tmp_path: Any) -
 
 
 @on_virtual_time
-async def test_it_goes_after_the_volumes(tmp_path: Any) -> None:
+async def test_it_is_removed_after_the_volumes(tmp_path: Any) -> None:
     made = setup_with(tmp_path)
     outcome = await made.syncer.sync_terminated_pod(make_pod(), EMPTY)
     assert outcome.error == ""

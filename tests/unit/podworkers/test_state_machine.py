@@ -401,7 +401,7 @@ class TestOrphanPass:
         step = only_step(machine.handle(DesiredPods(frozenset(), 1.0)))
         assert (step.uid, step.stage, step.grace) == (UID, Stage.TERMINATING, 7)
 
-    def test_one_that_is_to_start_again_first_comes_to_its_end(self) -> None:
+    def test_a_pod_that_should_start_again_ends_first(self) -> None:
         machine = terminating()
         update(machine, UpdateType.CREATE, make_pod())
         assert machine.handle(DesiredPods(frozenset({UID}), 1.0)) == []
@@ -598,7 +598,7 @@ def test_a_log_replays(sequence: list[Event]) -> None:
 
 @settings(max_examples=200)
 @given(events)
-def test_every_pod_comes_to_its_end(sequence: list[Event]) -> None:
+def test_every_pod_ends(sequence: list[Event]) -> None:
     """Once no source has a pod, successful steps remove every record."""
     machine = WorkerMachine()
     for event in sequence:

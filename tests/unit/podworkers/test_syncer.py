@@ -338,7 +338,7 @@ async def test_no_network_no_sandbox(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_volumes_that_can_not_be_had(tmp_path: Path) -> None:
+async def test_volumes_that_cannot_be_mounted(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.volume_error = 'volume "data": no such type here'
     outcome = await s.sync()
@@ -420,7 +420,7 @@ async def test_a_sync_cut_short_shows_nothing_early_any_more(tmp_path: Path) -> 
 
 
 @on_virtual_time
-async def test_a_sync_cut_short_goes_with_its_last_reference(tmp_path: Path) -> None:
+async def test_a_canceled_sync_is_freed_with_its_last_reference(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.takes = 3.0
     assert await leaves_when_cancelled(s.sync(), asyncio.sleep(0.1))
@@ -440,7 +440,7 @@ async def test_the_runtime_is_synced_until_nothing_is_left_to_do(tmp_path: Path)
 
 
 @on_virtual_time
-async def test_static_pods_have_their_mirror_seen_to(tmp_path: Path) -> None:
+async def test_a_sync_of_a_static_pod_reconciles_its_mirror(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     await s.sync(make_static("web"))
     assert "mirror" in s.fakes.steps

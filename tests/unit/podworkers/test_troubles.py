@@ -62,7 +62,7 @@ def test_troubles_restored_from_an_earlier_agent(kept: dict[str, object], since:
     assert troubles.since("a", 600.0) == since
 
 
-def test_all_that_was_kept_comes_back() -> None:
+def test_troubles_survive_a_round_trip() -> None:
     before, after = Troubles(), Troubles()
     before.failed("a", 1.0)
     before.failed("a", 2.0)
@@ -85,7 +85,7 @@ def test_the_first_end_of_a_pod_counts_also_that_of_an_earlier_agent() -> None:
 
 
 @pytest.mark.parametrize("kept", [{"ends": [1]}, {"failing": 3, "ends": None}, {"x": {"a": 1}}])
-def test_notes_of_another_form_are_none(kept: dict[str, object]) -> None:
+def test_malformed_notes_are_ignored(kept: dict[str, object]) -> None:
     troubles = Troubles()
     troubles.restore(kept)
     assert troubles.as_json() == {}

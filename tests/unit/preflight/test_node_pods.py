@@ -142,7 +142,7 @@ async def test_static_pods(tmp_path: Path) -> None:
     assert not (tmp_path / RECORD).exists()
 
 
-async def test_without_the_api_nothing_is_called_stopped(tmp_path: Path) -> None:
+async def test_without_the_api_no_pod_is_reported_as_stopped(tmp_path: Path) -> None:
     runtime = FakeRuntime()
     run(runtime, "a")
     found = await judged(tmp_path, runtime, ScriptedApi([Forbidden("no", code=403)]))

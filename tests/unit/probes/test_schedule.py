@@ -134,7 +134,7 @@ def test_on_hold_nothing_but_a_new_container_counts(kind: ProbeKind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_startup_probe_goes_first(kind: ProbeKind) -> None:
+def test_other_probes_wait_for_the_startup_probe(kind: ProbeKind) -> None:
     other = running(kind, started=kind is STARTUP)
     assert with_container_state(spec(kind), ProbeState(), other, 5, 0).due is None
     waiting = with_container_state(spec(kind), begun(kind), other, 105, 0)

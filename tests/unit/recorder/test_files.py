@@ -24,7 +24,7 @@ def write(files: RecordingFiles, number: int, size: int) -> None:
     files.write([f"{number:x<{size - 1}}"])
 
 
-def test_the_oldest_file_gives_way(tmp_path: Path) -> None:
+def test_the_oldest_file_is_removed(tmp_path: Path) -> None:
     directory = tmp_path / "deep" / "recorder"
     files = RecordingFiles(directory, FILES * 100)
     for number in range(60):
@@ -54,7 +54,7 @@ def test_a_large_head_makes_a_larger_file(tmp_path: Path) -> None:
         assert found.count(max(found)) >= FEWEST_FILES - 1
 
 
-def test_an_agent_that_ends_again_and_again_keeps_what_was_before(tmp_path: Path) -> None:
+def test_restarts_do_not_remove_earlier_recordings_too_soon(tmp_path: Path) -> None:
     for number in range(MOST_FILES + 5):
         files = RecordingFiles(tmp_path, FILES * 2000)
         write(files, number, 20)

@@ -188,7 +188,7 @@ def test_a_pod_with_very_many_values_has_its_texts_hashed() -> None:
     assert texts.text("any text") == "<8>"
 
 
-def test_a_pod_with_nothing_to_hide() -> None:
+def test_a_pod_without_values_is_unchanged() -> None:
     get = {"httpGet": {"port": 80}}
     hook = {"name": "c", "lifecycle": {"preStop": get}}
     probe = {"name": "d", "livenessProbe": get}

@@ -143,6 +143,6 @@ def test_a_story(uid: str, lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("at", [1e300, float("nan"), float("inf")])
-def test_a_time_that_is_none(at: float) -> None:
+def test_an_invalid_time_is_shown_as_dashes(at: float) -> None:
     found = Replayed(stories={"u": [Moment(at, LineKind.PLAN, {"out": {}})]})
     assert render.story(found, "u") == "u (u)\n  --:--:--.---  plan    no change\n"

@@ -225,19 +225,21 @@ async def test_server_comes_late(serve: Serve, dial: Dial, short_dir: Path) -> N
     assert (await connecting).runtime_name == "fake"
 
 
-async def test_nobody_there(dial: Dial, short_dir: Path) -> None:
+async def test_a_missing_runtime_is_named(dial: Dial, short_dir: Path) -> None:
     with pytest.raises(errors.Unavailable, match=r"nobody\.sock: no container runtime answers"):
         await dial(f"unix://{short_dir}/nobody.sock").connect(timeout=0.05)
 
 
 @pytest.mark.parametrize("services", [(), (RUNTIME,), (IMAGES,)])
-async def test_something_else_listens(serve: Serve, dial: Dial, services: tuple[str, ...]) -> None:
+async def test_a_server_without_cri_services_is_refused(
+    serve: Serve, dial: Dial, services: tuple[str, ...]
+) -> None:
     server = await serve(services=services, ImageFsInfo=lambda *_: cri.ImageFsInfoResponse())
     with pytest.raises(errors.IncompatibleRuntime, match="is this a CRI v1 runtime"):
         await dial(server.endpoint).connect()
 
 
-async def test_old_api(serve: Serve, dial: Dial) -> None:
+async def test_a_runtime_with_an_old_cri_version_is_refused(serve: Serve, dial: Dial) -> None:
     old = cri.VersionResponse(
         version="0.1.0", runtime_name="old", runtime_version="1", runtime_api_version="v1alpha2"
     )
@@ -287,7 +289,7 @@ async def test_events_unimplemented(serve: Serve, dial: Dial) -> None:
         await anext(aiter(dial(server.endpoint).get_container_events()))
 
 
-async def test_cancelling_a_call_gives_it_up(serve: Serve, dial: Dial) -> None:
+async def test_a_canceled_call_ends_at_the_server(serve: Serve, dial: Dial) -> None:
     asked, gone = asyncio.Event(), asyncio.Event()
 
     async def hang(_request: Any, _context: Any) -> None:
@@ -306,7 +308,7 @@ async def test_cancelling_a_call_gives_it_up(serve: Serve, dial: Dial) -> None:
     await gone.wait()
 
 
-async def test_closing_ends_calls_without_cancelling_their_tasks(serve: Serve, dial: Dial) -> None:
+async def test_closing_ends_calls_without_canceling_their_tasks(serve: Serve, dial: Dial) -> None:
     asked = asyncio.Event()
 
     async def hang(_request: Any, _context: Any) -> None:

@@ -164,7 +164,7 @@ def test_container_status(without: str, problem: str) -> None:
     assert verify.wrong_container_status(cri.ContainerStatusResponse(status=status)) == problem
 
 
-def test_nothing_is_not_a_status() -> None:
+def test_a_missing_status_is_named() -> None:
     assert verify.wrong_sandbox_status(cri.PodSandboxStatusResponse()) == "status not set"
     assert verify.wrong_container_status(cri.ContainerStatusResponse()) == "status not set"
 

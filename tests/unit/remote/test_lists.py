@@ -103,7 +103,7 @@ async def test_sandboxes_are_listed_by_state_and_by_pod(serve: Serve, dial: Dial
     assert [s.id for s in await runtime.list_pod_sandbox(chosen)] == ["s3"]
 
 
-async def test_a_list_that_cannot_be_had_fails(serve: Serve, dial: Dial) -> None:
+async def test_a_list_that_is_too_large_even_in_parts_fails(serve: Serve, dial: Dial) -> None:
     server = await serve(**listing(sandboxes(40), []))
     with pytest.raises(errors.ResourceExhausted, match="smaller parts"):
         await dial(server.endpoint).list_pod_sandbox()

@@ -124,7 +124,7 @@ async def test_closed_while_it_waits(tmp_path: Path) -> None:
             await get_info(calls)
 
 
-async def test_nobody_listens(tmp_path: Path) -> None:
+async def test_a_socket_without_a_listener(tmp_path: Path) -> None:
     (tmp_path / "s.sock").touch()
     calls = PluginCalls(str(tmp_path / "s.sock"), SERVICE, "plugin x")
     try:

@@ -117,7 +117,9 @@ async def test_reviews_are_cached_and_requested_once(pki: Pki, tmp_path: Path) -
     assert kinds == ["TokenReview", "SubjectAccessReview"]
 
 
-async def test_when_the_api_is_away_nobody_gets_in(pki: Pki, tmp_path: Path) -> None:
+async def test_without_an_answer_of_the_api_every_client_is_refused(
+    pki: Pki, tmp_path: Path
+) -> None:
     api = Reviewer()
     api.down = True
     async with serving(make_view(tmp_path), api, pki) as server:

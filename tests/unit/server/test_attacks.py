@@ -180,7 +180,7 @@ async def test_a_head_that_never_ends(
     ],
     ids=["line", "field", "fields", "name", "spdy", "http2"],
 )
-async def test_heads_out_of_bounds(
+async def test_oversized_request_heads(
     pki: Pki, tmp_path: Path, said: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
@@ -325,7 +325,7 @@ async def test_a_process_that_floods_a_client_that_does_not_read(pki: Pki, tmp_p
     ],
 )
 @pytest.mark.parametrize(("path", "protocol"), [(EXEC, V5), ("/portForward/n/p", TUNNEL)])
-async def test_frames_that_are_none(
+async def test_invalid_frames(
     pki: Pki, tmp_path: Path, frames: bytes, path: str, protocol: str
 ) -> None:
     async with node(tmp_path, pki) as (server, _):

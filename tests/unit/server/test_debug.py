@@ -122,7 +122,7 @@ def test_a_profile_field_by_field() -> None:
     ]
 
 
-async def test_a_cpu_profile_names_what_burns(server: Running) -> None:
+async def test_a_cpu_profile_names_the_busy_function(server: Running) -> None:
     async def burn() -> None:
         while True:
             until = time.thread_time() + 0.02

@@ -31,7 +31,7 @@ async def test_answers_do_not_name_the_server_software(path: str, pki: Pki, tmp_
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/nope", "/metrics"])
-async def test_nor_those_of_the_health_port(path: str) -> None:
+async def test_answers_of_the_health_port_do_not_name_the_server_software(path: str) -> None:
     server = HealthServer("127.0.0.1", 0, checks={}, render_metrics=lambda: (b"", "text/plain"))
     await server.start()
     await server.serve()

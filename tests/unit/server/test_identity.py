@@ -29,7 +29,7 @@ def test_the_user_of_a_review() -> None:
     assert of_review({"username": "bob"}) == Identity("bob", ("system:authenticated",))
 
 
-def test_nobody() -> None:
+def test_reviews_and_certificates_without_a_user() -> None:
     assert of_review({}) is None
     assert of_review({"username": "", "groups": ["admins"]}) is None
     assert of_certificate(None, 0.0) is None

@@ -18,7 +18,7 @@ def test_times_survive_a_round_trip(tmp_path: Path, times: dict[str, float]) -> 
     assert times_file.read_times(tmp_path) == times
 
 
-def test_there_was_none(tmp_path: Path) -> None:
+def test_no_file_means_no_times(tmp_path: Path) -> None:
     assert times_file.read_times(tmp_path) == {}
 
 
@@ -43,7 +43,7 @@ def test_a_kubelet_wrote_it(tmp_path: Path, text: str, times: dict[str, float]) 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"startTime":1}', '{"startTime":"soon"}', '{"endTime":"2023-11-14"}']
 )
-def test_nonsense_is_none(tmp_path: Path, text: str) -> None:
+def test_a_malformed_file_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / times_file.NAME).write_text(text)
     with pytest.raises(ValueError):
         times_file.read_times(tmp_path)

@@ -185,7 +185,7 @@ def test_stats_that_are_too_large_are_left_out_and_logged_once(
     assert [each.levelname for each in caplog.records if "no stats" in each.message] == ["WARNING"]
 
 
-def test_only_what_runs_and_one_of_each_name(tmp_path: Path) -> None:
+def test_only_running_containers_and_one_of_each_name(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.add("u1", "a")
     machine.add("gone")

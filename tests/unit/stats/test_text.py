@@ -100,7 +100,7 @@ def test_the_network_is_the_sandboxes() -> None:
     assert one(body, "container_network_transmit_packets_dropped_total", **found) == 8
 
 
-def test_without_quota_there_is_nothing_to_throttle() -> None:
+def test_a_container_without_a_quota_has_no_throttling_series() -> None:
     free = pod(
         containers=(container(stats=stats(quota_us=None, limit=None, swap_limit=None)),),
     )

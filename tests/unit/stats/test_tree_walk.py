@@ -146,7 +146,7 @@ def test_a_walk_that_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert found.inodes < 15
 
 
-def test_odd_things(tmp_path: Path) -> None:
+def test_special_files_and_names_are_counted(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "closed").mkdir(mode=0)
     file(tmp_path / b"\xff\xfe".decode("utf-8", "surrogateescape"))

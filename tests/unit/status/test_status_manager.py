@@ -287,7 +287,7 @@ ANOTHER_UID = Invalid(
     "found", [None, {**dict(pod().object), "metadata": {**pod().metadata, "uid": "v"}}]
 )
 @on_virtual_time
-async def test_a_pod_whose_name_another_has_now_is_forgotten(
+async def test_a_pod_whose_name_another_pod_has_now_is_forgotten(
     call: str, refusal: ApiError, found: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A pod was deleted by force and recreated: the error is expected and not reported."""

@@ -69,7 +69,7 @@ def test_foreign_conditions_do_not_make_a_difference() -> None:
         ({"restartPolicy": "OnFailure"}, 1, True),
     ],
 )
-def test_the_dead_do_not_rise(spec: Any, exit_code: int, fine: bool) -> None:
+def test_ended_containers_run_again_only_by_policy(spec: Any, exit_code: int, fine: bool) -> None:
     old: Any = {"containerStatuses": [shown("a", terminated={"exitCode": exit_code})]}
     new: Any = {"containerStatuses": [shown("a", running={})]}
     problem = store.illegal_transition(pod(**spec), old, new)

@@ -217,7 +217,7 @@ async def test_a_pod_that_fits_after_no_preemption_is_refused() -> None:
 
 
 @on_virtual_time
-async def test_one_that_does_not_end_in_time_is_not_waited_for() -> None:
+async def test_a_victim_that_does_not_end_in_time_is_not_awaited() -> None:
     gate = Gate()
     gate.active = [pod(container("2"), uid="slow")]
     assert await gate.settled(pod(container("1"), uid="c", **CRITICAL)) is None
@@ -333,7 +333,7 @@ async def test_an_update_that_needs_what_the_node_does_not_declare_has_an_event(
 
 
 @on_virtual_time
-async def test_others_give_way_for_the_resize_of_a_critical_pod() -> None:
+async def test_other_pods_are_preempted_for_the_resize_of_a_critical_pod() -> None:
     gate = Gate()
     gate.active = [pod(container("1"), uid="a"), pod(container("500m"), uid="b")]
     gate.slow_kill.clear()

@@ -414,7 +414,7 @@ async def test_refused_pods() -> None:
 
 
 @on_virtual_time
-async def test_mirrors_go_to_their_static_pod() -> None:
+async def test_an_update_of_a_mirror_syncs_its_static_pod() -> None:
     node = Node("api", "file")
     node.loop.deliver("file", [pod_object("web", "s")])
     node.loop.deliver("api", [mirror()])

@@ -160,7 +160,7 @@ def test_a_url_gives_lists_and_no_toleration() -> None:
         decode_manifest(body, ORIGIN)
 
 
-def test_a_url_gives_nothing_else() -> None:
+def test_a_url_may_not_deliver_other_kinds() -> None:
     with pytest.raises(ManifestError, match=r"^kind is 'Job', not 'Pod'$"):
         decode_manifest(WEB.replace("kind: Pod", "kind: Job").encode(), URL)
 

@@ -147,7 +147,7 @@ def test_the_same_uid_twice_is_one_pod_as_it_came_last() -> None:
     assert merge.delivered("file") == {"uid-web": later}
 
 
-def test_a_malformed_object_spoils_nothing() -> None:
+def test_a_malformed_object_does_not_affect_others() -> None:
     merge = Merge()
     broken: list[Any] = [
         {},

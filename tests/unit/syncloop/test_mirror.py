@@ -93,7 +93,7 @@ async def test_a_stale_mirror_is_replaced() -> None:
 
 
 @on_virtual_time
-async def test_no_node_no_mirror_and_orphans_go() -> None:
+async def test_without_a_node_no_mirror_is_made_and_orphans_are_removed() -> None:
     api = Api()
     keeper(api, None).reconcile(make_static(), None)
     keeper(api).delete(mirror())

@@ -411,7 +411,7 @@ async def test_removals_cost_no_question() -> None:
 
 @pytest.mark.parametrize("doubt", ["never read", "read before", "acted on"])
 @on_virtual_time
-async def test_a_removal_leaves_no_certainty_where_there_was_none(doubt: str) -> None:
+async def test_a_removal_does_not_make_a_doubtful_pod_absent(doubt: str) -> None:
     """Otherwise a pod without a status yet would count as absent while its containers run."""
     s = Streaming()
     await asyncio.sleep(20.5)

@@ -98,7 +98,7 @@ async def test_a_pod_is_admitted_again_as_it_was() -> None:
 
 
 @on_virtual_time
-async def test_a_refused_pod_has_nothing() -> None:
+async def test_a_refused_pod_has_no_allocation() -> None:
     node = Sized()
     node.refuse["uid-a"] = NO_ROOM
     node.loop.deliver("api", [sized("a", "1")])

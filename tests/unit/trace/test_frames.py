@@ -58,7 +58,7 @@ def test_no_collection_starts_while_the_frames_of_a_thread_are_read(
     assert len(while_read) <= 20, "otherwise each of the 200 frames starts one"
 
 
-def test_collections_go_on_afterwards_unless_they_were_off() -> None:
+def test_garbage_collection_is_restored_afterwards() -> None:
     with reading_frames():
         assert not gc.isenabled()
     assert gc.isenabled()

@@ -49,7 +49,9 @@ def hold(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def test_a_held_loop_is_reported_of_once_with_the_culprit(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_blocked_loop_is_logged_once_with_the_blocking_code(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     told = threading.Event()
 
     async def main() -> float:

@@ -142,7 +142,7 @@ def test_nothing_is_drawn_outside(shape: Shape) -> None:
             assert rows.setdefault((x, y), element.text) == element.text, "one over another"
 
 
-def test_the_legend_names_each_colour() -> None:
+def test_the_legend_names_each_color() -> None:
     assert COLOURS.keys() == MEANINGS.keys() == set(BarKind)
     assert len(set(COLOURS.values())) == len(set(MEANINGS.values())) == len(BarKind)
 

@@ -52,7 +52,7 @@ async def test_a_silent_agent_is_reported_under_its_last_name() -> None:
     }
 
 
-async def test_slow_numbers_hold_nothing_up() -> None:
+async def test_slow_usage_does_not_delay_the_page() -> None:
     agent = Agent()
     agent.slow = threading.Event()
     watcher = Watcher(agent)

@@ -60,7 +60,7 @@ async def test_a_hundred_pods_cost_one_watch_and_hear_of_a_change() -> None:
 
 
 @on_virtual_time
-async def test_an_object_that_appears_wakes_who_waits_for_it() -> None:
+async def test_a_new_object_wakes_the_pods_that_wait_for_it() -> None:
     api = FakeApi()
     objects, woken = watched(api)
     objects.register("p", [key("late")])
@@ -105,7 +105,7 @@ async def test_a_lasting_refusal_is_reported_and_its_end_wakes_the_pod() -> None
 
 
 @on_virtual_time
-async def test_an_api_that_does_not_answer_holds_nobody_for_long() -> None:
+async def test_a_silent_api_does_not_block_for_long() -> None:
     class Silent(FakeApi):
         async def watch(self, *_: Any, **__: Any) -> AsyncIterator[WatchEvent]:
             await asyncio.sleep(3600)

@@ -115,7 +115,7 @@ async def test_a_new_pod_never_gets_an_earlier_read() -> None:
 
 
 @on_virtual_time
-async def test_nor_what_was_being_read_when_it_came() -> None:
+async def test_a_new_pod_never_gets_a_read_that_began_before_it() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
     api.answers_after = 5
@@ -146,7 +146,7 @@ async def test_a_cached_object_outlives_an_outage() -> None:
 
 
 @on_virtual_time
-async def test_a_slow_api_holds_nobody_who_has_an_object() -> None:
+async def test_a_slow_api_does_not_delay_pods_with_an_object() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
     objects, woken = cache(api)

@@ -98,7 +98,7 @@ def test_messages_besides_those_of_the_table() -> None:
     assert messages.message("core/Part").DESCRIPTOR.name == "core_Part"
 
 
-def test_the_numbers_of_what_has_another_form_in_json() -> None:
+def test_field_numbers_of_types_with_another_form_in_json() -> None:
     """They are the numbers of the API's generated.proto; intstr.proto numbers its type first."""
     assert {
         name: [(each.number, each.name, each.kind, each.repeated) for each in fields]

@@ -243,7 +243,7 @@ def test_the_source_by_which_connections_are_counted(address: Any, source: str) 
     assert source_of(address) == source
 
 
-async def test_a_certificate_of_nobody_ends_the_handshake(pki: Pki, tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_ends_the_handshake(pki: Pki, tmp_path: Path) -> None:
     stranger: KeyPair = pki.stranger
     async with node(pki, tmp_path) as port:
 

@@ -284,7 +284,7 @@ async def test_termination_during_a_pull_creates_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("moment", [0.5, 1.5, 2.5])
-def test_a_cancelled_sync_is_carried_on_by_the_next(tmp_path: Path, moment: float) -> None:
+def test_a_canceled_sync_is_continued_by_the_next(tmp_path: Path, moment: float) -> None:
     @on_virtual_time
     async def scenario() -> None:
         node = FakeNode(tmp_path)
@@ -410,7 +410,7 @@ async def test_restart_of_all_containers(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_old_records_of_init_containers_go(tmp_path: Path) -> None:
+async def test_old_records_of_init_containers_are_removed(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("app", init=("init",))
     await node.sync(pod)

@@ -123,7 +123,7 @@ async def test_override_and_floor(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_shorter_grace_takes_over(tmp_path: Path) -> None:
+async def test_a_shorter_grace_period_replaces_the_first(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod(terminationGracePeriodSeconds=1000)
     await running(node, pod)
@@ -327,7 +327,7 @@ async def test_exits_of_containers_are_read_while_the_sandbox_stops(tmp_path: Pa
 
 
 @on_virtual_time
-async def test_without_a_clean_stop_nobody_is_reported(tmp_path: Path) -> None:
+async def test_after_a_failed_stop_no_status_is_reported_early(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b")
     await running(node, pod)

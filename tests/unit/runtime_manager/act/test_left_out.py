@@ -74,7 +74,7 @@ async def why(tried: LeftOut, config: Any) -> str:
         (Runtime(refuses="no such image"), config(devices=("v/c=0",), part="bin"), "", 2),
     ],
 )
-async def test_it_is_tried_with_what_can_not_exist(
+async def test_trials_use_values_that_cannot_exist(
     runtime: Runtime, wanted: Any, said: str, trials: int
 ) -> None:
     found = await why(LeftOut(cast(Any, runtime)), wanted)

@@ -77,7 +77,7 @@ async def test_stops_in_progress_finish_before_others_begin() -> None:
 
 
 @on_virtual_time
-async def test_a_stop_that_takes_its_time_holds_nobody_up_for_long() -> None:
+async def test_a_slow_stop_does_not_delay_others_for_long() -> None:
     slots, begun = StopSlots(8), list[float]()
     loop = asyncio.get_running_loop()
 
@@ -107,7 +107,7 @@ async def stop_deaf(slots: StopSlots, begun: list[float]) -> None:
 
 
 @on_virtual_time
-async def test_nobody_waits_for_long_however_many_take_their_time() -> None:
+async def test_waits_are_short_however_many_stops_are_slow() -> None:
     slots, begun = StopSlots(8), list[float]()
     async with asyncio.TaskGroup() as group:
         for _ in range(330):
@@ -120,7 +120,7 @@ async def test_nobody_waits_for_long_however_many_take_their_time() -> None:
 
 
 @on_virtual_time
-async def test_nobody_waits_while_the_machine_goes_down() -> None:
+async def test_no_stop_waits_while_the_machine_shuts_down() -> None:
     slots, begun = StopSlots(1), list[float]()
     async with asyncio.TaskGroup() as group:
         for _ in range(10):

@@ -64,7 +64,7 @@ def test_a_runtime_may_have_learned_them_meanwhile(tmp_path: Path) -> None:
     assert made.pod_range(alone(tmp_path, "a")) is not None
 
 
-async def test_where_the_runtime_has_none(tmp_path: Path) -> None:
+async def test_a_runtime_without_user_namespaces_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserNamespaceError, match="runtime does not support user namespaces"):
         make(tmp_path, supporting=()).pod_range(alone(tmp_path, "a"))
     assert issubclass(UserNamespaceError, SandboxConfigError)

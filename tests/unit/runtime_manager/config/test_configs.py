@@ -375,7 +375,7 @@ def test_devices_and_cpus_allocated_to_a_container() -> None:
     assert (resources.cpu_quota, resources.cpu_period) == (-1, 100_000)
 
 
-def test_a_container_granted_nothing_runs_anywhere() -> None:
+def test_a_container_without_placement_may_use_all_cpus() -> None:
     resources = config({"resources": {"limits": {"cpu": "2"}}}).linux.resources
     assert (resources.cpuset_cpus, resources.cpuset_mems) == ("", "")
     assert resources.cpu_quota == 200_000

@@ -483,7 +483,7 @@ def test_the_length_of_a_path(length: int, fits: bool) -> None:
             whole_container(pod, PLAIN)
 
 
-def test_ports_that_are_too_many_to_remember() -> None:
+def test_ports_that_are_too_many_for_an_annotation() -> None:
     """Only the port that the preStop hook names is kept, and not if it alone is too large."""
     many = [{"containerPort": n} for n in range(MAX_HANDLER // 10)]
     hook = {"preStop": {"httpGet": {"port": "web"}}}

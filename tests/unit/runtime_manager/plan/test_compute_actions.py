@@ -662,7 +662,7 @@ def test_probes_of_sidecars(
     assert plan(pod, has(*records), probes) == expected
 
 
-def test_ephemeral_containers_do_not_wait_for_initialisation() -> None:
+def test_ephemeral_containers_do_not_wait_for_initialization() -> None:
     pod = make_pod(init=INITS, ephemeral=("debug",))
     assert plan(pod, has(running("init-a"))) == {"ephemeral": ["debug"]}
 

@@ -112,7 +112,7 @@ def dead(uid: str, name: str, *created: int, unstarted: bool = False) -> list[De
         ),
     ],
 )
-def test_which_containers_go(
+def test_containers_that_are_removed(
     records: list[DeadContainer], policy: GCPolicy, reported: str, gone: list[str]
 ) -> None:
     """Pod r may be removed. The oldest records go first, whatever the order of the list."""
@@ -148,7 +148,7 @@ def test_the_clock_was_put_back_and_the_last_record_stays() -> None:
     assert sandboxes_to_remove(sandboxes, frozenset(), lambda uid: False) == [("s0", "u")]
 
 
-def test_which_sandboxes_go() -> None:
+def test_sandboxes_that_are_removed() -> None:
     def made(name: str, uid: str, created: int, ready: bool = False) -> cri.PodSandbox:
         state = cri.SANDBOX_READY if ready else cri.SANDBOX_NOTREADY
         labels = {POD_UID: uid} if uid else {}

@@ -125,7 +125,7 @@ def test_starts_are_unique_in_order_and_have_a_reason(case: Any) -> None:
 
 
 @given(cases())
-def test_no_regular_container_starts_before_initialisation_is_done(case: Any) -> None:
+def test_no_regular_container_starts_before_initialization_is_done(case: Any) -> None:
     pod, status, probes = case
     actions = compute_pod_actions(pod, status, probes)
     if not pod.init_containers or not actions.regular_to_start:

@@ -205,7 +205,7 @@ def test_requests_that_a_runtime_cannot_report_count_as_missing() -> None:
     assert updates(actions) == {"memory": ["app"]}
 
 
-def test_without_any_knowledge_all_is_set_again_and_nothing_restarts() -> None:
+def test_without_records_all_limits_are_set_again_without_a_restart() -> None:
     pod = make_pod(sized("app", SMALL, resizePolicy=RESTART_MEMORY))
     actions = plan(pod, {})
     assert updates(actions) == {"memory": ["app"], "cpu": ["app"]}

@@ -46,7 +46,7 @@ def test_values_of_secrets_are_hidden(said: str, shown: str) -> None:
     assert hide_secrets(said, container, VARIABLES) == shown
 
 
-def test_without_secrets_nothing_is() -> None:
+def test_without_secrets_nothing_is_hidden() -> None:
     container = cast(Any, {"name": "c", "env": ENV[1:], "envFrom": GROUPS[1:]})
     assert hide_secrets("hush-hush fast", container, VARIABLES) == "hush-hush fast"
 

@@ -392,7 +392,7 @@ ENDED = {
         ),
     ],
 )  # fmt: skip
-def test_a_whole_container(changes: dict[str, Any], found: ContainerStatus) -> None:
+def test_a_complete_container(changes: dict[str, Any], found: ContainerStatus) -> None:
     assert read(cri.ContainerStatus(**{**ASKED, **changes}), "own").containers == (found,)
 
 
@@ -413,7 +413,7 @@ def test_a_start_that_was_abandoned_has_neither_started_nor_ended() -> None:
     )
 
 
-def test_a_whole_sandbox() -> None:
+def test_a_complete_sandbox() -> None:
     status = cri.PodSandboxStatus(
         id="s", state=cri.SANDBOX_READY, created_at=5, runtime_handler="kata",
         metadata=cri.PodSandboxMetadata(attempt=2),

@@ -216,7 +216,7 @@ async def test_a_runtime_that_can_not_reopen_keeps_its_log(container: Container)
     assert [path.name for path in container.path.parent.iterdir()] == ["0.log"]
 
 
-async def test_clients_that_leave_leave_nothing(container: Container) -> None:
+async def test_disconnected_clients_leave_nothing_behind(container: Container) -> None:
     before = open_descriptors()
     tasks = [await container.follow() for _ in range(200)]
     await asyncio.sleep(0)

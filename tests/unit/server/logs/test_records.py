@@ -170,7 +170,7 @@ def test_a_formatter_is_done_at_its_limit(options: Any, done: list[bool]) -> Non
 
 
 @pytest.mark.parametrize("odd", [b"0000-01-02T03:04:05Z", b"2024-13-02T03:04:05Z"])
-def test_a_time_of_no_calendar_takes_no_other_line_with_it(odd: bytes) -> None:
+def test_an_invalid_time_does_not_affect_other_lines(odd: bytes) -> None:
     sound = b"2024-01-02T03:04:05Z stdout F sound\n"
     log = sound + odd + b" stdout F odd\n"
     assert Formatter(since=1000.0).feed(log + sound + log) == b"sound\n" * 3

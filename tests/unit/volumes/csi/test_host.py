@@ -36,7 +36,7 @@ async def test_the_disk_is_not_waited_for_before_the_call(
     assert flushed == [True], "what was not written is not flushed"
 
 
-async def test_a_disk_that_fails_leaves_it_open_what_there_is(tmp_path: Path) -> None:
+async def test_a_failing_disk_makes_the_outcome_uncertain(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="No such file") as failed:
         await flushed_meanwhile(str(tmp_path / "gone"), asyncio.sleep(0), written=True)
     assert failed.value.outcome is FailureOutcome.UNCERTAIN

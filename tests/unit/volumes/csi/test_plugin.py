@@ -52,7 +52,7 @@ def source(name: str = "pv1", *, inline: bool = False, **csi: Any) -> VolumeSour
         source("..", inline=True),
     ],
 )
-def test_sources_that_are_none(plugin: CsiPlugin, asked: VolumeSource) -> None:
+def test_invalid_sources_are_refused(plugin: CsiPlugin, asked: VolumeSource) -> None:
     found = plugin.traits(asked)
     assert isinstance(found, Waits)
     assert found.cause is WaitCause.INVALID

@@ -221,7 +221,7 @@ async def test_a_disk_in_use_in_the_other_mode_stays(machine: Machine) -> None:
     assert machine.programs == []
 
 
-async def test_a_disk_that_somebody_has_is_not_let_go(
+async def test_a_disk_in_use_is_not_detached(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.show("sdx")

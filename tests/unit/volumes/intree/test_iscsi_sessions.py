@@ -129,7 +129,7 @@ async def test_a_disk_that_another_volume_uses_stays(machine: Machine, other: Is
     assert (machine.target.sessions, machine.deleted("sdx")) == ([ONE], "")
 
 
-async def test_a_session_stays_whose_disk_somebody_else_uses(machine: Machine) -> None:
+async def test_a_session_with_another_disk_in_use_stays(machine: Machine) -> None:
     await machine.sessions.attach(disk(), Chap())
     machine.held = {"sdy"}
     await machine.sessions.detach(disk(), [])
@@ -219,7 +219,7 @@ async def test_one_path_of_two_is_tried_again_and_then_enough(machine: Machine) 
     assert 5 * DEVICE_S <= seconds < 5 * DEVICE_S + MULTIPATH_S + 5
 
 
-async def test_a_portal_that_nobody_answers_at(machine: Machine) -> None:
+async def test_a_silent_portal(machine: Machine) -> None:
     own = disk("10.9.9.9:3260", iface="10.9.9.9:3260:pv1", initiator="iqn.2026-01.me:x")
     with pytest.raises(OperationFailed, match="exit status 4") as raised:
         await machine.sessions.attach(own, Chap())

@@ -237,7 +237,7 @@ def test_an_iface_of_its_own(initiator: str, iface: str, owns: bool) -> None:
     "text",
     ["", "[]", "{}", "null", '{"Portals": 5, "Lun": "2"}', "[" * 10**5, '{"Portals": ["a:1"]}'],
 )
-def test_a_file_that_is_none(text: str) -> None:
+def test_an_invalid_file_is_ignored(text: str) -> None:
     at = IscsiDisk("", ("a:1",), IQN, 2)
     assert from_file(text, at) is at
 

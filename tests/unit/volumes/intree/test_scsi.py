@@ -18,7 +18,7 @@ def tree(tmp_path: Path) -> ScsiTree:
     return ScsiTree(str(tmp_path / "sys"), str(tmp_path / "dev"))
 
 
-def test_nothing_is_there(tree: ScsiTree) -> None:
+def test_an_empty_tree(tree: ScsiTree) -> None:
     assert scsi.sessions_of(tree, "iqn.x") == []
     assert scsi.multipath_of(tree, "/dev/sda") is None
     scsi.scan_all(tree)

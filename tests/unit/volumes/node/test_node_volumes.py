@@ -169,7 +169,7 @@ async def test_downward_values_follow_the_pod(node: Node) -> None:
     assert (node.path("downward-api") / "app").read_text() == "y"
 
 
-async def test_many_large_downward_items_keep_nobody_waiting(
+async def test_many_large_downward_items_do_not_block_the_loop(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread renders them, when a field that they show has changed."""
@@ -263,10 +263,10 @@ async def test_a_restart_changes_nothing_that_is_right(node: Node) -> None:
 
 
 @pytest.mark.parametrize("step", range(1, 12))
-async def test_a_kill_during_set_up_is_made_good(
+async def test_a_kill_during_set_up_is_recovered(
     node: Node, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent is killed after each call that changes the disk, in turn."""
+    """The agent is killed at each call that changes the disk, in turn."""
     node.api.put("s", SECRETS, data={"k": HUSH})
     pod = pod_of(SECRET, {"name": "e", "emptyDir": {}}, securityContext={"fsGroup": 42})
     left = step
@@ -509,7 +509,7 @@ async def test_huge_pages_that_the_node_has_not(node: Node) -> None:
         await node.volumes.set_up(pod)
 
 
-async def test_a_cancelled_set_up_is_over_before_the_take_down(
+async def test_a_canceled_set_up_ends_before_the_take_down(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.api.put("s", SECRETS, data={"k": HUSH})

@@ -24,7 +24,7 @@ SILENT, OTHER = NoAnswerYet("no answer"), Unavailable("500")
         ([], False),
     ],
 )
-def test_a_volume_waits_if_it_lacks_nothing_but_answers(sources: list[object], waits: bool) -> None:
+def test_a_volume_waits_if_only_answers_are_missing(sources: list[object], waits: bool) -> None:
     assert waits_only(sources) is waits
 
 

@@ -297,7 +297,7 @@ def test_a_wait_names_the_pod_that_holds_a_sole_user_volume() -> None:
     assert not made.operations
 
 
-def test_volumes_of_which_nothing_is_left_are_forgotten() -> None:
+def test_volumes_with_nothing_left_are_forgotten() -> None:
     unstaged = replace(there(THERE)["vol"], device=ABSENT)
     for volume in (there(ABSENT)["vol"], NOWHERE["vol"], unstaged):
         assert plan([], {"vol": volume}, UNBLOCKED, 0.0) == OperationsPlan(forgotten=("vol",))
@@ -469,7 +469,7 @@ class Node:
 
 @given(STEPS)
 @settings(max_examples=300)
-def test_no_history_takes_a_volume_from_a_pod_and_all_end_well(
+def test_no_history_takes_a_volume_from_a_running_pod_and_all_pods_end(
     steps: list[tuple[str, str]],
 ) -> None:
     node = Node()

@@ -92,7 +92,7 @@ def test_the_next_agent_leaves_the_mode_that_a_container_gave(paths: PodPaths, m
 
 
 @pytest.mark.parametrize("medium", ["", "Memory"])
-def test_a_kill_before_the_mode_is_set_is_made_good(
+def test_a_kill_before_the_mode_is_set_is_recovered(
     paths: PodPaths, medium: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = {"mode": 0o750, **({"medium": medium} if medium else {})}

@@ -352,7 +352,7 @@ def test_sizes_of_memory_volumes(
     assert memory_size(source, make_pod([], *each, **spec), allocatable) == size
 
 
-def test_a_size_that_is_none() -> None:
+def test_an_invalid_size_is_refused() -> None:
     with pytest.raises(EmptyDirError, match="not a quantity"):
         memory_size({"sizeLimit": "much"}, make_pod(), None)
 

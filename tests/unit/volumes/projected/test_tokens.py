@@ -132,7 +132,7 @@ async def test_a_first_refusal_is_retried(refusal: ApiError) -> None:
 
 
 @on_virtual_time
-async def test_an_answer_that_makes_no_sense_shows_nothing_of_itself() -> None:
+async def test_an_error_about_an_invalid_answer_does_not_quote_it() -> None:
     class Odd(FakeApi):
         async def create(self, *_: Any, **__: Any) -> Any:
             return {"status": {"token": "hush", "expirationTimestamp": "soon"}}
