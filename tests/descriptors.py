@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def open_descriptors() -> int:
-    """Number of open descriptors, after those that earlier tests left in garbage are closed."""
+    """How many descriptors are open; what earlier tests have left to the collector is closed."""
     gc.collect()
     return len(list(Path("/proc/self/fd").iterdir()))

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def set_aside() -> None:
-    """Exclude all existing objects from later collections, as the agent does with its modules.
+    """Leave all objects that exist out of later collections, as the agent does with its modules.
 
     A full collection examined the half a million objects of all test modules, which took 0.3 s each
     time: a fifth of the CPU time of all unit tests.
@@ -36,7 +36,7 @@ def no_collections() -> Iterator[None]:
 
 
 async def leaves_when_cancelled(work: Coroutine[Any, Any, Any], waits: Awaitable[object]) -> bool:
-    """Whether a task that is canceled after ``waits`` is freed with its last reference."""
+    """Whether a task that is cancelled, once ``waits`` is over, goes with its last reference."""
     with no_collections():
         task = asyncio.ensure_future(work)
         await waits

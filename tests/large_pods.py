@@ -14,7 +14,7 @@ SETTINGS: JSON = {
     "metadata": {"name": "settings"},
     "data": {"a": "1"},
 }
-"""The object that some of the pods refer to."""
+"""The object that some of them refer to."""
 
 
 class Make(Protocol):
@@ -78,7 +78,7 @@ def annotated(make: Make, size: int) -> JSON:
 
 
 def fields(make: Make) -> JSON:
-    """Files that each show all annotations, and as many small files as fit."""
+    """Files that each show all annotations, and as many small ones as fit."""
     whole = {"fieldRef": {"fieldPath": "metadata.annotations"}}
     limit = {"resourceFieldRef": {"containerName": "c", "resource": "limits.cpu"}}
     items = many(60, lambda n: {"path": f"a{n}", **whole})

@@ -11,7 +11,7 @@ _YARDSTICK_S = 0.012
 
 
 def slowness() -> float:
-    """How many times slower than that machine this one is just now, at least 1.
+    """How many times slower than that machine this one is just now, 1 at least.
 
     Other users of a core's caches and clock make the same work take more CPU time.
     """

@@ -1,4 +1,4 @@
-"""TLS handshakes in memory: a client's offer, and a server's answer to any offer."""
+"""TLS handshakes in memory: what a client offers, and what a server answers to any offer."""
 
 from __future__ import annotations
 
