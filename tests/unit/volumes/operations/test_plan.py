@@ -44,7 +44,7 @@ def there(
     }
 
 
-def wants(uid: str, *specs: VolumeSpec) -> PodDemand:
+def demand_of(uid: str, *specs: VolumeSpec) -> PodDemand:
     return PodDemand(uid, specs or (spec(),))
 
 
@@ -77,45 +77,51 @@ NOW = 1000.0
 @pytest.mark.parametrize(
     ("demands", "actual", "facts", "kinds", "cause"),
     [
-        ([wants("u1")], {}, UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
-        ([wants("u1")], there(UNSURE), UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
-        ([wants("u1")], there(THERE), UNBLOCKED, [OperationKind.PUBLISH], WaitCause.BUSY),
-        ([wants("u1")], there(THERE, "u1"), UNBLOCKED, [], None),
+        ([demand_of("u1")], {}, UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
+        ([demand_of("u1")], there(UNSURE), UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
+        ([demand_of("u1")], there(THERE), UNBLOCKED, [OperationKind.PUBLISH], WaitCause.BUSY),
+        ([demand_of("u1")], there(THERE, "u1"), UNBLOCKED, [], None),
         (
-            [wants("u1")],
+            [demand_of("u1")],
             there(THERE, "u1", state=UNSURE),
             UNBLOCKED,
             [OperationKind.PUBLISH],
             WaitCause.BUSY,
         ),
         (
-            [wants("u1"), wants("u2")],
+            [demand_of("u1"), demand_of("u2")],
             there(THERE),
             UNBLOCKED,
             [OperationKind.PUBLISH],
             WaitCause.BUSY,
         ),
-        ([wants("u1", RWOP)], there(THERE, "u2"), UNBLOCKED, [], WaitCause.SOLE_USER),
-        ([wants("u1")], {}, Facts(blocked={"vol": NO_DRIVER}), [], WaitCause.DRIVER_MISSING),
-        ([wants("u1")], {}, Facts(attachments={"vol": UNREAD}), [], WaitCause.UNREAD),
-        ([wants("u1")], {}, Facts(failures=FAILED), [], WaitCause.BACKOFF),
+        ([demand_of("u1", RWOP)], there(THERE, "u2"), UNBLOCKED, [], WaitCause.SOLE_USER),
+        ([demand_of("u1")], {}, Facts(blocked={"vol": NO_DRIVER}), [], WaitCause.DRIVER_MISSING),
+        ([demand_of("u1")], {}, Facts(attachments={"vol": UNREAD}), [], WaitCause.UNREAD),
+        ([demand_of("u1")], {}, Facts(failures=FAILED), [], WaitCause.BACKOFF),
         (
-            [wants("u1", BIG)],
+            [demand_of("u1", BIG)],
             there(THERE, "u1", size=1 << 30),
             UNBLOCKED,
             [OperationKind.EXPAND],
             None,
         ),
-        ([wants("u1", BIG)], there(THERE, "u1", size=2 << 30), UNBLOCKED, [], None),
+        ([demand_of("u1", BIG)], there(THERE, "u1", size=2 << 30), UNBLOCKED, [], None),
         (
-            [wants("u1", BIG)],
+            [demand_of("u1", BIG)],
             there(THERE, "u1", size=(2 << 30) - 1),
             UNBLOCKED,
             [OperationKind.EXPAND],
             None,
         ),
-        ([wants("u1", BIG)], there(THERE, "u1", size=1), UNBLOCKED, [OperationKind.EXPAND], None),
-        ([wants("u1", BIG)], there(THERE, "u1", size=0), UNBLOCKED, [], None),
+        (
+            [demand_of("u1", BIG)],
+            there(THERE, "u1", size=1),
+            UNBLOCKED,
+            [OperationKind.EXPAND],
+            None,
+        ),
+        ([demand_of("u1", BIG)], there(THERE, "u1", size=0), UNBLOCKED, [], None),
         (
             [PodDemand("u1", waits={"v": UNREAD})],
             there(THERE, "u1"),
@@ -136,60 +142,60 @@ NOW = 1000.0
         ([PodDemand("u1", (spec(),), {"v": UNREAD}, True)], {}, UNBLOCKED, [], None),
         ([ENDED], there(THERE), UNBLOCKED, [OperationKind.UNSTAGE], None),
         (
-            [wants("u1", replace(BIG, read_only=True))],
+            [demand_of("u1", replace(BIG, read_only=True))],
             there(THERE, "u1", size=1),
             UNBLOCKED,
             [],
             None,
         ),
-        ([wants("u1", RWOP)], there(THERE, "u1"), UNBLOCKED, [], None),
-        ([wants("u1", RWOP)], there(THERE), UNBLOCKED, [OperationKind.PUBLISH], WaitCause.BUSY),
+        ([demand_of("u1", RWOP)], there(THERE, "u1"), UNBLOCKED, [], None),
+        ([demand_of("u1", RWOP)], there(THERE), UNBLOCKED, [OperationKind.PUBLISH], WaitCause.BUSY),
         (
-            [wants("u1", RWOP)],
+            [demand_of("u1", RWOP)],
             there(THERE, "u1", state=UNSURE),
             UNBLOCKED,
             [OperationKind.PUBLISH],
             WaitCause.BUSY,
         ),
-        ([wants("u1", BIG)], HELD_BACK, UNBLOCKED, [], None),
+        ([demand_of("u1", BIG)], HELD_BACK, UNBLOCKED, [], None),
         (
-            [wants("u1", spec(), spec("other", pod_volume="w"))],
+            [demand_of("u1", spec(), spec("other", pod_volume="w"))],
             {},
             UNBLOCKED,
             [OperationKind.STAGE, OperationKind.STAGE],
             WaitCause.BUSY,
         ),
-        ([wants("u1", RED)], NOWHERE, UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
-        ([wants("u1", UNSTAGED)], {}, UNBLOCKED, [OperationKind.PUBLISH], WaitCause.BUSY),
-        ([wants("u1")], there(THERE, "u1"), PAST_DUE, [OperationKind.REPUBLISH], None),
-        ([wants("u1")], there(THERE, "u1"), replace(PAST_DUE, blocked=BLOCKED), [], None),
-        ([wants("u1")], there(THERE, "u1"), replace(PAST_DUE, attachments=BLOCKED), [], None),
+        ([demand_of("u1", RED)], NOWHERE, UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
+        ([demand_of("u1", UNSTAGED)], {}, UNBLOCKED, [OperationKind.PUBLISH], WaitCause.BUSY),
+        ([demand_of("u1")], there(THERE, "u1"), PAST_DUE, [OperationKind.REPUBLISH], None),
+        ([demand_of("u1")], there(THERE, "u1"), replace(PAST_DUE, blocked=BLOCKED), [], None),
+        ([demand_of("u1")], there(THERE, "u1"), replace(PAST_DUE, attachments=BLOCKED), [], None),
         (
-            [wants("u1", RED)],
+            [demand_of("u1", RED)],
             there(THERE),
             UNBLOCKED,
             [OperationKind.UNSTAGE],
             WaitCause.SELINUX_CONFLICT,
         ),
-        ([wants("u1", RED)], there(THERE, "u2"), UNBLOCKED, [], WaitCause.SELINUX_CONFLICT),
-        ([wants("u1", RED)], there(THERE), Facts(failures=HELD), [], WaitCause.BACKOFF),
+        ([demand_of("u1", RED)], there(THERE, "u2"), UNBLOCKED, [], WaitCause.SELINUX_CONFLICT),
+        ([demand_of("u1", RED)], there(THERE), Facts(failures=HELD), [], WaitCause.BACKOFF),
         (
-            [wants("u1", RED)],
+            [demand_of("u1", RED)],
             there(THERE, "u2"),
             Facts(failures=HELD),
             [],
             WaitCause.SELINUX_CONFLICT,
         ),
-        ([wants("u1", RED)], there(ABSENT), UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
+        ([demand_of("u1", RED)], there(ABSENT), UNBLOCKED, [OperationKind.STAGE], WaitCause.BUSY),
         (
-            [wants("u1", RED)],
+            [demand_of("u1", RED)],
             there(THERE, "u1", state=UNSURE),
             UNBLOCKED,
             [OperationKind.PUBLISH],
             WaitCause.BUSY,
         ),
         (
-            [wants("u1", RED), wants("u2")],
+            [demand_of("u1", RED), demand_of("u2")],
             there(THERE),
             UNBLOCKED,
             [OperationKind.PUBLISH],
@@ -229,26 +235,26 @@ def test_only_what_shows_the_volume_waits_for_it() -> None:
         )
     }
     blocked = Facts(blocked={"vol": NO_DRIVER})
-    made = plan([wants("u1", *twice)], actual, blocked, 0.0)
+    made = plan([demand_of("u1", *twice)], actual, blocked, 0.0)
     assert made.waits == {("u1", "v"): NO_DRIVER, ("u1", "again"): NO_DRIVER}
 
 
 def test_time_alone_ends_a_backoff_and_calls_for_a_republish() -> None:
-    made = plan([wants("u1")], {}, Facts(failures=FAILED), NOW)
+    made = plan([demand_of("u1")], {}, Facts(failures=FAILED), NOW)
     waits = Waits(WaitCause.BACKOFF, 'volume "vol"', "boom", "NodeStageVolume of driver d", 5000.0)
     assert made == OperationsPlan(waits={("u1", "v"): waits}, next_at=5000.0)
-    over = plan([wants("u1")], {}, Facts(failures=FAILED), 5000.0)
+    over = plan([demand_of("u1")], {}, Facts(failures=FAILED), 5000.0)
     assert over.operations[0].kind is OperationKind.STAGE
     later = {
         (OperationKind.STAGE, ("other", "")): replace(
             FAILED[OperationKind.STAGE, ("vol", "")], retry_at=6000.0
         )
     }
-    two = [wants("u1", spec(), spec("other", pod_volume="w"))]
+    two = [demand_of("u1", spec(), spec("other", pod_volume="w"))]
     assert plan(two, {}, Facts(failures={**later, **FAILED}), NOW).next_at == 5000.0
     facts = Facts(republished=frozenset({"vol"}))
-    assert plan([wants("u1")], there(THERE, "u1"), facts, 1.0).next_at == 60.0
-    due = plan([wants("u1")], there(THERE, "u1"), facts, 60.0)
+    assert plan([demand_of("u1")], there(THERE, "u1"), facts, 1.0).next_at == 60.0
+    due = plan([demand_of("u1")], there(THERE, "u1"), facts, 60.0)
     assert [operation.kind for operation in due.operations] == [OperationKind.REPUBLISH]
     block = PodDemand("u1", (spec("vol", mode=Mode.BLOCK),))
     due = plan([block], there(THERE, "u1"), facts, 60.0)
@@ -258,7 +264,7 @@ def test_time_alone_ends_a_backoff_and_calls_for_a_republish() -> None:
 def test_nothing_else_is_done_to_a_volume_that_is_being_staged() -> None:
     staging = Operation(OperationKind.STAGE, "vol", "kubernetes.io/csi", "", "u1", spec())
     facts = Facts(running={staging.key: staging})
-    made = plan([wants("u1"), wants("u2"), ENDED], there(UNSURE, "u3"), facts, 0.0)
+    made = plan([demand_of("u1"), demand_of("u2"), ENDED], there(UNSURE, "u3"), facts, 0.0)
     assert not made.operations
     assert made.waits["u2", "v"].call == "NodeStageVolume of driver d"
 
@@ -285,7 +291,7 @@ def test_operations_beside_one_in_progress(running: Operation, kinds: list[Opera
 
 
 def test_a_wait_names_the_pod_that_holds_a_sole_user_volume() -> None:
-    made = plan([wants("u1", RWOP)], there(THERE, "u1", "u2", state=UNSURE), UNBLOCKED, 0.0)
+    made = plan([demand_of("u1", RWOP)], there(THERE, "u1", "u2", state=UNSURE), UNBLOCKED, 0.0)
     wait = made.waits["u1", "v"]
     assert (wait.cause, wait.object) == (WaitCause.SOLE_USER, 'pod with uid "u2"')
     assert not made.operations
@@ -303,7 +309,7 @@ def test_volumes_with_nothing_left_are_forgotten() -> None:
 
 
 def test_each_pod_waits_under_its_own_name() -> None:
-    one, other = wants("u1"), wants("u2", spec(pod_volume="w"))
+    one, other = demand_of("u1"), demand_of("u2", spec(pod_volume="w"))
     made = plan([one, other], {}, Facts(blocked=BLOCKED), 0.0)
     assert made == OperationsPlan(waits={("u1", "v"): NO_DRIVER, ("u2", "w"): NO_DRIVER})
 
@@ -317,14 +323,14 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
 @pytest.mark.parametrize(
     ("demand", "actual", "operation"),
     [
-        (wants("u1"), {}, replace(OP, reason="a pod needs the volume, and it is not staged")),
+        (demand_of("u1"), {}, replace(OP, reason="a pod needs the volume, and it is not staged")),
         (
-            wants("u1"),
+            demand_of("u1"),
             there(THERE),
             replace(OP, kind=OperationKind.PUBLISH, reason="the pod needs the volume"),
         ),
         (
-            wants("u1"),
+            demand_of("u1"),
             there(THERE, "u1", state=UNSURE),
             replace(
                 OP,
@@ -334,7 +340,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
             ),
         ),
         (
-            wants("u1", UNSTAGED),
+            demand_of("u1", UNSTAGED),
             {},
             replace(
                 OP,
@@ -345,7 +351,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
             ),
         ),
         (
-            wants("u1", replace(UNSTAGED, attachable=True)),
+            demand_of("u1", replace(UNSTAGED, attachable=True)),
             {},
             replace(
                 OP,
@@ -355,7 +361,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
             ),
         ),
         (
-            wants("u1", replace(UNSTAGED, pv=BIG.pv)),
+            demand_of("u1", replace(UNSTAGED, pv=BIG.pv)),
             there(ABSENT, "u1", size=1),
             replace(
                 OP,
@@ -384,7 +390,7 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
             replace(OF_DEVICE, reason="no pod of this node has or needs the volume"),
         ),
         (
-            wants("u1", RED),
+            demand_of("u1", RED),
             there(THERE),
             replace(OF_DEVICE, reason="a pod needs it with another SELinux label"),
         ),
@@ -476,7 +482,7 @@ def test_no_history_takes_a_volume_from_a_running_pod_and_all_pods_end(
             ended.add(which)
         elif which not in ended:
             unread = PodDemand(which, waits={"v": UNREAD})
-            node.demands[which] = unread if what == "unread" else wants(which)
+            node.demands[which] = unread if what == "unread" else demand_of(which)
         node.go_on()
     for _ in range(30):
         node.finish("done")
