@@ -12,7 +12,7 @@ from kubeletpy.explain.runs import killed_by, never_ran
 from kubeletpy.images.errors import NOT_VERIFIED, ImageErrorCode
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.volumes.files.busy import says_busy
+from kubeletpy.volumes.files.busy import mentions_busy
 
 
 class CauseCode(StrEnum):
@@ -84,7 +84,7 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.CRASH_BACKOFF:
             return crash_code(facts, wait.subject)
         case WaitKind.VOLUME | WaitKind.RELEASE if facts.ending:
-            return CauseCode.VOLUME_IN_USE if says_busy(wait.why) else wait.kind.value
+            return CauseCode.VOLUME_IN_USE if mentions_busy(wait.why) else wait.kind.value
         case WaitKind.START_ERROR | WaitKind.VOLUME:
             return _config_code(facts, wait)
         case WaitKind.PROBE:

@@ -18,7 +18,7 @@ from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.trace.names import Name, TraceCall
-from kubeletpy.volumes.claims.model import VolumeWait, say
+from kubeletpy.volumes.claims.model import VolumeWait, wait_text
 
 ADMISSION = "whether it may run here is not decided yet: other pods give way, or the API is queried"
 READINESS_GATE = "nobody has set this condition to True"
@@ -44,7 +44,7 @@ def device_plugin(resource: str) -> str:
 
 def volume(found: VolumeWait) -> str:
     """The cause of a volume's wait, with the call and the object to check."""
-    said = say(found.wait)
+    said = wait_text(found.wait)
     return said if found.wait.object in said else f"{said} ({found.wait.object})"
 
 

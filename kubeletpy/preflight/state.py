@@ -19,7 +19,7 @@ from kubeletpy.preflight.state_files import (
 )
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
 from kubeletpy.shutdown import times_file
-from kubeletpy.volumes.csi.found import found
+from kubeletpy.volumes.csi.found import find_csi_volumes
 from kubeletpy.volumes.csi.names import CsiPaths
 
 MAX_BYTES = 64 << 20
@@ -84,7 +84,7 @@ def _pod_directories(root: Path) -> Iterator[Finding]:
         what = "the record of its user namespace can't be used"
         yield _unclear(pods / uid / "userns", what, "the agent reads it from the runtime")
     try:
-        volumes = found(CsiPaths(str(root)))
+        volumes = find_csi_volumes(CsiPaths(str(root)))
     except OSError as error:
         yield _unclear(root / "plugins", f"CSI volumes can't be read: {error.strerror or error}")
         return

@@ -64,7 +64,7 @@ class Node:
         if failed is not None:
             self.failures.append(failed.message)
 
-    def found(self, found: Found) -> None:
+    def leftovers_found(self, found: Found) -> None:
         pass
 
     def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
@@ -210,7 +210,7 @@ async def test_staged_leftovers_are_found() -> None:
     await asyncio.sleep(60)
     assert disk.staged == {"va"}, "pods are not known yet"
     node.operations.leftovers_judged = True
-    node.operations.look()
+    node.operations.replan_soon()
     await asyncio.sleep(5)
     assert not disk.staged
     await node.operations.close()

@@ -61,7 +61,7 @@ class SimulatedPlugin:
     def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
         return f"{self.name}:d"
 
-    def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
+    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
         return False
 
     def republishes(self, spec: VolumeSpec) -> bool:
@@ -145,7 +145,7 @@ class SimulatedPlugin:
     async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
         return None
 
-    def found(self) -> Found:
+    def find_on_disk(self) -> Found:
         return Found(
             tuple(self._left(name, uid) for name, uid in sorted(self.disk.published)),
             tuple(

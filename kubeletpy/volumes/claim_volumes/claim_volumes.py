@@ -181,7 +181,7 @@ class ClaimVolumes:
         """All volumes of pods."""
         return [
             MountedVolume(uid, spec.pod_volume, _claim_of(spec), _source(mount.left), mount.left)
-            for uid, spec, mount in self.operations.state.there()
+            for uid, spec, mount in self.operations.state.all_published()
         ]
 
     async def measure(self, left: PublishedOnDisk) -> VolumeStats | None:
@@ -223,13 +223,13 @@ class ClaimVolumes:
 
     def node_changed(self) -> None:
         """The API shows a changed node status."""
-        self.operations.look()
+        self.operations.replan_soon()
 
     def pods_known(self) -> None:
         """All pods of this node are known."""
         if not self.operations.leftovers_judged:
             self.operations.leftovers_judged = True
-            self.operations.look()
+            self.operations.replan_soon()
 
     async def close(self) -> None:
         """Start nothing more; what is mounted stays."""
@@ -241,7 +241,7 @@ class ClaimVolumes:
     def _labelled(self, pod: Pod, spec: VolumeSpec) -> VolumeSpec | Waits:
         """Adds the SELinux context that a volume is to be mounted with."""
         plugin = next(each for each in self._plugins if each.name == spec.plugin)
-        supported = plugin.wants_selinux_mount(spec)
+        supported = plugin.supports_selinux_mount(spec)
         context = mount_context(spec, pod, self._selinux, supported=supported)
         if isinstance(context, SELinuxConflict):
             why = f"conflicting SELinux labels of volume {spec.pod_volume}: "
@@ -253,7 +253,7 @@ class ClaimVolumes:
 
     def _object_changed(self, uid: str) -> None:
         self._changed(uid)
-        self.operations.look()
+        self.operations.replan_soon()
 
     def _release(self, uid: str) -> None:
         self._patience.forget(uid)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.volumes.claims.model import WaitCause, Waits, say
+from kubeletpy.volumes.claims.model import WaitCause, Waits, wait_text
 
 _QUIET = frozenset({WaitCause.BUSY, WaitCause.BACKOFF, WaitCause.NOT_IN_USE_YET})
 """Causes that will resolve soon, or that events have already reported."""
@@ -46,7 +46,7 @@ class VolumesWait(Exception):
         self, waits: Mapping[str, Waits], *, patient: bool = False, node_is_full: bool = False
     ) -> None:
         """``patient``: no wait for an attachment has been long."""
-        super().__init__("; ".join(f'volume "{name}": {say(w)}' for name, w in waits.items()))
+        super().__init__("; ".join(f'volume "{name}": {wait_text(w)}' for name, w in waits.items()))
         self.waits = waits
         quiet = _QUIET | {WaitCause.NOT_ATTACHED} if patient else _QUIET
         self.reported = all(wait.cause in quiet for wait in waits.values())

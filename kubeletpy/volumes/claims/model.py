@@ -68,14 +68,14 @@ class Waits(Struct, frozen=True):
     """When it is retried, in event-loop time; None: when something changes."""
 
 
-def say(wait: Waits) -> str:
+def wait_text(wait: Waits) -> str:
     """The text of a wait: its message, object and call."""
-    said = wait.message
-    if wait.cause not in (WaitCause.BUSY, WaitCause.BACKOFF) and wait.object not in said:
-        said = f"{said} (waiting for {wait.object})"
-    if wait.call and wait.call not in said:
-        said = f"{said} ({'failed' if wait.cause is WaitCause.BACKOFF else 'needed'}: {wait.call})"
-    return said
+    text = wait.message
+    if wait.cause not in (WaitCause.BUSY, WaitCause.BACKOFF) and wait.object not in text:
+        text = f"{text} (waiting for {wait.object})"
+    if wait.call and wait.call not in text:
+        text = f"{text} ({'failed' if wait.cause is WaitCause.BACKOFF else 'needed'}: {wait.call})"
+    return text
 
 
 class VolumeWait(Struct, frozen=True):

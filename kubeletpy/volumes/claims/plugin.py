@@ -50,7 +50,7 @@ class VolumePlugin(Protocol):
         """Its name in metrics, for example ``kubernetes.io/csi:{driver}``."""
         ...
 
-    def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
+    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
         """Whether it can be mounted with an SELinux context (table sp3)."""
         ...
 
@@ -109,7 +109,7 @@ class VolumePlugin(Protocol):
         """The volume's usage; None: the plugin cannot measure it. Raises OperationFailed."""
         ...
 
-    def found(self) -> Found:
+    def find_on_disk(self) -> Found:
         """The plugin's volumes on disk, staged leftovers included. Blocks: call in a thread."""
         ...
 

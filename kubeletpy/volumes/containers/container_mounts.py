@@ -275,13 +275,13 @@ def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:
     """
     missing: list[str] = []
 
-    def look_up(name: str) -> str:
+    def value_of(name: str) -> str:
         value = variables.get(name)
         if value is None:
             missing.append(name)
         return value or ""
 
-    path = expand(expression, look_up)
+    path = expand(expression, value_of)
     if missing:
         listed = ", ".join(missing[:MAX_MISSING])
         raise UnsafePath(f"{_cut(expression)!r}: missing value for {_cut(listed)}")

@@ -130,7 +130,7 @@ class NodeClient:
                 lambda: requests.expand(volume, path, staging, size, multi_writer=multi)
             )
             kind = csi.NodeExpandVolumeResponse
-            answer = await self._asked(
+            answer = await self._timed_call(
                 method, request, kind, until, volume.secrets, migrated=volume.migrated
             )
         except PluginCallFailed as error:
@@ -190,7 +190,7 @@ class NodeClient:
             return self._capabilities
         request, kind = csi.NodeGetCapabilitiesRequest(), csi.NodeGetCapabilitiesResponse
         try:
-            answer = await self._asked("NodeGetCapabilities", request, kind, until)
+            answer = await self._timed_call("NodeGetCapabilities", request, kind, until)
         except PluginCallFailed as error:
             raise OperationFailed(FailureOutcome.TRANSIENT, str(error), call=error.call) from None
         self._capabilities = answers.capabilities(answer)
@@ -208,12 +208,12 @@ class NodeClient:
         migrated: bool = False,
     ) -> Answer:
         try:
-            return await self._asked(method, request, kind, until, secrets, migrated=migrated)
+            return await self._timed_call(method, request, kind, until, secrets, migrated=migrated)
         except PluginCallFailed as error:
             outcome = answers.outcome_of(error.code, answered=error.answered)
             raise OperationFailed(outcome, str(error), call=error.call) from None
 
-    async def _asked(
+    async def _timed_call(
         self,
         method: str,
         request: Message,
@@ -223,7 +223,7 @@ class NodeClient:
         *,
         migrated: bool = False,
     ) -> Answer:
-        """Make a call and count it. Raises PluginCallFailed."""
+        """Make a call and record its code and duration. Raises PluginCallFailed."""
         loop = asyncio.get_running_loop()
         start, code = loop.time(), "Canceled"
         hidden = [value for value in (secrets or {}).values() if len(value) >= _SECRET_LENGTH]

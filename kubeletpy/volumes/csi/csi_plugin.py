@@ -35,7 +35,7 @@ from kubeletpy.volumes.claims.operation import (
 from kubeletpy.volumes.claims.selinux import mount_option
 from kubeletpy.volumes.csi.block import BlockVolumes
 from kubeletpy.volumes.csi.filesystem import FilesystemVolumes, handle_of, mode_of
-from kubeletpy.volumes.csi.found import found
+from kubeletpy.volumes.csi.found import find_csi_volumes
 from kubeletpy.volumes.csi.host import CsiHost, not_registered, on_disk
 from kubeletpy.volumes.csi.names import (
     EPHEMERAL,
@@ -92,7 +92,7 @@ class CsiPlugin:
         """Its name in metrics."""
         return f"{PLUGIN}:{spec.driver}"
 
-    def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
+    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
         """Whether the driver mounts with an SELinux context."""
         rules = self._host.objects.get(spec.driver)
         return rules is not None and rules.selinux_mount
@@ -207,9 +207,9 @@ class CsiPlugin:
             path, staging = block.publish(left.pod_uid), block.staging
         return await self._host.client(left.driver).health(left.handle, path, staging)
 
-    def found(self) -> Found:
+    def find_on_disk(self) -> Found:
         """Its volumes on disk. Blocks."""
-        return found(self._host.paths)
+        return find_csi_volumes(self._host.paths)
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Have ``listener(driver)`` called when a driver came or went, or its object changed."""

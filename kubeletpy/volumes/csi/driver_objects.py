@@ -55,7 +55,7 @@ class DriverObjects:
     def _replaced(self, items: list[JSON]) -> None:
         self._objects = {item["metadata"]["name"]: read(item) for item in items}
         # the reflector is in sync only after this
-        asyncio.get_running_loop().call_soon(self._tell, "")
+        asyncio.get_running_loop().call_soon(self._notify_listeners, "")
 
     def _changed(self, event: WatchEvent) -> None:
         name = event.object["metadata"]["name"]
@@ -63,8 +63,8 @@ class DriverObjects:
         if event.type != "DELETED":
             self._objects[name] = read(event.object)
         if self._objects.get(name, ABSENT) != before:
-            self._tell(name)
+            self._notify_listeners(name)
 
-    def _tell(self, name: str) -> None:
+    def _notify_listeners(self, name: str) -> None:
         for listener in self._listeners:
             listener(name)

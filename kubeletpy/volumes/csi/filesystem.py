@@ -171,7 +171,7 @@ class FilesystemVolumes:
             if not remount:
                 await self._take_back(error, paths.target, paths.data)
             raise
-        labels = await on_disk("volume directory", _looked_at, paths.target, driver)
+        labels = await on_disk("volume directory", _supports_labels, paths.target, driver)
         gives = gives_to_group(
             rules.group_policy,
             fs_type=fs_type,
@@ -277,7 +277,7 @@ def files_of(path: str) -> VolumeData | None:
         return None
 
 
-def _looked_at(target: str, driver: str) -> bool:
+def _supports_labels(target: str, driver: str) -> bool:
     """Whether a published target supports SELinux labels. Raises OSError: it does not exist."""
     whole = Path(target)
     with os.scandir(whole.parent) as entries:  # reads the directory, not the mount in it

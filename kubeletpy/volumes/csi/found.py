@@ -30,7 +30,7 @@ _NOT_DRIVERS = ("volumeDevices", "pv")
 """Names next to the drivers' directories."""
 
 
-def found(paths: CsiPaths) -> Found:
+def find_csi_volumes(paths: CsiPaths) -> Found:
     """All volumes found. Raises OSError: the root directory can't be read."""
     published = [*_filesystem(paths), *_block(paths)]
     staged = [*_staged(paths), *_staged_block(paths)]

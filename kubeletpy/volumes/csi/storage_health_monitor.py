@@ -80,7 +80,7 @@ class StorageHealthMonitor:
         self._gauges.storage_unknown(names)
         for gone in self._problems.keys() - {"", *names}:
             del self._problems[gone]
-        answers = zip(names, await asyncio.gather(*map(self._ask, names)), strict=True)
+        answers = zip(names, await asyncio.gather(*map(self._query_health, names)), strict=True)
         reported = {name: found for name, found in answers if found is not None}
         for name, conditions in reported.items():
             keys = ((each["status"], each["reason"]) for each in conditions)
@@ -88,7 +88,7 @@ class StorageHealthMonitor:
         if reported and self._api is not None:
             await self._write(self._api, reported)
 
-    async def _ask(self, name: str) -> Conditions | None:
+    async def _query_health(self, name: str) -> Conditions | None:
         driver = self._drivers.get(name)
         if driver is None:
             return None

@@ -9,6 +9,6 @@ READ = 4096
 """Characters at the end of the text that are checked."""
 
 
-def says_busy(words: str) -> bool:
+def mentions_busy(words: str) -> bool:
     """Whether an error text, of libc, umount(8) or a driver, states that the volume is in use."""
     return _BUSY.search(words[-READ:]) is not None

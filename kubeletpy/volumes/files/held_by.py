@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from kubeletpy.host.exhausted import NoThread
 from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.volumes.files.busy import says_busy
+from kubeletpy.volumes.files.busy import mentions_busy
 from kubeletpy.volumes.files.disk import as_in_table
-from kubeletpy.volumes.files.holders import holders, told
+from kubeletpy.volumes.files.holders import holders, holders_text
 
-_LOOKS = PatientThreads(1)
+_SCANS = PatientThreads(1)
 
 
 async def held_by(words: str, path: str) -> str:
@@ -25,13 +25,13 @@ async def held_by(words: str, path: str) -> str:
         words: the error text.
         path: the mount point.
     """
-    if not (path and says_busy(words)):
+    if not (path and mentions_busy(words)):
         return ""
     try:
-        return await _LOOKS.run(_look, path)
+        return await _SCANS.run(_scan_holders, path)
     except NoThread:
         return ""
 
 
-def _look(path: str) -> str:
-    return told(holders(as_in_table(path)))
+def _scan_holders(path: str) -> str:
+    return holders_text(holders(as_in_table(path)))

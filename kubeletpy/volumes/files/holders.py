@@ -52,7 +52,7 @@ def holders(
     return sorted(found, key=lambda each: each.apart)[:SHOWN]
 
 
-def told(found: list[HoldingProcess]) -> str:
+def holders_text(found: list[HoldingProcess]) -> str:
     """The processes as text for the end of a sentence; empty: none was found."""
     if not found:
         return ""

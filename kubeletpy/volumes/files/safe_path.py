@@ -36,7 +36,7 @@ def open_beneath(volume: str, parts: Sequence[str], *, create: bool = False) -> 
         OSError: it cannot be opened.
     """
     with ExitStack() as stack:
-        walk = _Walk(volume, stack)
+        walk = _PathWalk(volume, stack)
         todo = list(reversed(parts))
         links = 0
         while todo:
@@ -53,10 +53,10 @@ def open_beneath(volume: str, parts: Sequence[str], *, create: bool = False) -> 
             if target.startswith("/"):
                 target = walk.restart(target)
             todo += [p for p in reversed(target.split("/")) if p not in ("", ".")]
-        return os.dup(walk.here)
+        return os.dup(walk.current_fd)
 
 
-class _Walk:
+class _PathWalk:
     """The position of a walk, and how it got there."""
 
     def __init__(self, volume: str, stack: ExitStack) -> None:
@@ -69,7 +69,7 @@ class _Walk:
         self._way = [root]
 
     @property
-    def here(self) -> int:
+    def current_fd(self) -> int:
         return self._way[-1]
 
     def back(self) -> None:
@@ -89,12 +89,12 @@ class _Walk:
         if len(self._way) > MAX_DEPTH:
             raise UnsafePath("the path is too deep")
         try:
-            found = os.open(part, _PART, dir_fd=self.here)
+            found = os.open(part, _PART, dir_fd=self.current_fd)
         except FileNotFoundError:
             if not create:
                 raise
             self._make(part)
-            found = os.open(part, _PART, dir_fd=self.here)
+            found = os.open(part, _PART, dir_fd=self.current_fd)
         self._stack.callback(os.close, found)
         if stat.S_ISLNK(os.fstat(found).st_mode):
             return os.readlink("", dir_fd=found)  # of the link that was opened
@@ -102,4 +102,4 @@ class _Walk:
         return None
 
     def _make(self, part: str) -> None:
-        os.close(make_directory(part, self._mode, self.here))
+        os.close(make_directory(part, self._mode, self.current_fd))

@@ -106,7 +106,7 @@ class AttachedDiskPlugin(InTreePlugin):
         """Block devices are supported as well as file systems."""
         return ""
 
-    def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
+    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
         """A file system can be mounted with a context."""
         return spec.mode is Mode.FILESYSTEM
 
@@ -204,7 +204,7 @@ class AttachedDiskPlugin(InTreePlugin):
         await self.detach(left, place)
         await self.in_thread(partial(self._remove, left.path), f"removal of {left.path}")
 
-    def found(self) -> Found:
+    def find_on_disk(self) -> Found:
         """Mounted and bound disks, and those in pods' directories."""
         staged = [
             StagedOnDisk(self.name, name, self.directory_of(place, mode), mode)
@@ -216,7 +216,7 @@ class AttachedDiskPlugin(InTreePlugin):
 
     def _found_published(self) -> Iterator[PublishedOnDisk]:
         table = disk.table()
-        for left in super().found().published:
+        for left in super().find_on_disk().published:
             of = self._of_device if left.mode is Mode.BLOCK else self._of_mount
             place = of(left, table)
             name = self.name_at(place) if place else ""

@@ -109,7 +109,7 @@ class InTreePlugin:
         """Its own."""
         return self.name
 
-    def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
+    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
         """The runtime relabels."""
         return False
 
@@ -156,18 +156,18 @@ class InTreePlugin:
         """The usage of its file system, queried in a thread that may hang."""
         block = left.mode is Mode.BLOCK
         call = f"{'size' if block else 'statfs'} of {left.path}"
-        look = partial(_block_device if block else _file_system, left.path)
+        read = partial(_block_device if block else _file_system, left.path)
         if self._meters is None:
             from kubeletpy.volumes.intree.metering import Meters
 
             self._meters = Meters()
-        return await self._meters.ask(await self.answers_for(left), call, look)
+        return await self._meters.measure(await self.answers_for(left), call, read)
 
     async def answers_for(self, left: PublishedOnDisk) -> str:
         """Name of what answers a measurement: volumes of one server hang together."""
         return left.path
 
-    def found(self) -> Found:
+    def find_on_disk(self) -> Found:
         """The directories of its volumes in all pods' directories."""
         if not self.directory:
             return Found()

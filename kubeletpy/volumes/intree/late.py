@@ -37,11 +37,11 @@ class LatePlugin:
     def _plugin(self) -> VolumePlugin:
         return self._load()
 
-    def found(self) -> Found:
+    def find_on_disk(self) -> Found:
         """Its volumes on disk; nothing is loaded when there are none. Blocks."""
         places = (f"plugins/{self.name}", f"pods/*/volume*/{self.name.replace('/', '~')}")
         there = any(next(self._root.glob(place), None) is not None for place in places)
-        return self._plugin.found() if there else Found()
+        return self._plugin.find_on_disk() if there else Found()
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Nothing changes."""
@@ -58,9 +58,9 @@ class LatePlugin:
         """The plugin's answer."""
         return self._plugin.metric_name(spec)
 
-    def wants_selinux_mount(self, spec: VolumeSpec) -> bool:
+    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
         """The plugin's answer."""
-        return self._plugin.wants_selinux_mount(spec)
+        return self._plugin.supports_selinux_mount(spec)
 
     def republishes(self, spec: VolumeSpec) -> bool:
         """The plugin's answer."""

@@ -150,7 +150,7 @@ class LocalPlugin(InTreePlugin):
         work = partial(unmount_and_remove, left.path)
         await self.in_thread(work, f"unmount of {left.path}")
 
-    def found(self) -> Found:
+    def find_on_disk(self) -> Found:
         """The volumes in pods' directories, and disks mounted or held for the node."""
         mounts = f"{self.root}/plugins/kubernetes.io/local-volume/mounts"
         maps = f"{self.root}/plugins/{self.directory}/volumeDevices"
@@ -161,7 +161,7 @@ class LocalPlugin(InTreePlugin):
             for at, mode in ((mounts, Mode.FILESYSTEM), (maps, Mode.BLOCK))
             for name in names_in(at)
         ]
-        return Found(super().found().published, tuple(staged))
+        return Found(super().find_on_disk().published, tuple(staged))
 
     def _maps(self, name: str) -> str:
         """Where devices are bound for pods."""

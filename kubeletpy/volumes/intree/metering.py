@@ -40,16 +40,16 @@ class Meters:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._full = False
 
-    async def ask(self, who: str, call: str, look: Callable[[], T]) -> T:
-        """Run ``look`` in a thread and return its result; ``call`` names it.
+    async def measure(self, who: str, call: str, read: Callable[[], T]) -> T:
+        """Run ``read`` in a thread and return its result; ``call`` names it.
 
         Raises OperationFailed: it failed, or ``who`` does not answer, or too many others do not.
         """
         turn = self._turns.setdefault(who, asyncio.Lock())
         async with turn:
-            self._may_ask(who, call)
+            self._check_hanging(who, call)
             try:
-                asked = asyncio.get_running_loop().run_in_executor(self._threads, look)
+                asked = asyncio.get_running_loop().run_in_executor(self._threads, read)
                 answered, _ = await asyncio.wait((asked,), timeout=PATIENCE_S)
                 if answered:
                     return asked.result()
@@ -64,8 +64,8 @@ class Meters:
             )
             raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call)
 
-    def _may_ask(self, who: str, call: str) -> None:
-        """Raises OperationFailed."""
+    def _check_hanging(self, who: str, call: str) -> None:
+        """Raise OperationFailed if ``who`` or too many others do not answer."""
         if who in self._hanging:
             text = f"{who} still has not answered: {self._hanging[who]}"
             raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call)

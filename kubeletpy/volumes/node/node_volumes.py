@@ -255,7 +255,7 @@ class NodeVolumes:
             return await self._claims.set_up(pod, state.plan.claimed)
         except VolumesWait as wait:
             for name, problem in problems.items():
-                self._tell(pod, state, name, problem)
+                self._report_mount_failure(pod, state, name, problem)
             names = " ".join([*problems, *wait.waits])
             listed = [f'volume "{name}": {problem}' for name, problem in problems.items()]
             why = "; ".join([*listed, str(wait)])
@@ -475,18 +475,18 @@ class NodeVolumes:
                 is_established, volume, state.paths
             )
             if in_use:
-                self._tell(pod, state, volume.name, failed[volume.name])
+                self._report_mount_failure(pod, state, volume.name, failed[volume.name])
             else:
                 fatal[volume.name] = failed[volume.name]
         return fatal
 
     def _error(self, pod: Pod, state: _PodState, problems: Mapping[str, str]) -> VolumeError:
         for name, problem in problems.items():
-            self._tell(pod, state, name, problem)
+            self._report_mount_failure(pod, state, name, problem)
         listed = "; ".join(f'volume "{name}": {problem}' for name, problem in problems.items())
         return VolumeError(f"unmounted volumes=[{' '.join(problems)}]: {listed}", reported=True)
 
-    def _tell(self, pod: Pod, state: _PodState, volume: str, problem: str) -> None:
+    def _report_mount_failure(self, pod: Pod, state: _PodState, volume: str, problem: str) -> None:
         if not state.unanswered.is_event(volume, asyncio.get_running_loop().time()):
             return
         message = f'MountVolume.SetUp failed for volume "{volume}" : {problem}'

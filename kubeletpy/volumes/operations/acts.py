@@ -24,7 +24,7 @@ from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.notices import VolumeNotices
 from kubeletpy.volumes.operations.outcome import OperationDone
-from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
+from kubeletpy.volumes.operations.plan import claimed_size, pv_size
 
 MAX_ENTRIES = 100_000_000
 """The most entries of a persistent volume that get the fsGroup: it delays its own volume only."""
@@ -125,23 +125,23 @@ class VolumeActs:
     async def _watched(self, use: PodUse, path: str, progress: Progress) -> AsyncIterator[None]:
         """Emit events while it is going on."""
 
-        async def tell() -> None:
+        async def report_progress() -> None:
             await asyncio.sleep(FIRST_NOTICE_S)
             self._notices.owning(use, path, None)
             while True:
                 await asyncio.sleep(NOTICE_S)
                 self._notices.owning(use, path, progress.files)
 
-        telling = asyncio.create_task(tell(), name=f"ownership of {path}")
+        reporting = asyncio.create_task(report_progress(), name=f"ownership of {path}")
         try:
             yield
         finally:
-            telling.cancel()
+            reporting.cancel()
 
     async def _size(
         self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, *, remount: bool
     ) -> int:
-        has, wanted = claimed_size(spec), wanted_size(spec)
+        has, wanted = claimed_size(spec), pv_size(spec)
         if remount or spec.inline or not 0 < has < wanted:
             return has or wanted
         if spec.read_only:

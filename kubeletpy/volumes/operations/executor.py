@@ -104,7 +104,7 @@ class VolumeOperations:
         self.state.pods[pod.uid] = pod
         self.state.demands[pod.uid] = PodDemand(pod.uid, tuple(specs), dict(waits))
         self._recognise(pod.uid)
-        self.look()
+        self.replan_soon()
 
     async def settled(self, uid: str) -> Mapping[str, Waits]:
         """The waits of a pod's volumes, once its operations have ended or take long."""
@@ -113,7 +113,7 @@ class VolumeOperations:
         until = loop.time() + PATIENCE_S
         with self._waiting.at(uid) as happened, suppress(TimeoutError):
             while True:
-                self._look()
+                self._replan()
                 waits = self.waits(uid)
                 if not is_busy(waits):
                     return waits
@@ -155,7 +155,7 @@ class VolumeOperations:
             self.state.demands[uid] = PodDemand(uid, ending=True)
         else:
             self.state.demands.pop(uid, None)
-        self.look()
+        self.replan_soon()
 
     # -- what there is -----------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class VolumeOperations:
     def reports(self, uid: str) -> list[VolumeWait]:
         """The wait of each volume of a pod, for setup or teardown, and when it began."""
         found = [
-            VolumeWait(name, wait, self._times.of((uid, name)))
+            VolumeWait(name, wait, self._times.began_at((uid, name)))
             for name, wait in self.waits(uid).items()
         ]
         under_way = [(each.operation, each.begun) for each in self.state.running.values()]
@@ -180,7 +180,7 @@ class VolumeOperations:
     def volumes_in_use_written(self) -> None:
         """The API has the node's status with the volumes that were given last."""
         if self._in_use.written():
-            self.look()
+            self.replan_soon()
 
     # -- what happens ------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class VolumeOperations:
         """Find the volumes left by a previous agent. Call it once, at the start."""
         for plugin in self.state.plugins.values():
             try:
-                found = await asyncio.to_thread(plugin.found)
+                found = await asyncio.to_thread(plugin.find_on_disk)
             except OSError as error:
                 log.error(
                     "volumes of an earlier agent could not be searched for",
@@ -198,12 +198,12 @@ class VolumeOperations:
             for path, why in found.unreadable.items():
                 extra = {"path": path, "why": why}
                 log.warning("left by an earlier agent, unreadable", extra=extra)
-            self._listener.found(found)
+            self._listener.leftovers_found(found)
             self.state.actual = taken_over(self.state.actual, plugin.name, found)
         for uid in self.state.demands:
             self._recognise(uid)
         self.known.set()
-        self.look()
+        self.replan_soon()
 
     def driver_changed(self, driver: str) -> None:
         """A driver came or went: retry its failures at once and wake waiting pods."""
@@ -211,7 +211,7 @@ class VolumeOperations:
         for uid, demand in self.state.demands.items():
             if demand.waits:
                 self._changed(uid)
-        self.look()
+        self.replan_soon()
 
     def hold_expansion(self, unique_name: str) -> None:
         """A volume cannot be expanded while it is in use."""
@@ -219,10 +219,10 @@ class VolumeOperations:
         if volume is not None:
             self.state.actual[unique_name] = replace(volume, expansion_held=True)
 
-    def look(self) -> None:
-        """Something has changed: plan again soon."""
+    def replan_soon(self) -> None:
+        """Plan again in the next turn of the event loop."""
         if self._soon is None and not self._closed:
-            self._soon = asyncio.get_running_loop().call_soon(self._look)
+            self._soon = asyncio.get_running_loop().call_soon(self._replan)
 
     async def close(self) -> None:
         """Start nothing more; what is mounted stays."""
@@ -236,7 +236,7 @@ class VolumeOperations:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _look(self) -> None:
+    def _replan(self) -> None:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -255,13 +255,13 @@ class VolumeOperations:
         self._plan = made
         self._times.update(made.waits, now)
         self._wake_at(made.next_at)
-        self._tell_in_use(observed.in_use)
+        self._update_in_use(observed.in_use)
         self._listener.counted(list(self.state.demands.values()), self.state.actual)
         for uid, demand in list(self.state.demands.items()):
             if demand.ending and not self.state.has(uid) and uid not in self._waiting:
                 self.state.forget(uid)
                 self._reported.pop(uid, None)
-        self._tell_pods()
+        self._wake_pods()
 
     def _recognise(self, uid: str) -> None:
         self._spell([spec.unique_name for spec in self.state.demands[uid].specs])
@@ -302,7 +302,7 @@ class VolumeOperations:
     def _attachment(self, spec: VolumeSpec, observed: NodeObservation) -> Attached | Waits:
         return self._in_use.unreported(spec) or observed.attachments[spec.unique_name]
 
-    def _tell_in_use(self, shown: frozenset[str] | None) -> None:
+    def _update_in_use(self, shown: frozenset[str] | None) -> None:
         if shown is None:
             return  # whether volumes found on disk are attached is not known
         self._spell(shown)
@@ -313,7 +313,7 @@ class VolumeOperations:
         if self._in_use.update(self.state.demands.values(), self.state.actual, running):
             self._in_use_changed()
 
-    def _tell_pods(self) -> None:
+    def _wake_pods(self) -> None:
         """Wake the pods whose volumes now wait for something else."""
         for uid, words in words_of(self._plan.waits, set(self.state.demands)).items():
             if self._reported.get(uid, frozenset()) == words:
@@ -327,10 +327,10 @@ class VolumeOperations:
             self._timer.cancel()
             self._timer = None
         if when is not None:
-            self._timer = asyncio.get_running_loop().call_at(when, self._look)
+            self._timer = asyncio.get_running_loop().call_at(when, self._replan)
 
     def _ended(self, operation: Operation) -> None:
         waited = self._waiting.happened(operation.pod_uid)
         if operation.kind is OperationKind.UNPUBLISH and not waited:
             self._changed(operation.pod_uid)
-        self.look()
+        self.replan_soon()

@@ -30,7 +30,7 @@ from kubeletpy.volumes.claims.operation import (
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations import expansion
 from kubeletpy.volumes.operations.expansion import Flow
-from kubeletpy.volumes.operations.plan import asked_size, claimed_size, wanted_size
+from kubeletpy.volumes.operations.plan import claimed_size, pv_size, requested_size
 
 log = logging.getLogger(__name__)
 _EVENT_WORD = "NodeExpandVolume.NodeExpandVolume"
@@ -74,7 +74,7 @@ class Expander:
     def refused(self, spec: VolumeSpec, use: PodUse) -> None:
         """The pod has the volume read-only."""
         message = f"volume {spec.spec_name} can't be expanded: the pod uses it read-only"
-        self._tell(spec, use, WARNING, Reason.FILE_SYSTEM_RESIZE_FAILED, message)
+        self._emit_events(spec, use, WARNING, Reason.FILE_SYSTEM_RESIZE_FAILED, message)
 
     async def expand(
         self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, *, at_mount: bool
@@ -112,7 +112,7 @@ class Expander:
                 f'MountVolume.NodeExpandVolume succeeded for volume "{spec.spec_name}" '
                 f"{self._node_name}"
             )
-            self._tell(spec, use, NORMAL, Reason.FILE_SYSTEM_RESIZE_SUCCESSFUL, text)
+            self._emit_events(spec, use, NORMAL, Reason.FILE_SYSTEM_RESIZE_SUCCESSFUL, text)
         if flow is not Flow.EXPAND_ONLY and spec.claim is not None:
             await self._patch(spec, expansion.finished(spec.claim, _quantity(spec, size)))
         return max(grown.reached, size)
@@ -130,7 +130,7 @@ class Expander:
         infeasible = error.problem is ExpansionProblem.INFEASIBLE
         if error.problem is ExpansionProblem.REFUSED:
             # the user has given this size up: the controller may try the one requested now
-            infeasible = spec.unique_name in self._refused and asked_size(spec) != size
+            infeasible = spec.unique_name in self._refused and requested_size(spec) != size
             self._refused.add(spec.unique_name)
         if infeasible:
             self._refused.discard(spec.unique_name)
@@ -189,7 +189,9 @@ class Expander:
             raise _not_written(spec, "another claim has its name now")
         return claim
 
-    def _tell(self, spec: VolumeSpec, use: PodUse, kind: Any, reason: Reason, message: str) -> None:
+    def _emit_events(
+        self, spec: VolumeSpec, use: PodUse, kind: Any, reason: Reason, message: str
+    ) -> None:
         self._recorder.event(pod_reference(use.pod), kind, reason, message)
         if spec.claim is None:
             return
@@ -218,6 +220,6 @@ def _quantity(spec: VolumeSpec, size: int) -> str:
     """The size with the text of the PV's capacity, if it is that; else as the API writes bytes."""
     capacity = ((spec.pv or {}).get("spec") or {}).get("capacity") or {}
     text = capacity.get("storage")
-    if text is not None and wanted_size(spec) == size:
+    if text is not None and pv_size(spec) == size:
         return str(text)
     return spelled(size, binary=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.operations.plan import claimed_size, wanted_size
+from kubeletpy.volumes.operations.plan import claimed_size, pv_size
 
 NOT_REQUIRED = "volume.kubernetes.io/node-expansion-not-required"
 _ENDED = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")
@@ -38,10 +38,10 @@ def flow(spec: VolumeSpec) -> tuple[Flow, int]:
     status = claim.get("status") or {}
     states, sizes = status.get("allocatedResourceStatuses"), status.get("allocatedResources")
     if not states and not sizes:
-        return Flow.LEGACY, wanted_size(spec)
-    size = wanted_size(spec)
+        return Flow.LEGACY, pv_size(spec)
+    size = pv_size(spec)
     if (allocated := (sizes or {}).get("storage")) is not None:
-        size = wanted_size(_with_capacity(spec, allocated))
+        size = pv_size(_with_capacity(spec, allocated))
     state = (states or {}).get("storage") or ""
     if not state and claimed_size(spec) >= size:
         notes = (claim.get("metadata") or {}).get("annotations") or {}

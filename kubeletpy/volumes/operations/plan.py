@@ -43,13 +43,13 @@ def backs_off(about: str, failure: Failure) -> Waits:
     return Waits(WaitCause.BACKOFF, about, failure.message, failure.call, failure.retry_at)
 
 
-def is_there(volume: Volume | None, uid: str) -> bool:
+def is_published(volume: Volume | None, uid: str) -> bool:
     """Whether a pod has a volume for certain."""
     mount = volume.pods.get(uid) if volume is not None else None
     return mount is not None and mount.state is Presence.THERE
 
 
-def wanted_size(spec: VolumeSpec) -> int:
+def pv_size(spec: VolumeSpec) -> int:
     """The size that a volume should have by its PersistentVolume, in bytes; 0: unknown."""
     capacity = ((spec.pv or {}).get("spec") or {}).get("capacity") or {}
     return _bytes(capacity.get("storage"))
@@ -61,7 +61,7 @@ def claimed_size(spec: VolumeSpec) -> int:
     return _bytes(capacity.get("storage"))
 
 
-def asked_size(spec: VolumeSpec) -> int:
+def requested_size(spec: VolumeSpec) -> int:
     """Bytes that a claim's user requests; 0: none."""
     resources = ((spec.claim or {}).get("spec") or {}).get("resources") or {}
     return _bytes((resources.get("requests") or {}).get("storage"))
@@ -74,7 +74,7 @@ def expansion_of(spec: VolumeSpec) -> Expansion:
         str((status.get(key) or {}).get("storage") or "")
         for key in ("allocatedResources", "allocatedResourceStatuses")
     )
-    return wanted_size(spec), claimed_size(spec), sizes, states
+    return pv_size(spec), claimed_size(spec), sizes, states
 
 
 def _bytes(text: object) -> int:
@@ -123,7 +123,7 @@ class _Planner:
                 there = volume or Volume(spec.unique_name, spec.plugin)
                 wait = self._set_up(there, uid, spec)
                 if wait is not None:
-                    self._tell(uid, name, wait)
+                    self._record_wait(uid, name, wait)
         return OperationsPlan(
             tuple(self._operations),
             self._waits,
@@ -131,7 +131,7 @@ class _Planner:
             min(self._times, default=None),
         )
 
-    def _tell(self, uid: str, unique_name: str, wait: Waits) -> None:
+    def _record_wait(self, uid: str, unique_name: str, wait: Waits) -> None:
         """All of a pod's names for one volume wait for the same thing."""
         for demand in self._demands:
             if demand.uid == uid:
@@ -218,7 +218,7 @@ class _Planner:
 
     def _keep(self, volume: Volume, mount: PodMount, uid: str, spec: VolumeSpec) -> None:
         """Expand or republish a volume that is ready."""
-        target = wanted_size(spec)
+        target = pv_size(spec)
         held = volume.expansion_held or volume.expanded_for == expansion_of(spec)
         if 0 < volume.size < target and not held and not spec.read_only:
             why = f"the PersistentVolume has {target} bytes, the volume {volume.size}"

@@ -36,7 +36,7 @@ class OperationListener(Protocol):
         """An operation ended."""
         ...
 
-    def found(self, found: Found) -> None:
+    def leftovers_found(self, found: Found) -> None:
         """These are a plugin's volumes left by a previous agent."""
         ...
 

@@ -84,7 +84,7 @@ class Reporter:
                 now = asyncio.get_running_loop().time()
                 self._metrics.first_set_up(plugin, now - asked)
 
-    def found(self, found: Found) -> None:
+    def leftovers_found(self, found: Found) -> None:
         """Volumes of pods were found on disk."""
         damaged = sum(1 for left in found.published if left.damaged) + len(found.unreadable)
         self._metrics.reconstructed.inc(len(found.published) + len(found.unreadable))

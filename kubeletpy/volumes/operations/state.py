@@ -14,7 +14,7 @@ from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.claims.on_disk import Published
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.model import Key, Operation, PodDemand, PodMount, Volume
-from kubeletpy.volumes.operations.plan import is_there
+from kubeletpy.volumes.operations.plan import is_published
 
 
 class Running(Struct):
@@ -58,18 +58,18 @@ class VolumeState(Struct):
     def published(self, uid: str, spec: VolumeSpec) -> Published | None:
         """A pod's volume as it exists; None: it does not."""
         volume = self.actual.get(spec.unique_name)
-        if volume is None or not is_there(volume, uid):
+        if volume is None or not is_published(volume, uid):
             return None
         return volume.pods[uid].published
 
-    def there(self) -> list[tuple[str, VolumeSpec, PodMount]]:
+    def all_published(self) -> list[tuple[str, VolumeSpec, PodMount]]:
         """All volumes that pods have for certain, each with the uid of its pod."""
         return [
             (demand.uid, spec, volume.pods[demand.uid])
             for demand in self.demands.values()
             for spec in demand.specs
             if (volume := self.actual.get(spec.unique_name)) is not None
-            and is_there(volume, demand.uid)
+            and is_published(volume, demand.uid)
         ]
 
     def paths(self, uid: str) -> set[str]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from kubeletpy.volumes.claims.model import WaitCause, Waits
 
-Of = tuple[str, str]
+WaitKey = tuple[str, str]
 """Pod uid, name of its volume."""
 
 
@@ -44,25 +44,25 @@ class WaitTimes:
     """Since when each volume has been waiting for its current cause."""
 
     def __init__(self) -> None:
-        self._since: dict[Of, tuple[object, float]] = {}
+        self._since: dict[WaitKey, tuple[object, float]] = {}
 
-    def update(self, waits: Mapping[Of, Waits], now: float) -> None:
+    def update(self, waits: Mapping[WaitKey, Waits], now: float) -> None:
         """Replace all waits by these."""
         since = {}
-        for of, wait in waits.items():
+        for key, wait in waits.items():
             # the attempts of one call, and the times between them, are one wait
             about = wait.call or (wait.cause, wait.object)
-            known = self._since.get(of)
-            since[of] = known if known is not None and known[0] == about else (about, now)
+            known = self._since.get(key)
+            since[key] = known if known is not None and known[0] == about else (about, now)
         self._since = since
 
-    def of(self, of: Of) -> float | None:
+    def began_at(self, key: WaitKey) -> float | None:
         """Event-loop time in seconds."""
-        found = self._since.get(of)
+        found = self._since.get(key)
         return None if found is None else found[1]
 
 
-def words_of(waits: Mapping[Of, Waits], uids: set[str]) -> dict[str, frozenset[object]]:
+def words_of(waits: Mapping[WaitKey, Waits], uids: set[str]) -> dict[str, frozenset[object]]:
     """The waits of each pod's volumes, for comparison."""
     words: dict[str, set[object]] = {uid: set() for uid in uids}
     for (uid, name), wait in waits.items():

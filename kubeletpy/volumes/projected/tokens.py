@@ -50,7 +50,7 @@ class BoundToken:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedToken:
     token: str = field(repr=False)
     expires_at: float
     renew_at: float
@@ -79,7 +79,7 @@ class PodTokens:
         self._clock = clock
         self._rng = rng or random.Random()
         self._asking = asyncio.Semaphore(REQUESTS_AT_ONCE)
-        self._kept: dict[str, dict[TokenKey, _Kept]] = {}
+        self._kept: dict[str, dict[TokenKey, _CachedToken]] = {}
         self._wake: Callable[[str], None] = lambda uid: None
 
     def on_due(self, wake: Callable[[str], None]) -> None:
@@ -180,7 +180,7 @@ class PodTokens:
                 await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
-    def _read(self, answer: JSON, key: TokenKey) -> _Kept:
+    def _read(self, answer: JSON, key: TokenKey) -> _CachedToken:
         status, spec = answer["status"], answer.get("spec") or {}
         token, expires_at = status["token"], parse_time(status["expirationTimestamp"])
         if not isinstance(token, str) or not token:
@@ -189,24 +189,24 @@ class PodTokens:
         life = seconds if isinstance(seconds, int) and seconds > 0 else key.seconds
         return self._fresh(token, expires_at, life)
 
-    def _fresh(self, token: str, expires_at: float, seconds: int) -> _Kept:
+    def _fresh(self, token: str, expires_at: float, seconds: int) -> _CachedToken:
         jitter = self._rng.randrange(MAX_JITTER_S + 1)
         renew_at = renewal_time(expires_at, seconds, jitter)
         after = steady_now() + renew_at - self._clock.now()
-        return _Kept(token, expires_at, renew_at, after)
+        return _CachedToken(token, expires_at, renew_at, after)
 
-    def _renewal_in(self, kept: _Kept) -> float:
+    def _renewal_in(self, kept: _CachedToken) -> float:
         """Seconds until a token is to be renewed, by the clock that is there first."""
         return min(kept.renew_at - self._clock.now(), kept.renew_after - steady_now())
 
-    def _set_timer(self, uid: str, kept: _Kept) -> None:
+    def _set_timer(self, uid: str, kept: _CachedToken) -> None:
         if kept.timer is not None:
             kept.timer.cancel()
         wait = max(self._renewal_in(kept), 1.0)
         loop = asyncio.get_running_loop()
         kept.timer = loop.call_later(min(wait, _MAX_TIMER_S), self._due, uid, kept)
 
-    def _due(self, uid: str, kept: _Kept) -> None:
+    def _due(self, uid: str, kept: _CachedToken) -> None:
         if self._renewal_in(kept) > 0:
             self._set_timer(uid, kept)
         else:

@@ -99,14 +99,14 @@ class TrustBundles:
         self._bundles = {}
 
     def _replaced(self, items: list[JSON]) -> None:
-        self._take({bundle.name: bundle for bundle in map(bundle_of, items)})
+        self._store_bundles({bundle.name: bundle for bundle in map(bundle_of, items)})
 
     def _changed(self, event: WatchEvent) -> None:
         bundle = bundle_of(event.object)
         others = {name: each for name, each in self._bundles.items() if name != bundle.name}
-        self._take(others if event.type == "DELETED" else {**others, bundle.name: bundle})
+        self._store_bundles(others if event.type == "DELETED" else {**others, bundle.name: bundle})
 
-    def _take(self, bundles: dict[str, Bundle]) -> None:
+    def _store_bundles(self, bundles: dict[str, Bundle]) -> None:
         self._bundles = bundles
         for uid in sorted(self._users):
             self._wake(uid)

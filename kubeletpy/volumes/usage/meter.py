@@ -108,7 +108,7 @@ class VolumeMeter:
         try:
             while True:
                 self._changed.clear()
-                next_at = self._look(loop.time())
+                next_at = self._start_due_measurements(loop.time())
                 try:
                     async with asyncio.timeout_at(next_at):
                         await self._changed.wait()
@@ -118,7 +118,7 @@ class VolumeMeter:
             for task in self._under_way.values():
                 task.cancel()
 
-    def _look(self, now: float) -> float | None:
+    def _start_due_measurements(self, now: float) -> float | None:
         """Start due measurements; returns when to check again."""
         there = {(volume.uid, volume.name): volume for volume in self._mounted()}
         for key in self._due.keys() - there.keys():

@@ -136,7 +136,7 @@ async def test_a_file_system_of_two_pods(node: Node) -> None:
     with pytest.raises(OperationFailed, match="still mounted by other references"):
         await node.plugin.unstage(node.plugin.staged(spec))
 
-    found = node.again().found()
+    found = node.again().find_on_disk()
     assert {(left.pod_uid, left.unique_name) for left in found.published} == {
         ("u1", f"kubernetes.io/iscsi/{PORTAL}:{IQN}:0"),
         ("u2", f"kubernetes.io/iscsi/{PORTAL}:{IQN}:0"),
@@ -169,7 +169,7 @@ async def test_a_device_of_a_pod(node: Node) -> None:
     with pytest.raises(OperationFailed, match="still mounted by other references"):
         await node.plugin.unstage(node.plugin.staged(spec))
 
-    found = node.again().found()
+    found = node.again().find_on_disk()
     (left,), (staged,) = found.published, found.staged
     assert (left.mode, left.handle, staged.mode) == (
         Mode.BLOCK,
@@ -186,7 +186,7 @@ async def test_killed_before_the_login(node: Node) -> None:
     node.target.configure(portals=[])
     with pytest.raises(OperationFailed, match="exit status 4"):
         await node.plugin.stage(volume(), None, use("u1"))
-    found = node.again().found()
+    found = node.again().find_on_disk()
     assert [left.unique_name for left in found.staged] == [f"kubernetes.io/iscsi/{PORTAL}:{IQN}:0"]
     await node.again().unstage(found.staged[0])
     assert node.files() == []

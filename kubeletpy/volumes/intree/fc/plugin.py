@@ -54,14 +54,14 @@ class FcPlugin(AttachedDiskPlugin):
         """The disk's multipath map, or the disk; without a map the hosts are rescanned first."""
         wanted = disk_of(spec.source)
         await self.in_thread(partial(disk.make_directory, directory), f"mkdir {directory}")
-        found, is_map = await self._look(wanted)
+        found, is_map = await self._find_device(wanted)
         if is_map:
             return found
         call = f"search for FC disk {wanted.place}"
         await self.in_thread(partial(scsi.scan_all, self._tree), call)
         until = asyncio.get_running_loop().time() + DEVICE_S
         while True:
-            found, _ = await self._look(wanted)
+            found, _ = await self._find_device(wanted)
             if found:
                 return found
             if asyncio.get_running_loop().time() >= until:
@@ -77,7 +77,7 @@ class FcPlugin(AttachedDiskPlugin):
     async def device(self, spec: VolumeSpec) -> str:
         """The disk's device, found by its link."""
         wanted = disk_of(spec.source)
-        found, _ = await self._look(wanted)
+        found, _ = await self._find_device(wanted)
         if not found:
             call = f"search for FC disk {wanted.place}"
             raise OperationFailed(FailureOutcome.UNCERTAIN, "its link does not exist", call=call)
@@ -94,7 +94,7 @@ class FcPlugin(AttachedDiskPlugin):
         devices = await self.in_thread(partial(self._devices, wanted), call)
         await let_go(self._tree, (Path(each).name for each in devices), self.in_thread)
 
-    async def _look(self, wanted: FcDisk) -> tuple[str, bool]:
+    async def _find_device(self, wanted: FcDisk) -> tuple[str, bool]:
         """The multipath map of a disk, or the disk, and which it is; empty: neither exists."""
         call = f"search for FC disk {wanted.place}"
         devices = await self.in_thread(partial(self._devices, wanted), call)

@@ -61,7 +61,7 @@ _MAX_WAIT_S = 3600.0
 
 
 @dataclass(slots=True)
-class _Source:
+class _CertificateSource:
     """One podCertificate source of one pod."""
 
     pod: Pod
@@ -98,7 +98,7 @@ class PodCertificates:
         self._clock = clock
         self._metrics = metrics
         self._rng = rng
-        self._sources: dict[str, dict[tuple[str, int], _Source]] = {}
+        self._sources: dict[str, dict[tuple[str, int], _CertificateSource]] = {}
         self._answers: dict[tuple[str, str], CertificateRequestStatus] = {}
         """Namespace and name of a request -> its status."""
         self._starting = asyncio.Lock()
@@ -125,7 +125,7 @@ class PodCertificates:
         of_pod = self._sources.setdefault(pod.uid, {})
         source = of_pod.get((volume, index))
         if source is None:
-            source = of_pod[volume, index] = _Source(pod, spec)
+            source = of_pod[volume, index] = _CertificateSource(pod, spec)
             name = f"certificate of {pod.key}"
             source.task = asyncio.create_task(self._keep(source), name=name)
         with contextlib.suppress(TimeoutError):
@@ -156,16 +156,16 @@ class PodCertificates:
         if ending:
             await asyncio.wait(ending)
 
-    async def _keep(self, source: _Source) -> None:
+    async def _keep(self, source: _CertificateSource) -> None:
         """Request, wait and refresh until the pod ends."""
         while True:
             source.news.clear()
-            asked = source.state.asked
-            found = self._answers.get((source.pod.namespace, asked.name)) if asked else None
+            sent = source.state.sent
+            found = self._answers.get((source.pod.namespace, sent.name)) if sent else None
             now, jitter = self._clock.now(), self._rng.random()
             before = source.state
             step = states.advance(before, found, source.pod.namespace, now, jitter)
-            self._take(source, before, step)
+            self._apply_step(source, before, step)
             if step.request:
                 await self._request(source)
                 continue
@@ -174,7 +174,9 @@ class PodCertificates:
                 async with asyncio.timeout(min(wait, _MAX_WAIT_S)):
                     await source.news.wait()
 
-    def _take(self, source: _Source, before: SourceState, step: states.SourceStep) -> None:
+    def _apply_step(
+        self, source: _CertificateSource, before: SourceState, step: states.SourceStep
+    ) -> None:
         source.state = step.state
         for reason, message in step.events:
             self._recorder.event(pod_reference(source.pod), WARNING, reason, message)
@@ -189,7 +191,7 @@ class PodCertificates:
             self._wake(source.pod.uid)
         self._count()
 
-    async def _request(self, source: _Source) -> None:
+    async def _request(self, source: _CertificateSource) -> None:
         """Create a request; what goes wrong is part of the state."""
         pod, signer = source.pod, source.spec.get("signerName")
         source.asking = True
@@ -214,7 +216,7 @@ class PodCertificates:
         finally:
             source.asking = False
 
-    async def _create(self, source: _Source, key: ProvenKey) -> JSON:
+    async def _create(self, source: _CertificateSource, key: ProvenKey) -> JSON:
         pod = source.pod
         for wait in (*NEW_POD_WAITS, None):
             try:
@@ -238,7 +240,7 @@ class PodCertificates:
                 await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
-    async def _key(self, source: _Source) -> ProvenKey:
+    async def _key(self, source: _CertificateSource) -> ProvenKey:
         """A new key, or that of the request that could not be created. Raises CertificateError."""
         if source.key is None:
             async with self._one_key:
@@ -272,30 +274,30 @@ class PodCertificates:
         return reflector
 
     def _replaced(self, items: list[JSON]) -> None:
-        self._answers = {_key_of(each): answer_of(each) for each in items if self._wanted(each)}
-        self._tell()
+        self._answers = {_key_of(each): answer_of(each) for each in items if self._is_ours(each)}
+        self._wake_sources()
 
     def _changed(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
             self._answers.pop(_key_of(event.object), None)
-        elif self._wanted(event.object):
+        elif self._is_ours(event.object):
             self._answers[_key_of(event.object)] = answer_of(event.object)
-        self._tell((event.object.get("spec") or {}).get("podUID"))
+        self._wake_sources((event.object.get("spec") or {}).get("podUID"))
 
-    def _wanted(self, obj: JSON) -> bool:
+    def _is_ours(self, obj: JSON) -> bool:
         """Whether a request is one of ours; its name is only known when its creation has ended."""
         of_pod = self._sources.get((obj.get("spec") or {}).get("podUID") or "", {})
         name = obj["metadata"].get("name")
-        return any(each.asking or _asked_name(each) == name for each in of_pod.values())
+        return any(each.asking or _request_name(each) == name for each in of_pod.values())
 
     def _prune(self) -> None:
         """Drop the answers that nobody waits for."""
         sources = [each for of_pod in self._sources.values() for each in of_pod.values()]
         if not any(each.asking for each in sources):
-            names = {(each.pod.namespace, _asked_name(each)) for each in sources}
+            names = {(each.pod.namespace, _request_name(each)) for each in sources}
             self._answers = {key: each for key, each in self._answers.items() if key in names}
 
-    def _tell(self, uid: str | None = None) -> None:
+    def _wake_sources(self, uid: str | None = None) -> None:
         """Have the sources of a pod (None: of all) re-check the answers."""
         for each, of_pod in self._sources.items():
             if uid in (None, each):
@@ -323,8 +325,8 @@ def _key_of(obj: JSON) -> tuple[str, str]:
     return obj["metadata"].get("namespace") or "", obj["metadata"].get("name") or ""
 
 
-def _asked_name(source: _Source) -> str:
-    return source.state.asked.name if source.state.asked is not None else ""
+def _request_name(source: _CertificateSource) -> str:
+    return source.state.sent.name if source.state.sent is not None else ""
 
 
 def _why(error: Exception) -> str:

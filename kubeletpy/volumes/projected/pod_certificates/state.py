@@ -46,7 +46,7 @@ class HeldCertificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SentRequest:
     """A request that was created."""
 
     name: str
@@ -71,9 +71,9 @@ class SourceState(Struct, frozen=True):
     """All that is known of one source."""
 
     held: HeldCertificate | None = None
-    asked: Asked | None = None
+    sent: SentRequest | None = None
     refusal: Refusal | None = None
-    told: frozenset[Reason] = frozenset()
+    reported: frozenset[Reason] = frozenset()
     """Which events have been emitted about the certificate in use."""
     retry_at: float = 0.0
     """No request is sent before this."""
@@ -121,15 +121,15 @@ def advance(
         return SourceStep(state, False, None, (), f"the request was {_past(state.refusal.outcome)}")
     events: tuple[tuple[Reason, str], ...] = ()
     reason = ""
-    if state.asked is not None:
+    if state.sent is not None:
         state, reason = _answered(state, found, namespace, now, jitter)
         if state.refusal is not None:
             events = (_refused(state.refusal, namespace),)
             return SourceStep(state, False, None, events, reason)
     state, events = _late(state, now)
     times = [at + 1 for at in _late_times(state)]
-    if state.asked is not None:
-        times.append(state.asked.abandon_at)
+    if state.sent is not None:
+        times.append(state.sent.abandon_at)
         return SourceStep(state, False, _next(times, now), events, reason)
     if state.held is not None and now < state.held.refresh_at:
         times.append(state.held.refresh_at)
@@ -143,8 +143,8 @@ def advance(
 
 def requested(state: SourceState, name: str, key: bytes, now: float, jitter: float) -> SourceState:
     """After a request was created with that name for that key (PEM)."""
-    asked = Asked(name, key, now, now + ABANDON_S + jitter * JITTER_S)
-    return replace(state, asked=asked, failures=0, problem="", retry_at=0.0)
+    sent = SentRequest(name, key, now, now + ABANDON_S + jitter * JITTER_S)
+    return replace(state, sent=sent, failures=0, problem="", retry_at=0.0)
 
 
 def not_requested(state: SourceState, why: str, now: float, jitter: float) -> SourceState:
@@ -169,15 +169,15 @@ def condition(state: SourceState, now: float) -> str:
 def why_missing(state: SourceState, source: Mapping[str, Any], namespace: str) -> str:
     """Why the source has no certificate, or gets no new one."""
     about = f"podCertificate of signer {source.get('signerName') or ''}: "
-    refusal, asked = state.refusal, state.asked
+    refusal, sent = state.refusal, state.sent
     if refusal is not None:
         return (
             f"{about}PodCertificateRequest {namespace}/{refusal.name} was permanently "
             f"{_past(refusal.outcome)}: {_because(refusal)}; only a new pod sends another"
         )
-    if asked is not None:
+    if sent is not None:
         return (
-            f"{about}PodCertificateRequest {namespace}/{asked.name} waits for the signer: it is "
+            f"{about}PodCertificateRequest {namespace}/{sent.name} waits for the signer: it is "
             "neither issued nor denied yet"
         )
     return about + (state.problem or "a certificate is about to be requested")
@@ -190,24 +190,24 @@ def _answered(
     now: float,
     jitter: float,
 ) -> tuple[SourceState, str]:
-    asked = state.asked
-    assert asked is not None, "there is a request"
+    sent = state.sent
+    assert sent is not None, "there is a request"
     if found is None:
-        if not asked.seen and now < asked.abandon_at:
+        if not sent.seen and now < sent.abandon_at:
             return state, "the request is not visible yet"
-        gone = f"PodCertificateRequest {namespace}/{asked.name} disappeared without an answer"
-        again = max(now, asked.since + AGAIN_S * (1 + jitter))
-        return replace(state, asked=None, retry_at=again, problem=gone), gone
+        gone = f"PodCertificateRequest {namespace}/{sent.name} disappeared without an answer"
+        again = max(now, sent.since + AGAIN_S * (1 + jitter))
+        return replace(state, sent=None, retry_at=again, problem=gone), gone
     if found.outcome in (DENIED, FAILED):
-        refusal = Refusal(asked.name, found.outcome, found.reason, found.message)
-        return replace(state, asked=None, refusal=refusal), f"the request was {found.outcome}"
+        refusal = Refusal(sent.name, found.outcome, found.reason, found.message)
+        return replace(state, sent=None, refusal=refusal), f"the request was {found.outcome}"
     if found.outcome == ISSUED:
         refresh_at = found.refresh_from + jitter * JITTER_S
         return SourceState(
-            HeldCertificate(asked.key, found.chain, refresh_at, found.not_after)
+            HeldCertificate(sent.key, found.chain, refresh_at, found.not_after)
         ), "it was issued"
-    if not asked.seen:
-        state = replace(state, asked=replace(asked, seen=True))
+    if not sent.seen:
+        state = replace(state, sent=replace(sent, seen=True))
     return state, "the signer has not answered"
 
 
@@ -220,10 +220,10 @@ def _late(state: SourceState, now: float) -> tuple[SourceState, tuple[tuple[Reas
     events = tuple(
         (reason, text)
         for (reason, text), at in zip(texts.items(), _late_times(state), strict=False)
-        if now > at and reason not in state.told
+        if now > at and reason not in state.reported
     )
-    told = state.told | {reason for reason, _ in events}
-    return (replace(state, told=told) if events else state), events
+    reported = state.reported | {reason for reason, _ in events}
+    return (replace(state, reported=reported) if events else state), events
 
 
 def _late_times(state: SourceState) -> tuple[float, ...]:

@@ -74,13 +74,13 @@ async def test_volumes_of_an_earlier_agent_are_found_and_taken_down(node: Node) 
     await node.plugin.stage(spec, None, use())
     published = await node.plugin.publish(spec, None, use(), remount=False)
     at(published.path).unlink()  # killed in between
-    found = await asyncio.to_thread(node.plugin.found)
+    found = await asyncio.to_thread(node.plugin.find_on_disk)
     assert [(v.unique_name, v.pod_uid) for v in found.published] == [(spec.unique_name, "u1")]
     assert [v.unique_name for v in found.staged] == [spec.unique_name]
     await node.plugin.unpublish(found.published[0])
     await node.plugin.unstage(found.staged[0])
     assert mounts_below(str(node.root)) == []
-    found = await asyncio.to_thread(node.plugin.found)
+    found = await asyncio.to_thread(node.plugin.find_on_disk)
     assert (found.published, found.staged) == ((), ())
 
 

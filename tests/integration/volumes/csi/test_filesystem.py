@@ -243,7 +243,7 @@ async def test_volumes_of_an_earlier_agent_are_found_and_taken_down(node: Node) 
     later = Node(node.root, node.driver, node.cluster)
     later.objects._reflector = None
     later.register()
-    found = await asyncio.to_thread(later.plugin.found)
+    found = await asyncio.to_thread(later.plugin.find_on_disk)
     assert [(v.unique_name, v.pod_uid, v.path) for v in found.published] == [
         (spec.unique_name, "u1", published.path)
     ]
@@ -253,10 +253,10 @@ async def test_volumes_of_an_earlier_agent_are_found_and_taken_down(node: Node) 
     with pytest.raises(OperationFailed):
         await later.plugin.publish(spec, None, use(), remount=False)
     await later.plugin.unpublish(found.published[0])
-    (left,) = (await asyncio.to_thread(later.plugin.found)).staged
+    (left,) = (await asyncio.to_thread(later.plugin.find_on_disk)).staged
     await later.plugin.unstage(left)
     assert mounts_below(str(node.root)) == []
-    found = await asyncio.to_thread(later.plugin.found)
+    found = await asyncio.to_thread(later.plugin.find_on_disk)
     assert (found.published, found.staged) == ((), ())
     await later.drivers.close()
 
@@ -271,7 +271,7 @@ async def test_a_torn_file_holds_up_no_teardown(node: Node, content: bytes | Non
     file.unlink()
     if content is not None:
         file.write_bytes(content)
-    (left,) = (await asyncio.to_thread(node.plugin.found)).published
+    (left,) = (await asyncio.to_thread(node.plugin.find_on_disk)).published
     assert left.damaged
     await node.plugin.unpublish(left)
     assert not file.parent.exists()

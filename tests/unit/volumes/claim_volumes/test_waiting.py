@@ -10,7 +10,7 @@ from kubeletpy.volumes.claim_volumes.waiting import (
     Patience,
     VolumesWait,
 )
-from kubeletpy.volumes.claims.model import WaitCause, Waits, say
+from kubeletpy.volumes.claims.model import WaitCause, Waits, wait_text
 
 
 def waits(cause: WaitCause, name: str = "v") -> dict[str, Waits]:

@@ -18,7 +18,7 @@ from kubeletpy.volumes.claims.on_disk import FailureOutcome, PublishedOnDisk, St
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files import held_by as module
-from kubeletpy.volumes.files.busy import says_busy
+from kubeletpy.volumes.files.busy import mentions_busy
 from kubeletpy.volumes.files.held_by import held_by
 from kubeletpy.volumes.files.syscalls import mount, unmount
 from kubeletpy.volumes.intree.base import InTreePlugin, unmount_and_remove
@@ -42,7 +42,7 @@ from kubeletpy.volumes.operations.model import Operation, OperationKind
     ],
 )
 def test_busy(words: str, busy: bool) -> None:
-    assert says_busy(words) is busy
+    assert mentions_busy(words) is busy
 
 
 class Bound(InTreePlugin):
@@ -150,6 +150,6 @@ async def test_no_thread_to_search_with(monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(module, "_LOOKS", PatientThreads(1))
+    monkeypatch.setattr(module, "_SCANS", PatientThreads(1))
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert await held_by("busy", "/v") == "", "the refusal itself is what counts"

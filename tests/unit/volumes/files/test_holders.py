@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.volumes.files.holders import MAX_FILES, MAX_S, SHOWN, HoldingProcess, holders, told
+from kubeletpy.volumes.files.holders import (
+    MAX_FILES,
+    MAX_S,
+    SHOWN,
+    HoldingProcess,
+    holders,
+    holders_text,
+)
 
 VOLUME = "/pods/u/volumes/v"
 HOLDS = {"cwd": VOLUME}

@@ -69,7 +69,7 @@ class Node:
         if failed is not None:
             self.failures.append(failed.message)
 
-    def found(self, found: Found) -> None:
+    def leftovers_found(self, found: Found) -> None:
         pass
 
     def counted(self, *args: Any) -> None:
@@ -154,7 +154,7 @@ def test_the_mount_itself_is_never_examined(
     monkeypatch.setattr(os, "lstat", guarded(os.lstat))
     monkeypatch.setattr(os, "stat", guarded(os.stat))
     assert not disk.is_mounted(str(target))
-    (left,) = NfsPlugin(tmp_path).found().published
+    (left,) = NfsPlugin(tmp_path).find_on_disk().published
     assert (left.pod_uid, left.path) == ("u1", str(target))
 
 

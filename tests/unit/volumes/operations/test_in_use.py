@@ -47,7 +47,7 @@ class Node:
     def ended(self, *args: Any) -> None:
         pass
 
-    def found(self, found: Found) -> None:
+    def leftovers_found(self, found: Found) -> None:
         pass
 
     def counted(self, *args: Any) -> None:
@@ -67,11 +67,11 @@ async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
     await settle()
     assert node.operations.volumes_in_use() is None, "the API's list stays"
     node.shown = frozenset({"va", "gone"})
-    node.operations.look()
+    node.operations.replan_soon()
     await settle()
     assert node.operations.volumes_in_use() == ["va"], "vb needs no attachment"
     node.shown = frozenset()
-    node.operations.look()
+    node.operations.replan_soon()
     await settle()
     assert node.operations.volumes_in_use() == ["va"], "something of it is there"
     await node.operations.close()
@@ -88,7 +88,7 @@ async def test_nothing_is_staged_while_a_status_without_it_may_be_on_its_way() -
     waits = await node.operations.settled("u1")
     assert waits["va"].cause is WaitCause.NOT_IN_USE_YET
     assert node.operations.volumes_in_use() == ["va"]
-    node.operations.look()
+    node.operations.replan_soon()
     waits = await node.operations.settled("u1")
     assert waits["va"].cause is WaitCause.NOT_IN_USE_YET, "the list without it may be there by now"
     node.operations.volumes_in_use_written()
@@ -115,7 +115,7 @@ async def test_a_volume_whose_driver_needs_no_attaching_any_more_leaves_the_list
     node.shown = frozenset({"va"})
     node.operations.demand(pod("u1"), [replace(attachable("va"), attachable=False)], {})
     assert not await node.operations.settled("u1")
-    node.operations.look()
+    node.operations.replan_soon()
     await settle()
     assert node.operations.volumes_in_use() == []
     await node.operations.close()

@@ -20,7 +20,7 @@ from kubeletpy.volumes.operations.model import (
     Presence,
     Volume,
 )
-from kubeletpy.volumes.operations.plan import is_there, plan, wanted_size
+from kubeletpy.volumes.operations.plan import is_published, plan, pv_size
 from tests.unit.volumes.claim_objects import pv, spec
 
 THERE, UNSURE, ABSENT = Presence.THERE, Presence.UNCERTAIN, Presence.ABSENT
@@ -508,7 +508,7 @@ def test_no_history_takes_a_volume_from_a_running_pod_and_all_pods_end(
     ],
 )
 def test_whether_a_pod_has_a_volume_for_certain(volume: Volume | None, certain: bool) -> None:
-    assert is_there(volume, "u1") is certain
+    assert is_published(volume, "u1") is certain
 
 
 @pytest.mark.parametrize(
@@ -516,4 +516,4 @@ def test_whether_a_pod_has_a_volume_for_certain(volume: Volume | None, certain: 
     [({"storage": "1Ki"}, 1024), ({"storage": "-1"}, 0), ({"storage": "lots"}, 0), ({}, 0)],
 )
 def test_the_size_that_a_volume_should_have(capacity: dict[str, str], size: int) -> None:
-    assert wanted_size(spec(pv=pv(capacity=capacity))) == size
+    assert pv_size(spec(pv=pv(capacity=capacity))) == size

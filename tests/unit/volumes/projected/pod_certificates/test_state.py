@@ -14,9 +14,9 @@ from kubeletpy.volumes.projected.pod_certificates.request import (
 )
 from kubeletpy.volumes.projected.pod_certificates.state import (
     AGAIN_S,
-    Asked,
     HeldCertificate,
     Refusal,
+    SentRequest,
     SourceState,
     advance,
     condition,
@@ -30,9 +30,9 @@ PENDING = CertificateRequestStatus()
 GIVEN = CertificateRequestStatus(ISSUED, "", "", b"chain", 2000.0, 5000.0)
 REFUSED = CertificateRequestStatus(DENIED, "UnsupportedKeyType", 'try "ED25519"')
 HELD = HeldCertificate(KEY, b"chain", refresh_at=2000.0, not_after=5000.0)
-ASKED = Asked("req-1", KEY, since=1000.0, abandon_at=1600.0)
+ASKED = SentRequest("req-1", KEY, since=1000.0, abandon_at=1600.0)
 SEEN = replace(ASKED, seen=True)
-ASKED_AGAIN = Asked("req-2", NEXT_KEY, since=2000.0, abandon_at=2600.0, seen=True)
+ASKED_AGAIN = SentRequest("req-2", NEXT_KEY, since=2000.0, abandon_at=2600.0, seen=True)
 DENIAL = Refusal("req-1", DENIED, "UnsupportedKeyType", 'try "ED25519"')
 OVERDUE, EXPIRED = Reason.CERTIFICATE_OVERDUE_FOR_REFRESH, Reason.CERTIFICATE_EXPIRED
 
@@ -50,15 +50,15 @@ OVERDUE, EXPIRED = Reason.CERTIFICATE_OVERDUE_FOR_REFRESH, Reason.CERTIFICATE_EX
             id="waits to retry",
         ),
         pytest.param(SourceState(retry_at=1010.0), None, 1010.0, True, 1010.0, id="retries"),
-        pytest.param(SourceState(asked=ASKED), None, 1001.0, False, 1600.0, id="not visible yet"),
-        pytest.param(SourceState(asked=ASKED), PENDING, 1001.0, False, 1600.0, id="no answer yet"),
-        pytest.param(SourceState(asked=SEEN), None, 1020.0, False, 1000.0 + AGAIN_S, id="deleted"),
+        pytest.param(SourceState(sent=ASKED), None, 1001.0, False, 1600.0, id="not visible yet"),
+        pytest.param(SourceState(sent=ASKED), PENDING, 1001.0, False, 1600.0, id="no answer yet"),
+        pytest.param(SourceState(sent=SEEN), None, 1020.0, False, 1000.0 + AGAIN_S, id="deleted"),
         pytest.param(
-            SourceState(asked=SEEN), None, 1040.0, True, 1040.0, id="deleted after a while"
+            SourceState(sent=SEEN), None, 1040.0, True, 1040.0, id="deleted after a while"
         ),
-        pytest.param(SourceState(asked=ASKED), None, 1600.0, True, 1600.0, id="never seen"),
-        pytest.param(SourceState(asked=SEEN), GIVEN, 1010.0, False, 2000.0, id="issued"),
-        pytest.param(SourceState(asked=SEEN), REFUSED, 1010.0, False, None, id="denied"),
+        pytest.param(SourceState(sent=ASKED), None, 1600.0, True, 1600.0, id="never seen"),
+        pytest.param(SourceState(sent=SEEN), GIVEN, 1010.0, False, 2000.0, id="issued"),
+        pytest.param(SourceState(sent=SEEN), REFUSED, 1010.0, False, None, id="denied"),
         pytest.param(SourceState(refusal=DENIAL), None, 9999.0, False, None, id="stays denied"),
         pytest.param(SourceState(HELD), None, 1999.0, False, 2000.0, id="fresh"),
         pytest.param(SourceState(HELD), None, 2000.0, True, 2000.0, id="due"),
@@ -87,7 +87,7 @@ def test_the_next_step(
         (SourceState(HELD), None, 2000.0, "the certificate is to be refreshed"),
         (SourceState(HELD), None, 1999.0, "the certificate is fresh"),
         (SourceState(HELD, ASKED_AGAIN), GIVEN, 2001.0, "it was issued"),
-        (SourceState(asked=ASKED), PENDING, 1001.0, "the signer has not answered"),
+        (SourceState(sent=ASKED), PENDING, 1001.0, "the signer has not answered"),
     ],
 )
 def test_why_the_next_step_is_taken(
@@ -99,7 +99,7 @@ def test_why_the_next_step_is_taken(
 def test_an_issued_certificate_is_used_with_the_key_it_was_requested_for() -> None:
     later = CertificateRequestStatus(ISSUED, "", "", b"new chain", 8000.0, 9000.0)
     step = advance(
-        SourceState(HELD, ASKED_AGAIN, told=frozenset({OVERDUE})), later, "ns", 2700.0, 0.5
+        SourceState(HELD, ASKED_AGAIN, reported=frozenset({OVERDUE})), later, "ns", 2700.0, 0.5
     )
     assert step.state == SourceState(HeldCertificate(NEXT_KEY, b"new chain", 8150.0, 9000.0))
 
@@ -156,14 +156,14 @@ def test_failed_creations_wait_longer_each_time_and_a_created_one_forgets_them()
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]
     assert not_requested(SourceState(), "forbidden", 1000.0, 1.0).retry_at == 1001.5
     made = requested(state, "req-1", KEY, 1000.0, 0.5)
-    assert made == SourceState(asked=replace(ASKED, abandon_at=1750.0))
+    assert made == SourceState(sent=replace(ASKED, abandon_at=1750.0))
 
 
 @pytest.mark.parametrize(
     ("state", "now", "expected"),
     [
         (SourceState(), 0.0, "not_yet_issued"),
-        (SourceState(asked=ASKED), 0.0, "not_yet_issued"),
+        (SourceState(sent=ASKED), 0.0, "not_yet_issued"),
         (SourceState(HELD), 2600.0, "fresh"),
         (SourceState(HELD, ASKED_AGAIN), 2601.0, "overdue_for_refresh"),
         (SourceState(HELD), 5000.0, "overdue_for_refresh"),
@@ -181,12 +181,12 @@ def test_its_name_in_the_metric(state: SourceState, now: float, expected: str) -
     [
         (SourceState(), "a certificate is about to be requested"),
         (
-            SourceState(asked=ASKED),
+            SourceState(sent=ASKED),
             "ns/req-1 waits for the signer: it is neither issued nor denied yet",
         ),
         (SourceState(refusal=DENIAL), "ns/req-1 was permanently denied: reason="),
         (not_requested(SourceState(), "no", 0.0, 0.0), "could not be created: no"),
-        (advance(SourceState(asked=SEEN), None, "ns", 1.0, 0.0).state, "req-1 disappeared without"),
+        (advance(SourceState(sent=SEEN), None, "ns", 1.0, 0.0).state, "req-1 disappeared without"),
     ],
 )
 def test_why_there_is_none_names_the_signer(state: SourceState, text: str) -> None:
