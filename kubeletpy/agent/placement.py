@@ -133,8 +133,8 @@ def build_placement(
     tasks: tuple[Task, ...] = ()
     if static is not None:
         tasks = (Task("cpu-reconcile", reconciler.run),)
-        cpus.subscribe(reconciler.look_soon)
-        cache.subscribe(reconciler.look_soon)
+        cpus.subscribe(reconciler.reconcile_soon)
+        cache.subscribe(reconciler.reconcile_soon)
     return Placed(
         [
             Component(cpus, tasks, start=cpus.start, close=cpus.close),

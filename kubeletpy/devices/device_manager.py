@@ -195,7 +195,7 @@ class DeviceManager:
 
     # -- placement -----------------------------------------------------------------------------
 
-    def wants(self, pod: Pod) -> bool:
+    def is_requested_by(self, pod: Pod) -> bool:
         """See ResourceProvider."""
         return any(requests(container, self.state) for _, container in pod.all_containers())
 

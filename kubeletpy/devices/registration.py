@@ -146,14 +146,14 @@ class DevicePlugins:
         """Register a plugin. Raises Refused."""
         check_version([request.version])
         check_resource(request.resource_name)
-        self._must_have_room(request.resource_name)
+        self._check_resource_limit(request.resource_name)
         self._metrics.registrations.labels(request.resource_name).inc()
         await self.register(request.resource_name, plugin_socket(self._directory, request.endpoint))
 
     async def register(self, resource: str, socket: str) -> None:
         """Use this plugin, and no other, for its resource. Raises Refused."""
         check_resource(resource)
-        self._must_have_room(resource)
+        self._check_resource_limit(resource)
         mine = self._newest[resource] = object()
         try:
             plugin = await connected(self._open_plugin, resource, socket)
@@ -181,7 +181,7 @@ class DevicePlugins:
         if before is not None:
             await self._let_go(before)
 
-    def _must_have_room(self, resource: str) -> None:
+    def _check_resource_limit(self, resource: str) -> None:
         """Raise Refused when the node has too many resources for another one.
 
         Those of plugins that have stopped count until they are forgotten: the node shows them.
@@ -238,7 +238,7 @@ class DevicePlugins:
                     "device plugin has stopped: none of its devices can be given",
                     extra={"resource": plugin.resource, "why": why},
                 )
-                self._report.tell_soon()
+                self._report.report_soon()
             await asyncio.shield(plugin.close())
 
     async def _take_in(self, plugin: DevicePlugin, devices: tuple[PluginDevice, ...]) -> bool:
@@ -258,7 +258,7 @@ class DevicePlugins:
             self._pod_changed(uid)
         if listing.changed:
             self._file.write_soon()
-            self._report.tell_soon()
+            self._report.report_soon()
         if many:  # nobody else has the old list, and to free it takes time, too
             await asyncio.to_thread(listing.before.clear)
         return True

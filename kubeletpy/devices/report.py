@@ -25,7 +25,7 @@ class NodeReport:
         self._node_changed = node_changed
         self._to_zero: set[str] = set()
         self._zero_all = False
-        self._tell_node: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._reported_at = float("-inf")
 
     def nothing_known(self) -> None:
@@ -49,19 +49,19 @@ class NodeReport:
         zero = dict.fromkeys(self._to_zero, 0)
         return DeviceCounts({**zero, **total}, {**zero, **free})
 
-    def tell_soon(self) -> None:
-        """Something has changed."""
+    def report_soon(self) -> None:
+        """Report to the node, at most once every NODE_PACE_S seconds."""
         loop = asyncio.get_running_loop()
-        if self._tell_node is None:
+        if self._timer is None:
             at = max(loop.time(), self._reported_at + NODE_PACE_S)
-            self._tell_node = loop.call_at(at, self._report_to_node)
+            self._timer = loop.call_at(at, self._report_to_node)
 
     def _report_to_node(self) -> None:
-        self._tell_node = None
+        self._timer = None
         self._reported_at = asyncio.get_running_loop().time()
         self._node_changed()
 
     def close(self) -> None:
         """Stop reporting."""
-        if self._tell_node is not None:
-            self._tell_node.cancel()
+        if self._timer is not None:
+            self._timer.cancel()

@@ -80,11 +80,11 @@ class CpuManager:
         """See ResourceProvider."""
         return {} if self._policy is None else self._policy.hints(self.state, pod, container)
 
-    def wants(self, pod: Pod) -> bool:
+    def is_requested_by(self, pod: Pod) -> bool:
         """See ResourceProvider."""
         policy = self._policy
         return policy is not None and any(
-            policy.wanted(pod, each) for each in containers_in_order(pod)
+            policy.requested(pod, each) for each in containers_in_order(pod)
         )
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
@@ -92,7 +92,7 @@ class CpuManager:
         policy = self._policy
         if policy is not None and policy.pod_level.pools(pod):
             return self._book_pool(policy, pod, hint)
-        if policy is None or not policy.wanted(pod, container):
+        if policy is None or not policy.requested(pod, container):
             return False
         self._metrics.cpu_requests.inc()
         try:

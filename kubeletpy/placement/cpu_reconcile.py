@@ -49,26 +49,26 @@ class CpuReconciler:
         self._running = running
         self._cpus_of = cpus_of
         self._period = period
-        self._look = asyncio.Event()
+        self._due = asyncio.Event()
         self._sent: dict[str, str] = {}
         """The CPUs last sent to the runtime, by id of the container."""
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         """Containers whose failure has been logged."""
 
-    def look_soon(self, uid: str = "") -> None:
-        """Something changed: which containers run, or which CPUs they have."""
-        self._look.set()
+    def reconcile_soon(self, uid: str = "") -> None:
+        """Reconcile soon: other containers run, or they have other CPUs. ``uid`` is ignored."""
+        self._due.set()
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self._period):
-                    await self._look.wait()
+                    await self._due.wait()
                 await asyncio.sleep(TOGETHER_S)
             except TimeoutError:
                 pass
-            self._look.clear()
+            self._due.clear()
             await self.reconcile()
 
     async def reconcile(self) -> None:
@@ -76,7 +76,7 @@ class CpuReconciler:
         running = list(self._running())
         ids = {each.id for each in running}
         self._sent = {key: cpus for key, cpus in self._sent.items() if key in ids}
-        self._said &= ids
+        self._logged &= ids
         for each in running:
             cpus = format_ids(self._cpus_of(each.uid, each.name))
             if cpus and self._sent.get(each.id) != cpus:
@@ -89,8 +89,8 @@ class CpuReconciler:
         except NotFound:
             return  # it has ended meanwhile
         except CRIError as error:
-            if container.id not in self._said:
-                self._said.add(container.id)
+            if container.id not in self._logged:
+                self._logged.add(container.id)
                 log.warning(
                     "a container could not be moved to its CPUs; trying again",
                     extra={
@@ -101,5 +101,5 @@ class CpuReconciler:
                     },
                 )
             return
-        self._said.discard(container.id)
+        self._logged.discard(container.id)
         self._sent[container.id] = cpus

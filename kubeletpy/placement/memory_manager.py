@@ -75,7 +75,7 @@ class MemoryManager:
         """See ResourceProvider."""
         return {} if self._policy is None else self._policy.hints(self.state, pod, container)
 
-    def wants(self, pod: Pod) -> bool:
+    def is_requested_by(self, pod: Pod) -> bool:
         """See ResourceProvider."""
         policy = self._policy
         return policy is not None and any(

@@ -37,7 +37,7 @@ def memory_types(requests: Amounts) -> dict[str, int]:
     return {name: size for name, size in sorted(found.items()) if size > 0}
 
 
-def wanted_of_pod(pod: Pod) -> dict[str, int]:
+def peak_memory_requests(pod: Pod) -> dict[str, int]:
     """A pod's peak need: init containers take turns, sidecars keep running."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}

@@ -37,7 +37,7 @@ class ResourceProvider(Protocol):
         """
         ...
 
-    def wants(self, pod: Pod) -> bool:
+    def is_requested_by(self, pod: Pod) -> bool:
         """Whether a pod requests anything it provides. Raises ValueError: an invalid quantity."""
         ...
 

@@ -128,7 +128,7 @@ class StaticCpus:
         """CPUs that could become a container's own."""
         return state.pool - self.reserved
 
-    def wanted(self, pod: Pod, container: api.Container) -> int:
+    def requested(self, pod: Pod, container: api.Container) -> int:
         """How many CPUs of its own a container gets. Raises ValueError."""
         allowed = self.pod_level is not PodLevelPlacement.NOTHING
         return exclusive_cpus(pod, container, pod_level=allowed)
@@ -140,7 +140,7 @@ class StaticCpus:
         if container is None:
             pools = self.pod_level.pools(pod)
             return self._pool_hints(state, pod) if pools else self._pod_hints(state, pod)
-        wanted = self.wanted(pod, container)
+        wanted = self.requested(pod, container)
         if not wanted:
             return {}
         if (held := state.container_cpus(pod.uid, container["name"])) is not None:
@@ -214,13 +214,13 @@ class StaticCpus:
         Raises:
             AllocationRefused: not that many CPUs, or whole cores, are free.
         """
-        wanted = self.wanted(pod, container)
+        wanted = self.requested(pod, container)
         name = container["name"]
         if not wanted or state.container_cpus(pod.uid, name) is not None:
             return state
         self._check_cores(state, wanted)
         free = self.free(state) | self.reusable(state, pod, container)
-        return state.with_container(pod.uid, name, self._take(free, wanted, hint))
+        return state.with_container(pod.uid, name, self._pick_near(free, wanted, hint))
 
     def allocate_pool(self, state: CpuState, pod: Pod, hint: Hint) -> CpuState:
         """The state after a pod gets its pool, and each container its part of it.
@@ -241,17 +241,17 @@ class StaticCpus:
             raise AllocationRefused(why, EMPTY_POOL)
         if pool is None:
             self._check_cores(state, wanted)
-            pool = self._take(self.free(state), wanted, hint)
+            pool = self._pick_near(self.free(state), wanted, hint)
         return state.with_pool(pod.uid, pool, self.divide(pod, pool).parts)
 
     def divide(self, pod: Pod, pool: frozenset[int]) -> Division[frozenset[int]]:
         """A pod's pool, divided among its containers. Raises AllocationRefused."""
-        return divide(pod, pool, lambda each, left: self._pick(left, self.wanted(pod, each)))
+        return divide(pod, pool, lambda each, left: self._pick(left, self.requested(pod, each)))
 
     def _check_pool(self, pod: Pod, wanted: int) -> str:
-        return check_pool(pod, Counter({CPU: wanted}), lambda c: {CPU: self.wanted(pod, c)})
+        return check_pool(pod, Counter({CPU: wanted}), lambda c: {CPU: self.requested(pod, c)})
 
-    def _take(self, free: frozenset[int], count: int, hint: Hint) -> frozenset[int]:
+    def _pick_near(self, free: frozenset[int], count: int, hint: Hint) -> frozenset[int]:
         """CPUs near the hint first. Raises AllocationRefused."""
         near = self._near(hint.mask, free) if hint.mask is not None else NOTHING
         taken = self._pick(near, min(count, len(near)))

@@ -22,7 +22,7 @@ from kubeletpy.placement.memory_booking import (
     released,
     shrunk,
 )
-from kubeletpy.placement.memory_requests import memory_types, requested_memory, wanted_of_pod
+from kubeletpy.placement.memory_requests import memory_types, peak_memory_requests, requested_memory
 from kubeletpy.placement.memory_state import Block, MemoryState, Table
 from kubeletpy.placement.pod_pool import (
     EMPTY_POOL,
@@ -93,7 +93,7 @@ class StaticMemory:
 
     def _pod_hints(self, state: MemoryState, pod: Pod) -> Hints:
         pools = self.pod_level.pools(pod)
-        amounts = memory_types(pool_requests(pod)) if pools else wanted_of_pod(pod)
+        amounts = memory_types(pool_requests(pod)) if pools else peak_memory_requests(pod)
         if not amounts:
             return {}
         if pools and self._check_pool(pod, amounts):

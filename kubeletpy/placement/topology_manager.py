@@ -139,7 +139,7 @@ class TopologyManager:
             provider.release(users)
 
     def _needs_resources(self, pod: Pod) -> bool:
-        return any(provider.wants(pod) for provider in self._providers)
+        return any(provider.is_requested_by(pod) for provider in self._providers)
 
     def _book(self, pod: Pod) -> list[ResourceProvider]:
         """The providers that have something to settle."""

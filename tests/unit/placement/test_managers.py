@@ -206,7 +206,7 @@ class Provider:
         self.asked.append(("" if container is None else container["name"], NOT_TO_BE_HAD))
         return self._hints
 
-    def wants(self, pod: Pod) -> bool:
+    def is_requested_by(self, pod: Pod) -> bool:
         return True
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:

@@ -231,7 +231,7 @@ def test_earlier_allocations_of_containers_stay() -> None:
 )
 def test_which_containers_get_their_own(pod_level: PodLevelPlacement, a: int, half: int) -> None:
     placed = pod("3", own("a"), own("half", "500m"), sized("b", "1", None), sharing("s"))
-    found = [cpus(pod_level).wanted(placed, each) for each in placed.containers]
+    found = [cpus(pod_level).requested(placed, each) for each in placed.containers]
     assert found == [a, half, 0, 0]
     booked = [memory(pod_level).requested(placed, each) for each in placed.containers]
     ten = {"memory": 10} if pod_level is not NOTHING else {}

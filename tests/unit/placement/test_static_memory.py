@@ -14,7 +14,7 @@ from kubeletpy.placement.cpu_options import OptionError
 from kubeletpy.placement.hints import NOT_TO_BE_HAD, Hint
 from kubeletpy.placement.memory_booking import shrunk
 from kubeletpy.placement.memory_manager import MemoryManager
-from kubeletpy.placement.memory_requests import requested_memory, wanted_of_pod
+from kubeletpy.placement.memory_requests import peak_memory_requests, requested_memory
 from kubeletpy.placement.memory_state import (
     Block,
     MemoryState,
