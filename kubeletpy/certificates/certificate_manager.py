@@ -126,12 +126,12 @@ class CertificateManager:
                 extra={"certificate": self._purpose.name, "why": str(error)},
             )
 
-    async def look_again(self) -> None:
-        """The files may have changed: another program may have renewed the certificate."""
+    async def reload_if_changed(self) -> None:
+        """Reload the files if another program has changed them, for example by a renewal."""
         async with self._storing:
-            await self._look_again()
+            await self._reload_if_changed()
 
-    async def _look_again(self) -> None:
+    async def _reload_if_changed(self) -> None:
         pair = self._pair
         if pair is not None and stamp_of(pair.files) == pair.stamp:
             return

@@ -13,10 +13,10 @@ from kubeletpy.certificates.store import CertificateStore
 log = logging.getLogger(__name__)
 
 
-async def mend_link(store: CertificateStore, now: float) -> None:
+async def repair_link(store: CertificateStore, now: float) -> None:
     """Repair and log it; continue if nothing can be done. ``now``: Unix seconds."""
     try:
-        file = await asyncio.to_thread(store.mend, now)
+        file = await asyncio.to_thread(store.repair_link, now)
     except OSError as error:
         log.warning(
             "stored certificates can't be read",

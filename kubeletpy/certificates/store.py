@@ -117,7 +117,7 @@ class CertificateStore:
         self._forget_old(file)
         return load_pair(KeyPair(link, link))
 
-    def mend(self, now: float) -> Path | None:
+    def repair_link(self, now: float) -> Path | None:
         """If the link leads to nothing usable, point it to the newest pair that is.
 
         For startup, before anybody reads the link: a full disk or a power cut may have left less

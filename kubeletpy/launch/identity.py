@@ -17,7 +17,7 @@ from kubeletpy.agent.component import Task
 from kubeletpy.certificates import kubeconfig, request
 from kubeletpy.certificates.certificate_manager import CertificateManager, Purpose
 from kubeletpy.certificates.following import FileFollower
-from kubeletpy.certificates.mending import mend_link
+from kubeletpy.certificates.mending import repair_link
 from kubeletpy.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.config import PROTOBUF, KubeletSettings, NodeFlags
@@ -111,7 +111,7 @@ class _Joining:
 
     async def identity(self) -> AgentIdentity:
         why = ""
-        await mend_link(CertificateStore(self._directory, CLIENT), self._clock.now())
+        await repair_link(CertificateStore(self._directory, CLIENT), self._clock.now())
         if self._bootstrap is not None:
             why = await asyncio.to_thread(
                 kubeconfig.why_not_valid, self._kubeconfig, self._clock.now()
@@ -155,7 +155,7 @@ class _Joining:
             self._store,
             self._clock,
             names=lambda: request.client_names(self._node_name),
-            api=self._asking,
+            api=self._request_client,
             on_change=self._changed,
         )
         certificates.client_ttl.set_function(lambda: self._manager.ttl)
@@ -163,7 +163,7 @@ class _Joining:
         await self._manager.load(renew_now=borrowed)
         self._client = await self._make_client(await self._first_connection())
         keep = self._manager.run if self._settings.rotate_certificates else self._manager.obtain
-        pair = FileFollower(lambda: [self._store.current_path], self._manager.look_again)
+        pair = FileFollower(lambda: [self._store.current_path], self._manager.reload_if_changed)
         tasks: list[Task] = [
             Task("client-certificate", keep),
             Task("client-certificate-file", pair.run),
@@ -218,7 +218,7 @@ class _Joining:
         return await self._connect_as_it_is()
 
     @asynccontextmanager
-    async def _asking(self, valid: bool) -> AsyncIterator[KubeApi]:
+    async def _request_client(self, valid: bool) -> AsyncIterator[KubeApi]:
         """The client for certificate requests: our own while valid, else the initial identity's."""
         if valid:
             yield self._client

@@ -150,7 +150,7 @@ class AgentServer:
             log.info("an answer took too long", extra={"path": request.path, "type": self._type})
             return web.Response(status=504, text="timed out\n")
         except Exception as error:  # noqa: BLE001 - the boundary of a request: it harms no other
-            if isinstance(error, ConnectionError) and _gone(request):
+            if isinstance(error, ConnectionError) and _is_disconnected(request):
                 log.debug("client disconnected", extra={"path": request.path, "why": str(error)})
                 return web.Response(status=499)
             return _broken(request, error)
@@ -248,7 +248,7 @@ async def _debugging_off(_request: web.Request) -> web.StreamResponse:
     return web.Response(status=405, text="Debug endpoints are disabled.\n")
 
 
-def _gone(request: web.Request) -> bool:
+def _is_disconnected(request: web.Request) -> bool:
     """Whether nobody can be answered any more."""
     return request.transport is None or request.transport.is_closing()
 

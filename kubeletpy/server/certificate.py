@@ -11,7 +11,7 @@ from pathlib import Path
 from kubeletpy.api import types as api
 from kubeletpy.certificates import request
 from kubeletpy.certificates.certificate_manager import CertificateManager, Purpose
-from kubeletpy.certificates.mending import mend_link
+from kubeletpy.certificates.mending import repair_link
 from kubeletpy.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.clock import Clock
 from kubeletpy.config import KubeletSettings, NodeFlags
@@ -67,14 +67,14 @@ class ServingCertificate:
             self._store,
             clock,
             names=self._names,
-            api=self._asking,
+            api=self._request_client,
             rng=rng,
         )
         metrics.server_ttl.set_function(lambda: self._manager.ttl)
 
     async def start(self) -> None:
         """Load what an earlier run left behind."""
-        await mend_link(self._store, self._clock.now())
+        await repair_link(self._store, self._clock.now())
         await self._manager.load()
         if self._api is None and self._manager.current is None:
             log.warning(
@@ -103,6 +103,6 @@ class ServingCertificate:
         return request.serving_names(self._node_name, addresses, dns_only=self._dns_only)
 
     @asynccontextmanager
-    async def _asking(self, _valid: bool) -> AsyncIterator[KubeApi]:
+    async def _request_client(self, _valid: bool) -> AsyncIterator[KubeApi]:
         assert self._api is not None, "without an API nothing is requested"
         yield self._api

@@ -59,8 +59,8 @@ class Kept(Struct, frozen=True):
     available: int
 
 
-def no_room(kept: Kept) -> str | None:
-    """Why there is no room for another checkpoint; None: there is."""
+def exceeded_limit(kept: Kept) -> str | None:
+    """The limit that another checkpoint would exceed, as text; None: it may be made."""
     if kept.archives >= MAX_KEPT:
         return f"there are {kept.archives} checkpoints, of {MAX_KEPT} that may be kept"
     if kept.used * 100 >= kept.capacity * MAX_SHARE:
@@ -127,7 +127,7 @@ def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
                 raise FileExistsError(f"{location.name} exists; try again in a second")
             if len(owners) > MAX_KEPT:
                 del owners[next(iter(owners))]
-            why = no_room(await asyncio.to_thread(kept_archives, directory))
+            why = exceeded_limit(await asyncio.to_thread(kept_archives, directory))
             if why is not None:
                 log.warning(
                     "checkpoint refused: remove old ones",

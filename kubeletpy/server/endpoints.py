@@ -52,10 +52,10 @@ def handlers(
         return checkpoint.handler(view, directory, clock)
 
     found: dict[str, Handler] = {
-        "logs": _when_asked(node_logs)
+        "logs": _on_first_request(node_logs)
         if settings.system_logs
         else _disabled("logs endpoint is disabled.\n"),
-        "pprof": _when_asked(pprof)
+        "pprof": _on_first_request(pprof)
         if settings.profiling
         else _disabled("profiling endpoint is disabled.\n"),
         "log_level": log_level.set_verbosity
@@ -63,7 +63,7 @@ def handlers(
         else _disabled("flags endpoint is disabled.\n"),
     }
     if settings.checkpoint_dir is not None:
-        found["checkpoint"] = _when_asked(partial(checkpoint, settings.checkpoint_dir))
+        found["checkpoint"] = _on_first_request(partial(checkpoint, settings.checkpoint_dir))
     if settings.allocated_pods:
         found |= allocated_handlers(view)
     if settings.flagz:
@@ -73,7 +73,7 @@ def handlers(
     return found
 
 
-def _when_asked(make: Callable[[], Handler]) -> Handler:
+def _on_first_request(make: Callable[[], Handler]) -> Handler:
     """A handler that is created by its first request."""
     made = cache(make)
 

@@ -63,7 +63,7 @@ class Door:
         """Whether there is no room for another connection."""
         return len(self._inside) >= self._limit
 
-    def makes_room(self) -> bool:
+    def close_unidentified(self) -> bool:
         """Whether the next connection must wait for an unidentified one, now being closed, to
         leave.
 
@@ -102,7 +102,7 @@ class Door:
         if has and has >= SHARE * (self._limit - len(self._inside)):
             self._refusals.add(guest.source, "one client has too many connections")
             return False
-        self._no_stranger(guest)
+        self._remove_unidentified(guest)
         self._forget(guest)
         guest.who = who
         self._known[who] += 1
@@ -110,7 +110,7 @@ class Door:
 
     def leave(self, guest: Guest) -> None:
         """A connection has been closed."""
-        self._no_stranger(guest)
+        self._remove_unidentified(guest)
         self._forget(guest)
         if self._inside.get(guest.fileno()) is guest:
             del self._inside[guest.fileno()]
@@ -122,7 +122,7 @@ class Door:
         self._refusals.add(guest.source, why)
 
     def _send_away(self, guest: Guest) -> None:
-        self._no_stranger(guest)
+        self._remove_unidentified(guest)
         guest.end()
 
     def _forget(self, guest: Guest) -> None:
@@ -134,7 +134,7 @@ class Door:
             del self._known[guest.who]
         guest.who = None
 
-    def _no_stranger(self, guest: Guest) -> None:
+    def _remove_unidentified(self, guest: Guest) -> None:
         if guest.timer is not None:
             guest.timer.cancel()
             guest.timer = None
@@ -199,7 +199,7 @@ class Entrance(ListeningSocket):
             BlockingIOError: there is no room yet, and the connection stays in the kernel's backlog;
                 or there will be none, and it is closed. Either ends the loop's round of accepting.
         """
-        if self.door.is_full() and self._somebody_waits() and self.door.makes_room():
+        if self.door.is_full() and self._somebody_waits() and self.door.close_unidentified():
             # Unidentified connections being closed leave when the loop sees their end, which
             # is not before this round of accepting is over.
             raise BlockingIOError

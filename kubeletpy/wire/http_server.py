@@ -29,7 +29,7 @@ async def set_up(runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
 
     def make_protocol() -> asyncio.Protocol:
         made = server()
-        made.__class__ = _Connection
+        made.__class__ = _RequestHandler
         return made
 
     return make_protocol
@@ -45,7 +45,7 @@ class _Request(web.Request):
             response.with_traceback(None)
 
 
-class _Connection(web.RequestHandler):
+class _RequestHandler(web.RequestHandler):
     __slots__ = ()
 
     def handle_error(

@@ -76,7 +76,7 @@ class LogFile:
                 return False
         return False
 
-    def look_for_tail(self, search: TailSearch) -> bool:
+    def seek_tail(self, search: TailSearch) -> bool:
         """Continue the search, and seek there once found; whether it is found (or closed)."""
         with self._held.in_use() as fd:
             if fd < 0:

@@ -80,7 +80,7 @@ class LogStreams:
         try:
             if options.tail is not None:
                 search = TailSearch(options.tail)
-                while not await self._threads.run(log.look_for_tail, search):
+                while not await self._threads.run(log.seek_tail, search):
                     pass  # a client that disconnects ends it here
             if options.follow:
                 await self._follow(reading, uid, container_id, write)

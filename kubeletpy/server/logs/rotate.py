@@ -140,7 +140,7 @@ class LogRotator:
     async def _rotate(self, container: str, path: str) -> None:
         async with self._slots:
             try:
-                rotated = await self._threads.run(self._make_room, path)
+                rotated = await self._threads.run(self._prune_and_rename, path)
                 try:
                     await self._runtime.reopen_container_log(container)
                 except BaseException:
@@ -150,7 +150,7 @@ class LogRotator:
             except (OSError, CRIError) as error:
                 log.warning("a log can't be rotated", extra={"path": path, "why": str(error)})
 
-    def _make_room(self, path: str) -> str:
+    def _prune_and_rename(self, path: str) -> str:
         """Tidy up and rename the log; its new name, empty when there is no log."""
         with _folder_of(self._root, path) as (folder, name):
             found, others = _entries(folder)

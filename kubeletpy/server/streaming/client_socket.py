@@ -115,7 +115,7 @@ class ClientSocket:
 
     async def close(self) -> None:
         """Close, and wait a moment for the client to have read everything."""
-        self._say_close(CloseCode.NORMAL)
+        self._send_close(CloseCode.NORMAL)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(CLOSE_S):
                 await self._writer.drain()
@@ -129,9 +129,9 @@ class ClientSocket:
 
     def _end(self, code: int) -> None:
         self._over = True
-        self._say_close(code)
+        self._send_close(code)
 
-    def _say_close(self, code: int) -> None:
+    def _send_close(self, code: int) -> None:
         if not self._closing:
             self._closing = True
             self._writer.write(close_frame(code))

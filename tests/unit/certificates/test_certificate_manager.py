@@ -302,20 +302,20 @@ async def test_another_program_renews(tmp_path: Path) -> None:
     world.api.decide = world.sign
     async with world.running():
         await asyncio.sleep(1)
-        await world.manager.look_again()
+        await world.manager.reload_if_changed()
         assert world.changes == 1
         key = world.store.pending_key()
         now = world.clock.now()
         pem = world.signer.certificate(key, request.client_names("n"), now, now + 24 * HOUR)
         CertificateStore(world.store.directory, "kubelet-client").update(pem, key, now + 5)
-        await world.manager.look_again()
+        await world.manager.reload_if_changed()
         assert world.changes == 2
         assert world.manager.ttl > 23 * HOUR
         await asyncio.sleep(10 * HOUR)
         assert len(world.api.created) == 1
         world.store.current_path.unlink()
         world.store.current_path.write_text("garbage")
-        await world.manager.look_again()
+        await world.manager.reload_if_changed()
         assert world.manager.current is not None
 
 

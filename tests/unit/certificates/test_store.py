@@ -113,27 +113,27 @@ def test_a_broken_pair_is_replaced_by_the_previous_one(
     store: CertificateStore, signer: Signer, broken: bytes | None
 ) -> None:
     oldest, older, newest = three(store, signer)
-    assert store.mend(NOW + 9) is None
+    assert store.repair_link(NOW + 9) is None
     assert store.current_path.resolve() == newest
     if broken is None:
         newest.unlink()
     else:
         newest.write_bytes(broken)
-    assert store.mend(NOW + 9) == older
+    assert store.repair_link(NOW + 9) == older
     assert store.current_path.readlink() == older
     found = store.load()
     assert found is not None
     assert found.files == KeyPair(store.current_path, store.current_path)
     older.write_bytes(oldest.read_bytes()[:-100])  # power was lost, twice
-    assert store.mend(NOW + 9) == oldest
+    assert store.repair_link(NOW + 9) == oldest
     oldest.write_bytes(b"")
-    assert store.mend(NOW + 9) is None
+    assert store.repair_link(NOW + 9) is None
 
 
 def test_an_expired_pair_is_not_restored(store: CertificateStore, signer: Signer) -> None:
     newest = three(store, signer)[-1]
     newest.write_bytes(b"")
-    assert store.mend(NOW + 86400) is None
+    assert store.repair_link(NOW + 86400) is None
     assert store.current_path.readlink() == newest
 
 
@@ -144,11 +144,11 @@ def test_manual_changes_of_the_link_are_kept(store: CertificateStore, signer: Si
     assert store.mend(NOW + 9) is None
     assert not store.current_path.exists(), "an administrator removed the link"
     store.current_path.write_text("mine")
-    assert store.mend(NOW + 9) is None
+    assert store.repair_link(NOW + 9) is None
     assert store.current_path.read_text() == "mine"
     store.current_path.unlink()
     (store.directory / "kubelet-client-updated.pem").symlink_to(newest)
-    assert store.mend(NOW + 9) is None
+    assert store.repair_link(NOW + 9) is None
     assert store.current_path.readlink() == newest, "the kubelet was killed as it turned the link"
 
 

@@ -13,7 +13,7 @@ import pytest
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, Internal, Unimplemented
 from kubeletpy.server import checkpoint
-from kubeletpy.server.checkpoint import Kept, file_name, kept_archives, no_room
+from kubeletpy.server.checkpoint import Kept, exceeded_limit, file_name, kept_archives
 from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
@@ -123,7 +123,7 @@ def test_the_limits_on_kept_checkpoints(
     monkeypatch: pytest.MonkeyPatch, kept: Kept, words: str | None
 ) -> None:
     monkeypatch.undo()
-    found = no_room(kept)
+    found = exceeded_limit(kept)
     assert (found is None) if words is None else (words in (found or ""))
 
 

@@ -129,7 +129,7 @@ def test_an_identity_has_three_times_what_is_free() -> None:
         assert door.admit_identity(Transport(other), "other")
         for each in (*greedy, other):
             each.close()
-        assert door.makes_room() is False
+        assert door.close_unidentified() is False
 
     loop.run_until_complete(knocks())
     loop.close()
