@@ -158,13 +158,13 @@ def _mismatches(pod: Pod, others: Sequence[Pod], node: api.Node) -> list[Rejecti
 
 
 def _apparmor(pod: Pod, state: NodeState) -> Rejection | None:
-    if state.apparmor or pod.phase not in ("", "Pending") or not _wants_apparmor(pod):
+    if state.apparmor or pod.phase not in ("", "Pending") or not _requests_apparmor(pod):
         return None
     problem = "AppArmor is not enabled on the host"
     return Rejection(AdmissionReason.APPARMOR, f"Cannot enforce AppArmor: {problem}")
 
 
-def _wants_apparmor(pod: Pod) -> bool:
+def _requests_apparmor(pod: Pod) -> bool:
     of_pod = (pod.spec.get("securityContext") or {}).get("appArmorProfile")
     for _, container in pod.all_containers():
         own = (container.get("securityContext") or {}).get("appArmorProfile") or of_pod

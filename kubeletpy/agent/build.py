@@ -75,14 +75,14 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     signals.pod_finished.connect(
         lambda uid: upkeep.collect_soon(),
         # also for a pod that came and went between two passes: nothing else shows that it existed
-        lambda uid: core.housekeeping.tell_again(),
+        lambda uid: core.housekeeping.republish_pods(),
         loop.housekeeping_soon,
         lambda uid: shutdown.pod_finished(),
         *([eviction.keeper.pod_finished] if eviction.keeper is not None else ()),
         *([observers.gone.finished] if core.outside.sockets else ()),
     )
     signals.pressures.connect(lambda: pressure.conditions if pressure is not None else ())
-    signals.look_again.connect(core.housekeeping.tell_again)
+    signals.republish_pods.connect(core.housekeeping.republish_pods)
     if core.node.manager is not None:
         signals.node_changed.connect(core.node.manager.poke)
     signals.runtime_health_changed.connect(loop.runtime_health_changed, signals.node_changed)

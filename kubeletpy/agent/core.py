@@ -88,7 +88,7 @@ from kubeletpy.podworkers.workers import PodWorkers, log_impossible
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
-from kubeletpy.runtime_manager.act.settle_user_namespaces import mend
+from kubeletpy.runtime_manager.act.settle_user_namespaces import settle_unknown_ranges
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges, subordinate_ids
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
@@ -319,7 +319,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     directories = PodDirectories(
         pods_dir,
         release=storage.volumes.release_orphan,
-        again=signals.look_again,
+        again=signals.republish_pods,
         swept=metrics.pods.orphan_directories,
         wanted=remains.needs_directory,
     )
@@ -348,7 +348,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     components.append(
         Component(
             user_namespaces,
-            start=lambda: mend(user_namespaces, outside.runtime),
+            start=lambda: settle_unknown_ranges(user_namespaces, outside.runtime),
             keep=lambda found: user_namespaces.release_others(found.existing),
         )
     )

@@ -68,7 +68,7 @@ class Signals(Struct, frozen=True):
     probe_settled: AgentSignal[[str, ProbeKind, ProbeOutcome]] = field(default_factory=AgentSignal)
     pod_finished: AgentSignal[[str]] = field(default_factory=AgentSignal)
     """A worker is done with its pod, or has forgotten it."""
-    look_again: AgentSignal[[]] = field(default_factory=AgentSignal)
+    republish_pods: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The next housekeeping pass must notify the components even if no pod came or went."""
     pod_shown: AgentSignal[[Pod]] = field(default_factory=AgentSignal)
     """The API shows a new object of a pod; for a mirror, of the static pod."""

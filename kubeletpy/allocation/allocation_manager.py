@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.allocation import conditions
-from kubeletpy.allocation.asked import asks, pod_level_changes, volume_sizes_change
+from kubeletpy.allocation.asked import pod_level_changes, resource_changes, volume_sizes_change
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.conditions import NONE, ResizeConditions
 from kubeletpy.allocation.feasibility import Infeasible, ResizeRules, infeasible
@@ -108,7 +108,9 @@ class AllocationManager:
     def resized(self, desired: Pod) -> Pod | Infeasible:
         """The pod as it would be run after a resize that fits. Raises ValueError."""
         never = infeasible(desired, self.allocated(desired), self._rules)
-        return with_resources(desired, self._wanted(desired)) if never is None else never
+        if never is not None:
+            return never
+        return with_resources(desired, self._requested_resources(desired))
 
     def admitting(self, pod: Pod) -> Pod:
         """The pod as it is to be admitted: as allocated, if this node has run it before."""
@@ -120,7 +122,7 @@ class AllocationManager:
 
     def admitted(self, pod: Pod) -> None:
         """A pod was admitted: allocate what it requests now, unless it has an allocation."""
-        given, wanted = self._state.find(pod.uid), self._wanted(pod)
+        given, wanted = self._state.find(pod.uid), self._requested_resources(pod)
         if given is None:
             if not never_resized(wanted):
                 self._state.put(pod.uid, wanted)
@@ -138,7 +140,7 @@ class AllocationManager:
         found = False
         for pod in pods:
             shown = conditions.from_status(pod.status.get("conditions"))
-            waits = not self._has_what_it_asks(pod)
+            waits = not self._has_requested_resources(pod)
             if shown != NONE:
                 # if no resize is waiting, it was allocated but not yet reported to the API
                 pending = shown.pending if waits else None
@@ -153,7 +155,7 @@ class AllocationManager:
         """A pod's object has changed. The caller wakes the pod's worker in any case."""
         if old is not None and not self._is_resize(old, new):
             return
-        if self._has_what_it_asks(new):
+        if self._has_requested_resources(new):
             self._queue.pop(new.uid, None)
             self._reports.not_pending(new.uid)
         else:
@@ -254,7 +256,7 @@ class AllocationManager:
     def _try(self, one: WaitingResize, trigger: str) -> bool:
         """Try one resize; whether it was allocated. One that needs no retry leaves the queue."""
         desired, uid = one.desired, one.desired.uid
-        if self._has_what_it_asks(desired):
+        if self._has_requested_resources(desired):
             del self._queue[uid]
             self._reports.not_pending(uid)
             return False
@@ -277,16 +279,16 @@ class AllocationManager:
         del self._queue[uid]
         if self._reports.conditions(uid).deferred:
             self._metrics.deferred_accepted.labels(trigger).inc()
-        self._state.put(uid, self._wanted(desired))
+        self._state.put(uid, self._requested_resources(desired))
         self._reports.allocated(desired)
         return True
 
     # -- helpers -----------------------------------------------------------------------------
 
-    def _wanted(self, pod: Pod) -> PodResources:
+    def _requested_resources(self, pod: Pod) -> PodResources:
         return of_pod(pod, memory_volumes=self._rules.memory_volumes)
 
-    def _has_what_it_asks(self, pod: Pod) -> bool:
+    def _has_requested_resources(self, pod: Pod) -> bool:
         return self.allocated(pod).object is pod.object
 
     def _forget(self, uid: str) -> None:
@@ -297,7 +299,7 @@ class AllocationManager:
 
     def _is_resize(self, old: Pod, new: Pod) -> bool:
         try:
-            found = list(asks(old, new))
+            found = list(resource_changes(old, new))
         except ValueError as error:
             log.error(
                 "a pod requests an invalid quantity", extra={"pod": new.key, "why": str(error)}

@@ -27,7 +27,7 @@ class Ask(Struct, frozen=True):
     """add, remove, increase or decrease."""
 
 
-def asks(old: Pod, new: Pod) -> Iterator[Ask]:
+def resource_changes(old: Pod, new: Pod) -> Iterator[Ask]:
     """The changes in resources between two versions of a pod. ValueError: an invalid quantity."""
     if old.spec is new.spec:
         return

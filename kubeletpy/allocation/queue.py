@@ -30,7 +30,7 @@ def in_order(waiting: Iterable[WaitingResize]) -> list[WaitingResize]:
     return sorted(waiting, key=_rank)
 
 
-def asks_for_more(desired: Pod, allocated: Pod) -> bool:
+def requests_more(desired: Pod, allocated: Pod) -> bool:
     """Whether a resize takes more of the node's cpu or memory than the pod has.
 
     Raises ValueError for an invalid quantity.
@@ -42,7 +42,7 @@ def asks_for_more(desired: Pod, allocated: Pod) -> bool:
 def _rank(one: WaitingResize) -> tuple[bool, int, bool, bool, str]:
     pod = one.desired
     return (
-        asks_for_more(pod, one.allocated),
+        requests_more(pod, one.allocated),
         -pod.priority,
         qos_class(pod) is not QoSClass.GUARANTEED,
         not one.since,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from kubeletpy.cgroups.errors import CgroupError
-from kubeletpy.cgroups.limits_read import as_asked, memory_usage
+from kubeletpy.cgroups.limits_read import as_requested, memory_usage
 from kubeletpy.cgroups.pod_cgroups import PodCgroups
 from kubeletpy.cgroups.tree import CgroupTree
 from kubeletpy.cgroups.values import CgroupResources
@@ -37,7 +37,7 @@ class KernelPodLimits:
         with _as_pod_limits_error():
             wanted = self._tree.pod_limits(pod)
             version = self._tree.files.version
-            return _plain(as_asked(version, self._tree.read_limits(pod), wanted))
+            return _plain(as_requested(version, self._tree.read_limits(pod), wanted))
 
     def memory_usage(self, pod: Pod) -> int:
         """Bytes that the pod uses now. Raises PodLimitsError."""

@@ -41,7 +41,7 @@ def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
     return number(read("memory", name))
 
 
-def as_asked(version: int, found: CgroupResources, wanted: CgroupResources) -> CgroupResources:
+def as_requested(version: int, found: CgroupResources, wanted: CgroupResources) -> CgroupResources:
     """The limits found, as the values requested where the kernel merely rounded them.
 
     It keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares; systemd

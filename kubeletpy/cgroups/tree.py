@@ -11,7 +11,7 @@ from functools import partial
 
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.filesystem import CgroupFilesystem
-from kubeletpy.cgroups.limits_read import PAGE, as_asked, memory_usage, read_limits
+from kubeletpy.cgroups.limits_read import PAGE, as_requested, memory_usage, read_limits
 from kubeletpy.cgroups.names import CgroupDriver, InvalidCgroupName, PodCgroupNames
 from kubeletpy.cgroups.values import (
     NO_LIMIT,
@@ -171,7 +171,7 @@ class CgroupTree:
         if self.names.driver is not CgroupDriver.SYSTEMD:
             return
         wanted = self.pod_limits(pod)
-        found = as_asked(self.files.version, self.read_limits(pod), wanted)
+        found = as_requested(self.files.version, self.read_limits(pod), wanted)
         resizing = found.memory not in (None, NO_LIMIT, wanted.memory)
         self.files.create(self.pod_path(pod), found if resizing else wanted)
 

@@ -81,8 +81,8 @@ class ClaimManager:
         self._locks = ClaimLocks()
         self._gone: set[str] = set()
         """Uids of pods that have left claims behind."""
-        self._look = asyncio.Event()
-        drivers.on_change(self._look_again)
+        self._retry = asyncio.Event()
+        drivers.on_change(self._retry_leftovers)
 
     # -- for a pod's worker --------------------------------------------------------------------
 
@@ -155,20 +155,20 @@ class ClaimManager:
         self._gone = self._users().difference(uids)
         self._calls.forget_others(uids)
         if self._left():
-            self._look.set()
+            self._retry.set()
 
     async def run(self) -> None:
         """Unprepare what pods that were removed left behind, until cancelled."""
         while True:
-            await self._look.wait()
-            self._look.clear()
+            await self._retry.wait()
+            self._retry.clear()
             await asyncio.gather(*(self._clear(uid) for uid in self._left()))
             if self._left():
                 try:
                     async with asyncio.timeout(LOOK_S):
-                        await self._look.wait()
+                        await self._retry.wait()
                 except TimeoutError:
-                    self._look.set()
+                    self._retry.set()
 
     async def _clear(self, uid: str) -> None:
         try:
@@ -290,9 +290,9 @@ class ClaimManager:
         finally:
             self._metrics.operated(operation, loop.time() - start, failed=failed)
 
-    def _look_again(self, driver: str) -> None:
+    def _retry_leftovers(self, driver: str) -> None:
         if self._left():
-            self._look.set()
+            self._retry.set()
 
 
 def _listed(devices: Mapping[str, Sequence[ClaimDevice]]) -> str:

@@ -30,7 +30,7 @@ def requests_in_force(pod: Pod) -> Amounts:
     if allocated is pod and actual is pod:
         return total
     sums = [pod_requests(each, with_claims=True) for each in (allocated, actual)]
-    if not _asks_in_vain(pod):
+    if not _resize_is_infeasible(pod):
         sums.append(total)
     for name in COMPUTE:
         if found := [each[name] for each in sums if name in each]:
@@ -40,7 +40,7 @@ def requests_in_force(pod: Pod) -> Amounts:
     return total
 
 
-def _asks_in_vain(pod: Pod) -> bool:
+def _resize_is_infeasible(pod: Pod) -> bool:
     return any(
         condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
         for condition in pod.status.get("conditions") or ()

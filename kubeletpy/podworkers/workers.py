@@ -321,9 +321,9 @@ class PodWorkers:
         self.notes.ended(run, outcome, now)
         jitter = self._rng.uniform(0.0, 0.5)
         self._handle(SyncEnded(run.uid, outcome, now, jitter))
-        self._look_again(run.uid)
+        self._wake_if_changed(run.uid)
 
-    def _look_again(self, uid: str) -> None:
+    def _wake_if_changed(self, uid: str) -> None:
         """A change seen during the sync: new to the worker unless its own status came later."""
         if uid not in self._changed or uid in self._tasks:
             return

@@ -82,11 +82,11 @@ class StatusWriter:
                     delay = FIRST_RETRY_S
                     entry.refused, entry.problem, entry.answered = False, None, 0
                 except ApiError as error:
-                    if await self._is_gone(entry, error):
+                    if await self._is_absent(entry, error):
                         log.debug("pod is absent", extra={"pod": entry.pod.key, "why": str(error)})
                         self._forget(entry)
                         return
-                    self._say_refused(entry, error)
+                    self._record_refusal(entry, error)
                     if self._gives_up(entry, error):
                         continue
                     await asyncio.sleep(delay * (0.75 + self._rng.random() / 2))
@@ -133,7 +133,7 @@ class StatusWriter:
         await self._api.delete(PODS, pod.name, pod.namespace, grace_period_seconds=0, uid=pod.uid)
         self._forget(entry)
 
-    async def _is_gone(self, entry: StatusEntry, error: ApiError) -> bool:
+    async def _is_absent(self, entry: StatusEntry, error: ApiError) -> bool:
         """Whether the API no longer has the pod: nothing of that name, or another pod.
 
         Writes name the uid, so a conflict may mean the latter: for a delete, and for a patch
@@ -162,7 +162,7 @@ class StatusWriter:
         entry.sent, entry.answered = entry.version, 0
         return True
 
-    def _say_refused(self, entry: StatusEntry, error: ApiError) -> None:
+    def _record_refusal(self, entry: StatusEntry, error: ApiError) -> None:
         since, count = self._clock.now(), 1
         if entry.problem is not None:
             since, count = entry.problem.since, entry.problem.count + 1

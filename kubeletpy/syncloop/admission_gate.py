@@ -93,7 +93,7 @@ class AdmissionGate:
         self._plugins = plugins
         self._resizes_preempt = resizes_preempt
         self._one_by_one = asyncio.Lock()
-        self._giving_way: dict[str, asyncio.Future[None]] = {}
+        self._preempting: dict[str, asyncio.Future[None]] = {}
         """Preemptions for resizes, by uid of the resized pod."""
         self._needs: dict[str, tuple[api.Pod, Needs]] = {}
 
@@ -124,7 +124,7 @@ class AdmissionGate:
             case Admitted():
                 return None
             case Preempt(shortages) if self._resizes_preempt:
-                return self._begin_to_make_room(pod, others, shortages)
+                return self._start_preemption(pod, others, shortages)
             case Preempt(shortages):
                 return shortages[0].rejection()
             case Refused(rejection) | AskForNode(rejection):
@@ -155,20 +155,20 @@ class AdmissionGate:
 
     def close(self) -> None:
         """Stop waiting for pods that give way for a resize; they end anyway."""
-        for task in self._giving_way.values():
+        for task in self._preempting.values():
             task.cancel()
 
-    def _begin_to_make_room(
+    def _start_preemption(
         self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
     ) -> Rejection:
-        if pod.uid not in self._giving_way:
+        if pod.uid not in self._preempting:
             try:
                 chosen = victims(pod, others, shortages, self._needs_of)
             except NoVictims as error:
                 return Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}")
-            task = asyncio.ensure_future(self._have_them_give_way(pod, chosen, shortages))
-            self._giving_way[pod.uid] = task
-            task.add_done_callback(lambda _: self._giving_way.pop(pod.uid, None))
+            task = asyncio.ensure_future(self._kill_victims(pod, chosen, shortages))
+            self._preempting[pod.uid] = task
+            task.add_done_callback(lambda _: self._preempting.pop(pod.uid, None))
         return shortages[0].rejection()
 
     async def _wait(self, pod: Pod, others: Others, returned: Awaitable[None]) -> Rejection | None:
@@ -194,7 +194,7 @@ class AdmissionGate:
                 node = await self._newest_node() or node
                 verdict = self._judge(pod, others(), node, newest=True)
             if isinstance(verdict, Preempt):
-                return await self._make_room(pod, others(), verdict.shortages)
+                return await self._preempt(pod, others(), verdict.shortages)
             return self._answer(verdict)
 
     def _judge(
@@ -224,17 +224,17 @@ class AdmissionGate:
         self._metrics.admission_rejections.labels(rejection.reason.metric_label).inc()
         return rejection
 
-    async def _make_room(
+    async def _preempt(
         self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
     ) -> Rejection | None:
         try:
             chosen = victims(pod, others, shortages, self._needs_of)
         except NoVictims as error:
             return self._counted(Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}"))
-        await self._have_them_give_way(pod, chosen, shortages)
+        await self._kill_victims(pod, chosen, shortages)
         return None
 
-    async def _have_them_give_way(
+    async def _kill_victims(
         self, pod: Pod, chosen: Sequence[Pod], shortages: Sequence[Shortage]
     ) -> None:
         log.info(
@@ -242,9 +242,9 @@ class AdmissionGate:
             extra={"pod": pod.key, "victims": [victim.key for victim in chosen]},
         )
         signal = shortages[0].resource if shortages else ""
-        await asyncio.gather(*(self._give_way(victim, signal) for victim in chosen))
+        await asyncio.gather(*(self._kill_victim(victim, signal) for victim in chosen))
 
-    async def _give_way(self, victim: Pod, signal: str) -> None:
+    async def _kill_victim(self, victim: Pod, signal: str) -> None:
         self._recorder.event(pod_reference(victim), WARNING, Reason.PREEMPTING, MESSAGE)
         now = self._clock.now()
         options = KillOptions(

@@ -78,7 +78,7 @@ class Housekeeping:
         self._metrics.working(Counter(_labels(view) for view in views.values()))
         self._publish_pods(desired.union(unsettled), views)
 
-    def tell_again(self) -> None:
+    def republish_pods(self) -> None:
         """Make the next pass report what it found even if no pod came or went."""
         self._last = None
 

@@ -129,7 +129,7 @@ class SyncLoop:
     def unreadable(self, source: str, uid: str, problem: str) -> None:
         """A source's data for a pod became unreadable: the pod keeps its last good version."""
         if (pod := self._merge.pods(source).get(uid)) is not None:
-            self._say_invalid(pod, f"Error validating pod {pod.description} from {problem}")
+            self._report_invalid(pod, f"Error validating pod {pod.description} from {problem}")
 
     def runtime_changed(self, uid: str, events: Sequence[LifecycleEvent]) -> None:
         """The PLEG saw something happen to a pod; the cache has its new status."""
@@ -215,7 +215,7 @@ class SyncLoop:
         for problem in merged.malformed:
             log.error("pod left out", extra={"problem": problem})
         for refused in merged.refused:
-            self._say_invalid(refused.pod, refused.message)
+            self._report_invalid(refused.pod, refused.message)
         if self._merge.has_delivered(source):
             self._sources.has_spoken(source)
         handlers = {
@@ -230,7 +230,7 @@ class SyncLoop:
         if self._soon_needed(merged):
             self._soon.set()
 
-    def _say_invalid(self, pod: Pod, message: str) -> None:
+    def _report_invalid(self, pod: Pod, message: str) -> None:
         log.error("an invalid pod was ignored", extra={"pod": pod.key, "problem": message})
         self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_VALIDATION, message)
 

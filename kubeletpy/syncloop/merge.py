@@ -37,7 +37,7 @@ _LARGE = ("spec", "status")
 _ORDER = (Op.REMOVE, Op.ADD, Op.UPDATE, Op.DELETE)
 
 
-class _Source(Struct):
+class _SourcePods(Struct):
     """One source: what it delivered, and what of that is in use."""
 
     delivered: dict[str, Pod] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Merge:
 
     def __init__(self, *, claims_count: bool = True) -> None:
         """``claims_count``: gate DRANodeAllocatableResources; off: what claims add is removed."""
-        self._sources: dict[str, _Source] = {}
+        self._sources: dict[str, _SourcePods] = {}
         self._claims_count = claims_count
 
     def has_delivered(self, source: str) -> bool:
@@ -89,7 +89,7 @@ class Merge:
 
     def set_pods(self, source: str, objects: Iterable[api.Pod], now: float) -> MergedDelivery:
         """Take the full set of a source. ``now`` in Unix seconds."""
-        state = self._sources.setdefault(source, _Source())
+        state = self._sources.setdefault(source, _SourcePods())
         changes = _Changes(source)
         malformed: list[str] = []
         pods: list[Pod] = []
@@ -108,7 +108,7 @@ class Merge:
         return changes.merged(first=first, malformed=malformed)
 
     def _merge_source(
-        self, state: _Source, changes: _Changes, pods: Iterable[Pod], now: float
+        self, state: _SourcePods, changes: _Changes, pods: Iterable[Pod], now: float
     ) -> None:
         delivered: dict[str, Pod] = {}
         names: dict[str, list[str]] = {}
@@ -128,7 +128,7 @@ class Merge:
 
     def apply_event(self, source: str, event_type: str, obj: api.Pod, now: float) -> MergedDelivery:
         """Take one change: ADDED, MODIFIED or DELETED, as a watch names them."""
-        state = self._sources.setdefault(source, _Source())
+        state = self._sources.setdefault(source, _SourcePods())
         changes = _Changes(source)
         state.unknown.discard(_uid(obj))
         try:
@@ -157,7 +157,7 @@ class Merge:
             self._merge_one(state, changes, pod.uid, now)
         return changes.merged(first=False)
 
-    def _readable(self, state: _Source, changes: _Changes, obj: api.Pod) -> Pod:
+    def _readable(self, state: _SourcePods, changes: _Changes, obj: api.Pod) -> Pod:
         """The pod that an object stands for: if it can't be read, the pod as it was known.
 
         Raises MalformedPod for one that was not known.
@@ -178,7 +178,7 @@ class Merge:
         state.unreadable.pop(pod.uid, None)
         return pod
 
-    def _merge_one(self, state: _Source, changes: _Changes, uid: str, now: float) -> None:
+    def _merge_one(self, state: _SourcePods, changes: _Changes, uid: str, now: float) -> None:
         pod, existing = state.delivered[uid], state.merged.get(uid)
         if existing is None:
             merged = _annotated(pod, changes.source, _seen_annotation(now))

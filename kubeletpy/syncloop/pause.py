@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 FIRST_WAIT = 0.1
 LAST_WAIT = 5.0
-"""Seconds between two checks of the error, doubled; :meth:`Pause.look` cuts a wait short."""
+"""Seconds between two checks of the error, doubled; :meth:`Pause.recheck` cuts a wait short."""
 QUIET = 1.0
 """Seconds of waiting that are not reported: each start waits for the runtime's first status."""
 

@@ -148,7 +148,7 @@ class Pleg:
         changed = [uid for uid, pod in listed.items() if not self._is_known(uid, pod)]
         gone = [uid for uid in self._all_known() if uid not in listed]
         for uid in gone:
-            self._gone(uid, listed_at)
+            self._remove_pod(uid, listed_at)
         if changed:
             left = iter(changed)
 
@@ -182,7 +182,7 @@ class Pleg:
     def _all_known(self) -> set[str]:
         return {*self._known, *self._cache}
 
-    def _gone(self, uid: str, listed_at: int) -> None:
+    def _remove_pod(self, uid: str, listed_at: int) -> None:
         status = self._cache.status(uid)
         if status is not None and status.observed_at > listed_at:
             return

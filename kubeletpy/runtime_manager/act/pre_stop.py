@@ -55,10 +55,10 @@ class PreStopRun:
     def give_up(self) -> None:
         """Its container has ended, or nothing waits for it any more."""
         self._task.cancel()
-        self._task.add_done_callback(_look_at)
+        self._task.add_done_callback(_log_late_failure)
 
 
-def _look_at(task: asyncio.Task[None]) -> None:
+def _log_late_failure(task: asyncio.Task[None]) -> None:
     """A hook that dies with its container is no news."""
     if not task.cancelled() and (error := task.exception()) is not None:
         level = logging.DEBUG if isinstance(error, HookFailed) else logging.ERROR

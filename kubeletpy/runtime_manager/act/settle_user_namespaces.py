@@ -14,7 +14,7 @@ from kubeletpy.runtime_manager.names.labels import POD_UID, sandbox_rank
 log = logging.getLogger(__name__)
 
 
-async def mend(namespaces: UserNamespaceRanges, runtime: RuntimeService) -> None:
+async def settle_unknown_ranges(namespaces: UserNamespaceRanges, runtime: RuntimeService) -> None:
     """Settle unknown ranges from the runtime's statuses; others stay unknown."""
     for uid in sorted(namespaces.unknown):
         try:

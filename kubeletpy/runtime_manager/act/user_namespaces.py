@@ -18,7 +18,7 @@ from kubeletpy.host.kernel_text import lines, number
 from kubeletpy.host.private_files import write_private
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, wants_user_namespace
+from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, requests_user_namespace
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class UserNamespaceRanges:
         Raises:
             UserNamespaceError: it can't have one.
         """
-        if not wants_user_namespace(pod):
+        if not requests_user_namespace(pod):
             return None
         if not self._supporting():
             raise UserNamespaceError(_refusal(""))
@@ -129,7 +129,7 @@ class UserNamespaceRanges:
 
         async def lookup(pod: Pod) -> str:
             name = await handler(pod)
-            if wants_user_namespace(pod) and name not in self._supporting():
+            if requests_user_namespace(pod) and name not in self._supporting():
                 raise UserNamespaceError(_refusal(name))
             return name
 

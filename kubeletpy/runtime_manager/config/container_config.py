@@ -27,7 +27,7 @@ from kubeletpy.runtime_manager.config.security_context import (
     verify_run_as_non_root,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.config.stop_signal import wanted_signal
+from kubeletpy.runtime_manager.config.stop_signal import stop_signal_of
 from kubeletpy.runtime_manager.names.labels import container_annotations, container_labels
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_path
 from kubeletpy.structs import Struct, field
@@ -128,7 +128,7 @@ def _build(
         stdin=bool(container.get("stdin")),
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),
-        stop_signal=wanted_signal(container, enabled=settings.stop_signals),
+        stop_signal=stop_signal_of(container, enabled=settings.stop_signals),
         linux=cri.LinuxContainerConfig(
             resources=placed(container_resources(pod, container, kind, settings), inputs.placement),
             security_context=build_security_context(

@@ -50,7 +50,7 @@ def id_mappings(userns: UserNamespaceRange) -> list[cri.IDMapping]:
     return [cri.IDMapping(host_id=userns.first_host_id, container_id=0, length=userns.length)]
 
 
-def wants_user_namespace(pod: Pod) -> bool:
+def requests_user_namespace(pod: Pod) -> bool:
     """Whether the pod requests its own user namespace (hostUsers false)."""
     return pod.spec.get("hostUsers") is False
 

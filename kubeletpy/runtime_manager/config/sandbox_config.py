@@ -24,7 +24,7 @@ from kubeletpy.runtime_manager.config.dns import ResolverConfig
 from kubeletpy.runtime_manager.config.namespaces import (
     UserNamespaceRange,
     namespace_options,
-    wants_user_namespace,
+    requests_user_namespace,
 )
 from kubeletpy.runtime_manager.config.resources import linux_resources
 from kubeletpy.runtime_manager.config.security_context import groups_policy, selinux_options
@@ -172,7 +172,7 @@ def _security(
     pod: Pod, extra_groups: Sequence[int], userns: UserNamespaceRange | None
 ) -> cri.LinuxSandboxSecurityContext:
     """Users, groups and SELinux only where the pod has a securityContext; seccomp always."""
-    if wants_user_namespace(pod) and userns is None:
+    if requests_user_namespace(pod) and userns is None:
         raise SandboxConfigError(
             f"pod {pod.key} requests a user namespace (hostUsers: false), which this version does "
             "not support"

@@ -15,7 +15,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.namespaces import (
     UserNamespaceRange,
     namespace_options,
-    wants_user_namespace,
+    requests_user_namespace,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
@@ -112,7 +112,7 @@ def build_security_context(
     """
     context = effective_security_context(pod, container)
     of_pod = pod.spec.get("securityContext") or {}
-    if wants_user_namespace(pod) and userns is None:
+    if requests_user_namespace(pod) and userns is None:
         raise ContainerConfigError(
             "the pod requests a user namespace (hostUsers: false), which this version does not "
             "support"

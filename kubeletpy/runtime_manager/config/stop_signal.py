@@ -23,7 +23,7 @@ _SIGNALS = cast(
 )
 
 
-def wanted_signal(container: api.Container, *, enabled: bool) -> cri.Signal:
+def stop_signal_of(container: api.Container, *, enabled: bool) -> cri.Signal:
     """The signal to pass to the runtime. ``enabled``: the gate ContainerStopSignals.
 
     Raises:

@@ -54,7 +54,7 @@ class HeldBack(Struct, frozen=True):
     """Text of the BackOff event."""
 
 
-class _Known(Struct, frozen=True):
+class _RestartRecord(Struct, frozen=True):
     """Observations of one container by this agent."""
 
     restarted_at: float | None
@@ -78,7 +78,7 @@ class CrashLoopBackoff:
         self._maximum = maximum
         self._began = began
         self._backoff = ExponentialBackoff(BASE_SECONDS, maximum, QUIET_SECONDS)
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _RestartRecord] = {}
 
     def __len__(self) -> int:
         return len(self._backoff)
@@ -105,7 +105,7 @@ class CrashLoopBackoff:
         due = self._backoff.due_at(key, ended_at, now)
         if due is None:
             self._backoff.next(key, ended_at, now)
-            self._remember(key, _Known(now, offset, ended[0].id, ended_at))
+            self._remember(key, _RestartRecord(now, offset, ended[0].id, ended_at))
             return None
         delay = format_duration(round(due - ended_at))
         return HeldBack(
@@ -121,17 +121,17 @@ class CrashLoopBackoff:
 
     def _ended_at(self, key: str, record: ContainerStatus, now: float, offset: float) -> float:
         """When a container ended; the same for each call with one record."""
-        known = self._known.get(key) or _Known(None, 0.0)
+        known = self._known.get(key) or _RestartRecord(None, 0.0)
         if known.container_id == record.id:
             return known.ended_at
         was_set = abs(offset - known.offset) > SET_BY_SECONDS
         ended_at = now if was_set else min(record.finished_at / 1e9 - offset, now)
         if known.restarted_at is not None:
             ended_at = max(ended_at, known.restarted_at)
-        self._remember(key, _Known(known.restarted_at, known.offset, record.id, ended_at))
+        self._remember(key, _RestartRecord(known.restarted_at, known.offset, record.id, ended_at))
         return ended_at
 
-    def _remember(self, key: str, known: _Known) -> None:
+    def _remember(self, key: str, known: _RestartRecord) -> None:
         self._known.pop(key, None)  # changed again: it is the newest now
         self._known[key] = known
         if len(self._known) > MAX_ENDS:

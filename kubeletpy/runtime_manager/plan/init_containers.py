@@ -44,7 +44,7 @@ class InitPlan(Struct, frozen=True):
     resizes: tuple[ContainerResize, ...] = ()
 
 
-class _Walk(Struct):
+class _InitWalk(Struct):
     """The findings of one walk over the list so far."""
 
     pod: Pod
@@ -119,7 +119,7 @@ def plan_init_containers(
         for container in pod.containers
         for record in (status.newest(container["name"]),)
     )
-    walk = _Walk(
+    walk = _InitWalk(
         pod,
         status,
         probes,
@@ -152,7 +152,7 @@ def plan_init_containers(
     )
 
 
-def _judge(walk: _Walk, index: int) -> None:
+def _judge(walk: _InitWalk, index: int) -> None:
     container = walk.pod.init_containers[index]
     record = walk.status.newest(container["name"])
     sidecar = is_sidecar(container)
@@ -182,7 +182,7 @@ def _judge(walk: _Walk, index: int) -> None:
     walk.seen = True
 
 
-def _judge_running_sidecar(walk: _Walk, index: int, record: ContainerStatus) -> None:
+def _judge_running_sidecar(walk: _InitWalk, index: int, record: ContainerStatus) -> None:
     container = walk.pod.init_containers[index]
     name = container["name"]
     if container.get("startupProbe"):
@@ -208,7 +208,7 @@ def _judge_running_sidecar(walk: _Walk, index: int, record: ContainerStatus) -> 
         walk.resize(index, record)
 
 
-def _judge_exited(walk: _Walk, index: int, record: ContainerStatus) -> None:
+def _judge_exited(walk: _InitWalk, index: int, record: ContainerStatus) -> None:
     container = walk.pod.init_containers[index]
     name = container["name"]
     if not init_container_failed(record):
@@ -222,7 +222,7 @@ def _judge_exited(walk: _Walk, index: int, record: ContainerStatus) -> None:
         walk.kill_pod_reason = f"init container {name} has failed for good: {why}"
 
 
-def _judge_unknown(walk: _Walk, index: int, record: ContainerStatus) -> None:
+def _judge_unknown(walk: _InitWalk, index: int, record: ContainerStatus) -> None:
     container = walk.pod.init_containers[index]
     if restart_allowed(walk.pod, container):
         message = f'Init container is in "{record.state}" state, try killing it before restart'

@@ -26,7 +26,11 @@ from kubeletpy.runtime_manager.plan.resizable import (
     effective_resources,
     resizable,
 )
-from kubeletpy.runtime_manager.plan.resize_volumes import NO_VOLUMES, VolumePlan, plan_volumes
+from kubeletpy.runtime_manager.plan.resize_volumes import (
+    NO_VOLUMES,
+    VolumeResizePlan,
+    plan_volume_resizes,
+)
 from kubeletpy.structs import Struct, field
 
 UNKNOWN = "it is not known what it was given"
@@ -94,7 +98,7 @@ class ResizePlan(Struct, frozen=True):
     pod_level: api.ResourceRequirements | None = None
     """The resources of the pod as a whole, to be recorded once they are in effect."""
     adopted: tuple[tuple[str, api.ResourceRequirements], ...] = ()
-    volumes: VolumePlan = NO_VOLUMES
+    volumes: VolumeResizePlan = NO_VOLUMES
 
     @property
     def empty(self) -> bool:
@@ -149,7 +153,7 @@ def judge_container(
     ]
     lost = known is None and reported is None
     restartable = kind is ContainerKind.REGULAR or is_sidecar(container)
-    if restartable and not lost and any(_wants_restart(container, each) for each in changed):
+    if restartable and not lost and any(_requires_restart(container, each) for each in changed):
         return ContainerResize(name, why, restart=True)
     updates = []
     for resource in changed:
@@ -218,11 +222,11 @@ def resize_in_progress(pod: Pod, status: PodRuntimeStatus, in_effect: InEffect) 
     return in_effect.pod_level is not None and _pod_level_change(pod, in_effect) is not None
 
 
-def _volumes(pod: Pod, in_effect: InEffect) -> VolumePlan:
+def _volumes(pod: Pod, in_effect: InEffect) -> VolumeResizePlan:
     if not in_effect.settings.resizes_memory_volumes:
         return NO_VOLUMES
     recorded = bool(in_effect.containers or in_effect.pod_level or in_effect.volumes)
-    return plan_volumes(pod, in_effect.volumes, recorded=recorded)
+    return plan_volume_resizes(pod, in_effect.volumes, recorded=recorded)
 
 
 def _pod_level_change(pod: Pod, in_effect: InEffect) -> api.ResourceRequirements | None:
@@ -268,7 +272,7 @@ def _runtime_has_it(
     )
 
 
-def _wants_restart(container: api.Container, resource: ResizableResource) -> bool:
+def _requires_restart(container: api.Container, resource: ResizableResource) -> bool:
     for policy in container.get("resizePolicy") or ():
         if policy.get("resourceName") == resource:
             return policy.get("restartPolicy") == "RestartContainer"

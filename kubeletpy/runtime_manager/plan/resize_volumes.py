@@ -28,7 +28,7 @@ class VolumeUpdate(Struct, frozen=True):
     shrinks: bool = False
 
 
-class VolumePlan(Struct, frozen=True):
+class VolumeResizePlan(Struct, frozen=True):
     """The changes to the sizes of a pod's volumes."""
 
     updates: tuple[VolumeUpdate, ...] = ()
@@ -56,10 +56,10 @@ class VolumePlan(Struct, frozen=True):
         )
 
 
-NO_VOLUMES = VolumePlan()
+NO_VOLUMES = VolumeResizePlan()
 
 
-def plan_volumes(pod: Pod, known: Mapping[str, str], *, recorded: bool) -> VolumePlan:
+def plan_volume_resizes(pod: Pod, known: Mapping[str, str], *, recorded: bool) -> VolumeResizePlan:
     """Compare a pod's sizes as allocated with those last applied.
 
     ``recorded``: anything is recorded for the pod. If nothing is, its volumes have just been
@@ -67,7 +67,7 @@ def plan_volumes(pod: Pod, known: Mapping[str, str], *, recorded: bool) -> Volum
     """
     limits = size_limits(pod)
     if not recorded:
-        return VolumePlan(adopted=tuple(limits.items())) if limits else NO_VOLUMES
+        return VolumeResizePlan(adopted=tuple(limits.items())) if limits else NO_VOLUMES
     updates = []
     for name, limit in limits.items():
         before = known.get(name, "")
@@ -79,4 +79,4 @@ def plan_volumes(pod: Pod, known: Mapping[str, str], *, recorded: bool) -> Volum
         except ValueError:  # what is not a quantity was refused when it was to be mounted
             continue
         updates.append(VolumeUpdate(name, limit, size, before, shrinks))
-    return VolumePlan(tuple(updates))
+    return VolumeResizePlan(tuple(updates))

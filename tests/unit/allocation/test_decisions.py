@@ -10,7 +10,7 @@ import pytest
 from kubeletpy.allocation import conditions
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, INFEASIBLE
 from kubeletpy.allocation.feasibility import ResizeRules, infeasible
-from kubeletpy.allocation.queue import WaitingResize, asks_for_more, in_order
+from kubeletpy.allocation.queue import WaitingResize, in_order, requests_more
 from kubeletpy.api import types as api
 from kubeletpy.config.load import default_settings
 from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
@@ -173,7 +173,7 @@ def test_only_the_kubelet_of_1_35_compares_a_resize_with_the_node() -> None:
 def test_resizes_that_request_more(
     old: api.ResourceRequirements, new: api.ResourceRequirements, more: bool
 ) -> None:
-    assert asks_for_more(pod(a=new), pod(a=old)) is more
+    assert requests_more(pod(a=new), pod(a=old)) is more
 
 
 def test_the_order_of_the_queue() -> None:

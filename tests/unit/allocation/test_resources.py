@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.allocation.asked import Ask, asks, pod_level_changes
+from kubeletpy.allocation.asked import Ask, pod_level_changes, resource_changes
 from kubeletpy.allocation.from_status import reported_resources
 from kubeletpy.allocation.messages import resize_message
 from kubeletpy.allocation.resources import (
@@ -107,8 +107,8 @@ def test_pod_level_resources_are_those_allocated(given: api.ResourceRequirements
 def test_resizes_requested_by_an_update(
     old: api.ResourceRequirements, new: api.ResourceRequirements, found: list[Ask]
 ) -> None:
-    assert list(asks(pod(a=old, b={}), pod(a=new, b={}))) == found
-    assert list(asks(pod(a=old), pod(a=new, added=needs("cpu=1")))) == found
+    assert list(resource_changes(pod(a=old, b={}), pod(a=new, b={}))) == found
+    assert list(resource_changes(pod(a=old), pod(a=new, added=needs("cpu=1")))) == found
 
 
 def test_a_change_of_pod_level_resources_is_detected() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.cgroups.limits import KernelPodLimits
-from kubeletpy.cgroups.limits_read import PAGE, as_asked, memory_usage, read_limits, with_more
+from kubeletpy.cgroups.limits_read import PAGE, as_requested, memory_usage, read_limits, with_more
 from kubeletpy.cgroups.values import CgroupResources
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.pod import Pod
@@ -80,17 +80,17 @@ def test_limits_rounded_by_the_kernel_equal_the_requested_ones() -> None:
     wanted = CgroupResources(shares=512, memory=100_000_000)
     found = CgroupResources(shares=500, quota_us=-1, memory=99_999_744)
     as_wanted = CgroupResources(shares=512, quota_us=-1, memory=100_000_000)
-    assert as_asked(2, found, wanted) == as_wanted
+    assert as_requested(2, found, wanted) == as_wanted
     other = CgroupResources(shares=700, memory=99_999_744 - 4096)
-    assert as_asked(2, other, wanted) == other
-    assert as_asked(2, found, CgroupResources()) == found
+    assert as_requested(2, other, wanted) == other
+    assert as_requested(2, found, CgroupResources()) == found
 
 
 def test_shares_of_v1_are_not_rounded() -> None:
     """2 and 20 are the same weight on v2, but 20 is ten times as much CPU on v1."""
     wanted, found = CgroupResources(shares=20), CgroupResources(shares=2)
-    assert as_asked(1, found, wanted) == found
-    assert as_asked(2, found, wanted) == wanted
+    assert as_requested(1, found, wanted) == found
+    assert as_requested(2, found, wanted) == wanted
 
 
 def test_merged_limits() -> None:

@@ -9,7 +9,7 @@ import pytest
 from dbus_fast import Variant
 
 from kubeletpy.cgroups.errors import CgroupError
-from kubeletpy.cgroups.limits_read import as_asked
+from kubeletpy.cgroups.limits_read import as_requested
 from kubeletpy.cgroups.names import CgroupDriver, PodCgroupNames
 from kubeletpy.cgroups.slices import SliceUnits, SystemdFilesystem
 from kubeletpy.cgroups.unit_properties import (
@@ -95,7 +95,7 @@ def test_unit_of_a_cgroup(path: str, unit: str | None) -> None:
 def test_systemd_rounds_a_quota_up_to_a_percentage(quota: int, period: int, rounded: int) -> None:
     assert rounded_quota(quota, period) == rounded
     wanted = CgroupResources(quota_us=quota, period_us=period)
-    assert as_asked(2, CgroupResources(quota_us=rounded, period_us=period), wanted) == wanted
+    assert as_requested(2, CgroupResources(quota_us=rounded, period_us=period), wanted) == wanted
 
 
 class FakeBus:

@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.remote.errors import NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.act.settle_user_namespaces import mend
+from kubeletpy.runtime_manager.act.settle_user_namespaces import settle_unknown_ranges
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceError, UserNamespaceRanges
 from kubeletpy.runtime_manager.config.namespaces import (
     UserNamespaceRange,
@@ -74,13 +74,13 @@ async def test_the_range_comes_from_the_running_sandbox(spaces: UserNamespaceRan
         sandbox("dead", 3 * SIZE, at=9, ready=False), sandbox("s", SIZE), sandbox("gone", 9)
     )
     runtime.gone.add("gone")
-    await mend(spaces, runtime)
+    await settle_unknown_ranges(spaces, runtime)
     assert (first_of(spaces, "b"), first_of(spaces, "a")) == (2 * SIZE, SIZE)
 
 
 async def test_a_pod_without_sandbox_has_no_range(spaces: UserNamespaceRanges) -> None:
     runtime: Any = Runtime()
-    await mend(spaces, runtime)
+    await settle_unknown_ranges(spaces, runtime)
     assert (first_of(spaces, "b"), first_of(spaces, "a")) == (SIZE, 2 * SIZE)
 
 

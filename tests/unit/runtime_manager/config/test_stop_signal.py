@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.config.stop_signal import wanted_signal, why_ignored
+from kubeletpy.runtime_manager.config.stop_signal import stop_signal_of, why_ignored
 from kubeletpy.structs import replace
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
@@ -30,13 +30,13 @@ def signalled(name: str) -> Any:
     ],
 )
 def test_signal(name: str, enabled: bool, signal: int) -> None:
-    assert wanted_signal(signalled(name), enabled=enabled) == signal
+    assert stop_signal_of(signalled(name), enabled=enabled) == signal
 
 
 @pytest.mark.parametrize("name", ["SIGNONE", "RUNTIME_DEFAULT", "SIGNAL_SIGTERM", "9", "sigterm"])
 def test_no_such_signal(name: str) -> None:
     with pytest.raises(ContainerConfigError):
-        wanted_signal(signalled(name), enabled=True)
+        stop_signal_of(signalled(name), enabled=True)
 
 
 def test_the_reason_why_a_signal_is_ignored() -> None:

@@ -10,7 +10,11 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resize import InEffect, plan_resize, resize_in_progress
-from kubeletpy.runtime_manager.plan.resize_volumes import VolumePlan, VolumeUpdate, plan_volumes
+from kubeletpy.runtime_manager.plan.resize_volumes import (
+    VolumeResizePlan,
+    VolumeUpdate,
+    plan_volume_resizes,
+)
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 
 MI = 1 << 20
@@ -28,23 +32,23 @@ def in_memory(**sizes: str) -> Pod:
 @pytest.mark.parametrize(
     ("known", "recorded", "plan"),
     [
-        ({"v": "64Mi"}, True, VolumePlan()),
-        ({"v": "65536Ki"}, True, VolumePlan()),
-        ({"v": "32Mi"}, True, VolumePlan((VolumeUpdate("v", "64Mi", 64 * MI, "32Mi"),))),
-        ({"v": "1Gi"}, True, VolumePlan((VolumeUpdate("v", "64Mi", 64 * MI, "1Gi", True),))),
-        ({}, True, VolumePlan((VolumeUpdate("v", "64Mi", 64 * MI),))),
-        ({}, False, VolumePlan(adopted=(("v", "64Mi"),))),
+        ({"v": "64Mi"}, True, VolumeResizePlan()),
+        ({"v": "65536Ki"}, True, VolumeResizePlan()),
+        ({"v": "32Mi"}, True, VolumeResizePlan((VolumeUpdate("v", "64Mi", 64 * MI, "32Mi"),))),
+        ({"v": "1Gi"}, True, VolumeResizePlan((VolumeUpdate("v", "64Mi", 64 * MI, "1Gi", True),))),
+        ({}, True, VolumeResizePlan((VolumeUpdate("v", "64Mi", 64 * MI),))),
+        ({}, False, VolumeResizePlan(adopted=(("v", "64Mi"),))),
     ],
 )
 def test_sizes_are_compared_with_those_last_applied(
-    known: Mapping[str, str], recorded: bool, plan: VolumePlan
+    known: Mapping[str, str], recorded: bool, plan: VolumeResizePlan
 ) -> None:
-    assert plan_volumes(in_memory(v="64Mi"), known, recorded=recorded) == plan
+    assert plan_volume_resizes(in_memory(v="64Mi"), known, recorded=recorded) == plan
 
 
 def test_shrinking_volumes_are_separate_from_growing_and_unknown_ones() -> None:
     known = {"a": "2Mi", "b": "1Mi"}
-    plan = plan_volumes(in_memory(a="1Mi", b="2Mi", c="1Mi"), known, recorded=True)
+    plan = plan_volume_resizes(in_memory(a="1Mi", b="2Mi", c="1Mi"), known, recorded=True)
     assert [each.name for each in plan.shrinking] == ["a"]
     assert [each.name for each in plan.growing] == ["b", "c"]
     assert [(each.what, each.why) for each in plan.decisions] == [
@@ -55,7 +59,9 @@ def test_shrinking_volumes_are_separate_from_growing_and_unknown_ones() -> None:
 
 
 def test_a_size_that_is_no_quantity_changes_nothing() -> None:
-    assert plan_volumes(in_memory(v="much"), {"v": "1Mi"}, recorded=True) == VolumePlan()
+    assert (
+        plan_volume_resizes(in_memory(v="much"), {"v": "1Mi"}, recorded=True) == VolumeResizePlan()
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,4 +84,4 @@ def test_a_resize_is_in_progress_until_a_known_size_is_as_allocated(
 def test_without_the_gate_nothing_is_planned() -> None:
     plan = plan_resize(in_memory(v="1Mi"), (), (), InEffect(volumes={"v": "2Mi"}))
     assert plan.empty
-    assert plan.volumes == VolumePlan()
+    assert plan.volumes == VolumeResizePlan()
