@@ -97,7 +97,7 @@ async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
         raise AdoptionRefused(f"unit {unit} does not run: start it first")
     if seen.running is UnitProgram.KUBELET:
         # what a run left that was killed before it restarted the unit
-        await Runner(host, not_checked, journal, clock, say).give_back("before adopting")
+        await Runner(host, not_checked, journal, clock, print_progress).give_back("before adopting")
         harmed = await _preflight(given)
     process = read_process(seen.pid)
     found = running_agent(seen.pid) if seen.running is UnitProgram.AGENT else _kubelet(process)
@@ -121,9 +121,9 @@ async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
         journal.write(clock.now(), "before", node=node.name, unit=unit, pods=plain_pods(before))
         back = [program, "give-back", "--yes", "--unconfirmed", f"--unit={unit}"]
         task = AdoptionTask(observer, text, back, before, WatchLimits(given.watch))
-        runner = Runner(host, answers(node), journal, clock, say)
+        runner = Runner(host, answers(node), journal, clock, print_progress)
         verdict = await runner.adopt(task)
-    say(f"{verdict.outcome}: {verdict.why}")
+    print_progress(f"{verdict.outcome}: {verdict.why}")
     return 0 if verdict.outcome is WatchOutcome.CONFIRM else 1
 
 
@@ -131,7 +131,7 @@ async def _preflight(given: argparse.Namespace) -> frozenset[str]:
     """The pods that may be restarted, as namespace/name. Raises Refused."""
     report = await gather(Options(given.unit), problems_here)
     if report.safe:
-        say(render.summary(report))
+        print_progress(render.summary(report))
         return frozenset()
     sys.stdout.write(render.text(report))
     if not given.despite_preflight or report.kubelet is None:
@@ -210,7 +210,7 @@ async def not_checked() -> bool:
     return True
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """Show progress; a closed terminal is no reason to stop."""
     with contextlib.suppress(OSError):
         print(text, flush=True)

@@ -35,7 +35,7 @@ class NoSuchPod(Exception):
         self.last = last
 
 
-class _Connection(http.client.HTTPConnection):
+class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=TIMEOUT_S)
         self._path = path
@@ -117,7 +117,7 @@ def post(path: Path, body: Any, *parts: str) -> Any:
 
 
 def _answer(path: Path, method: str, parts: Sequence[str], sent: bytes | None = None) -> Any:
-    connection = _Connection(path)
+    connection = _UnixConnection(path)
     try:
         target = "/" + "/".join(quote(part, safe="") for part in parts)
         connection.request(method, target, sent)

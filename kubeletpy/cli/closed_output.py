@@ -24,7 +24,7 @@ def quiet_if_closed(command: Callable[[], int]) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:
-        if not _reader_is_gone():
+        if not _reader_has_closed():
             raise
     # the interpreter flushes what is left once more when it ends
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -33,7 +33,7 @@ def quiet_if_closed(command: Callable[[], int]) -> int:
     return EXIT_CODE
 
 
-def _reader_is_gone() -> bool:
+def _reader_has_closed() -> bool:
     try:
         output = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):  # there is none, or it is not a file

@@ -14,7 +14,7 @@ from kubeletpy.adopt.journal import Journal
 from kubeletpy.adopt.node import read_node, running_agent
 from kubeletpy.adopt.run import Answers, Runner
 from kubeletpy.adopt.steps import AdoptionStep, UnitProgram
-from kubeletpy.cli.adopt import AdoptionRefused, answers, confirm, not_checked, say, show
+from kubeletpy.cli.adopt import AdoptionRefused, answers, confirm, not_checked, print_progress, show
 from kubeletpy.clock import SystemClock
 from kubeletpy.preflight.gather import DEFAULT_UNIT
 
@@ -43,16 +43,17 @@ async def _give_back(given: argparse.Namespace) -> int:
             node = await asyncio.to_thread(read_node, running_agent(seen.pid))
             name, check = node.name, answers(node)
         except HostError as error:
-            say(f"the agent's settings can't be read: {error}")  # the way back must not need them
+            # the way back must not need them
+            print_progress(f"the agent's settings can't be read: {error}")
     confirm(given, name, "give it back")
     why = "no watch has confirmed the agent" if given.unconfirmed else "it was requested"
-    runner = Runner(host, check, journal, SystemClock(), say)
+    runner = Runner(host, check, journal, SystemClock(), print_progress)
     steps = await runner.give_back(why, unconfirmed=given.unconfirmed)
     if AdoptionStep.RELOAD not in steps:
-        say("nothing to do")
+        print_progress("nothing to do")
         return 0
     seen = await asyncio.to_thread(host.unit)
-    say(f"unit {given.unit} runs {seen.running}")
+    print_progress(f"unit {given.unit} runs {seen.running}")
     return 0 if seen.running is UnitProgram.KUBELET else 1
 
 

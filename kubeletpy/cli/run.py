@@ -149,9 +149,9 @@ def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
     paths = [path for path in (node.kubeconfig, node.bootstrap_kubeconfig) if Path(path).is_file()]
     if supported(node.kubernetes_version) is not None or not node.kubeconfig or not paths:
         return None
-    from kubeletpy.launch.server_version import ask_kubeconfig
+    from kubeletpy.launch.server_version import query_kubeconfig_version
 
-    answer = asyncio.run(ask_kubeconfig(paths[0]))
+    answer = asyncio.run(query_kubeconfig_version(paths[0]))
     found = version_choice.decide(None, answer, None)
     return found.version if found.source is version_choice.VersionSource.SERVER else None
 

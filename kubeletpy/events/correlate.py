@@ -81,7 +81,7 @@ class _Similar(Struct):
     messages: set[str] = field(default_factory=set)
 
 
-class _Known(Struct):
+class _ReportedEvent(Struct):
     last: float = float("-inf")
     first: float = 0.0
     count: int = 0
@@ -100,7 +100,7 @@ class Correlator:
         self._component = component
         self._host = host
         self._similar: _Recent[tuple[str, ...], _Similar] = _Recent()
-        self._known: _Recent[tuple[str, ...], _Known] = _Recent()
+        self._known: _Recent[tuple[str, ...], _ReportedEvent] = _Recent()
         self._buckets: _Recent[tuple[str, ...], _Bucket] = _Recent()
         self._last_stamp = 0
 
@@ -117,7 +117,7 @@ class Correlator:
             message = cut(COMBINED + seen.message)
         else:
             key = (*key, message)
-        known = self._known.get(key, _Known)
+        known = self._known.get(key, _ReportedEvent)
         if now - known.last > WINDOW:
             known.first, known.count, known.name = now, 0, self._new_name(seen.involved, now)
         known.count += 1
@@ -159,7 +159,7 @@ class Correlator:
         self._last_stamp = max(int(now * 1e9), self._last_stamp + 1)
         return f"{involved.get('name', '')}.{self._last_stamp:x}"
 
-    def _event(self, seen: ObjectEvent, message: str, known: _Known) -> JSON:
+    def _event(self, seen: ObjectEvent, message: str, known: _ReportedEvent) -> JSON:
         namespace = seen.involved.get("namespace") or "default"
         metadata: JSON = {"name": known.name, "namespace": namespace}
         if seen.annotations:

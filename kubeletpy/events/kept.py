@@ -70,7 +70,7 @@ class KeptEvents:
         events = self._pods.setdefault(uid, deque(maxlen=MAX_EVENTS))
         self._pods.move_to_end(uid)
         for known in events:
-            if _what(known) == _what(event):
+            if _event_key(known) == _event_key(event):
                 events.remove(known)
                 event = replace(event, count=known.count + 1, first_at=known.first_at)
                 break
@@ -79,5 +79,5 @@ class KeptEvents:
             self._pods.popitem(last=False)
 
 
-def _what(event: KeptEvent) -> tuple[str, ...]:
+def _event_key(event: KeptEvent) -> tuple[str, ...]:
     return event.type, event.reason, event.message, event.field_path

@@ -119,7 +119,7 @@ class Endings:
         endings = (going.ending for going in self._going.values())
         return {each.pod.uid for each in endings if each.condition is None}
 
-    def knows(self, uid: str) -> bool:
+    def is_ending_for_limit(self, uid: str) -> bool:
         """Whether a pod is ending for a limit of its own, or did not end in time."""
         return uid in self._stuck_over_limits or uid in self.over_limits
 

@@ -34,7 +34,7 @@ from kubeletpy.eviction.local_storage import (
     Offender,
     evicted_status,
 )
-from kubeletpy.eviction.next_look import CONFIRM_S, PERIOD_S, next_look
+from kubeletpy.eviction.next_look import CONFIRM_S, PERIOD_S, observation_delay
 from kubeletpy.eviction.node_pressure import REMEMBERED, NodePressure
 from kubeletpy.eviction.protocol import NodeSignals, PodUses
 from kubeletpy.eviction.ranking import Reclaim
@@ -119,7 +119,7 @@ class EvictionKeeper:
         )
         self.done = self._pressure.done
         if limits is not None:
-            limits.is_ending, limits.wake = self._endings.knows, signals.wake
+            limits.is_ending, limits.wake = self._endings.is_ending_for_limit, signals.wake
         self.state = EvictionState()
         self.done_for_limits: deque[LimitEviction] = deque(maxlen=REMEMBERED)
         """Pods that were evicted for limits of their own, newest at the end."""
@@ -216,7 +216,7 @@ class EvictionKeeper:
         if self._limits is not None:
             waits.append(self._limits.due(now))
         if self._rules.thresholds:
-            waits.append(next_look(seen.observations, before.last, self._rules))
+            waits.append(observation_delay(seen.observations, before.last, self._rules))
         if decision.unsure:
             waits.append(CONFIRM_S)
         if (held := hold_ends(self.state, self._rules, now)) is not None:

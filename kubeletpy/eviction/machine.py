@@ -80,7 +80,7 @@ class MachineSignals:
         self._asked: dict[str, asyncio.Future[dict[Signal, SignalObservation]]] = {}
 
     @classmethod
-    def here(
+    def for_this_machine(
         cls,
         clock: Clock,
         kubepods: str,
@@ -89,7 +89,7 @@ class MachineSignals:
         *,
         huge_pages: int = 0,
     ) -> MachineSignals:
-        """Measures the machine that the agent runs on; make it inside a running event loop."""
+        """Signals of the machine that the agent runs on. Call it inside a running event loop."""
         groups = group_files(clock)
         memory, version = (groups.memory, groups.version) if groups is not None else (None, 2)
         notices = MemoryNotices(memory, version)

@@ -24,8 +24,8 @@ GROWTH = 2
 """Consumption may become this many times faster until the next observation."""
 
 
-def next_look(seen: Observations, before: Observations, rules: Rules) -> float:
-    """Seconds to wait, from LEAST_S to PERIOD_S.
+def observation_delay(seen: Observations, before: Observations, rules: Rules) -> float:
+    """Seconds until the next observation, from LEAST_S to PERIOD_S.
 
     Args:
         seen: by this observation.

@@ -160,7 +160,7 @@ def _watches(facts: PodFacts) -> Iterator[Wait]:
     for each in facts.failing_watches:
         if each.of_services and not needs_services:
             continue
-        yield Wait(WaitKind.WATCH, each.what, cause(each.reason), each.since + facts.wall_offset)
+        yield Wait(WaitKind.WATCH, each.target, cause(each.reason), each.since + facts.wall_offset)
 
 
 def _volumes(facts: PodFacts) -> Iterator[Wait]:

@@ -24,7 +24,7 @@ def failing_watches(found: Sequence[FailingWatch], now: float) -> list[str]:
 
 
 def _sentence(why: str, rows: Sequence[FailingWatch], now: float) -> str:
-    named = ", ".join(each.what for each in rows[:MAX_NAMED])
+    named = ", ".join(each.target for each in rows[:MAX_NAMED])
     more = f" and {len(rows) - MAX_NAMED} more" if len(rows) > MAX_NAMED else ""
     lasts = duration(now - min(each.since for each in rows))
     failures = max(each.failures for each in rows)

@@ -16,7 +16,7 @@ from kubeletpy.config import KubeletSettings
 from kubeletpy.events.reasons import Reason
 from kubeletpy.guards.host import GuardedHost
 from kubeletpy.guards.own_process import CHECK_EVERY_S, set_oom_score, set_open_files
-from kubeletpy.guards.swap import NOTICE, knows_noswap, mounts_noswap
+from kubeletpy.guards.swap import NOTICE, mounts_noswap, supports_noswap
 from kubeletpy.guards.sysctls import settle
 from kubeletpy.structs import Struct
 
@@ -119,5 +119,5 @@ class MachineAtStart:
 
     def _noswap(self) -> bool:
         inside = self._in_user_namespace
-        known = knows_noswap(self._kernel_version, in_user_namespace=inside)
+        known = supports_noswap(self._kernel_version, in_user_namespace=inside)
         return mounts_noswap(self._root) if known is None else known

@@ -78,7 +78,7 @@ def is_usable(version: int) -> list[str]:
     return command(version, "nat", ("-S", "POSTROUTING", "1"))
 
 
-def is_there(version: int, table: str) -> list[str]:
+def canary_check(version: int, table: str) -> list[str]:
     """A command that checks for a table's canary."""
     return command(version, table, ("-S", CANARY, "1"))
 

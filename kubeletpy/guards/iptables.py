@@ -16,8 +16,8 @@ from kubeletpy.guards.chains import (
     Wanted,
     answer,
     canaries,
+    canary_check,
     command,
-    is_there,
     is_usable,
     required_rules,
 )
@@ -101,11 +101,12 @@ class IPTablesChains:
         first, *others = CANARY_TABLES
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
-            if not await self._run_check(is_there(self._version, first)):
+            if not await self._run_check(canary_check(self._version, first)):
                 break
         looks = round(FLUSH_TAKES_S / FLUSH_LOOK_S)
         for _ in range(looks):
-            if not any([await self._run_check(is_there(self._version, table)) for table in others]):
+            checks = (canary_check(self._version, table) for table in others)
+            if not any([await self._run_check(check) for check in checks]):
                 return
             await asyncio.sleep(FLUSH_LOOK_S)
 

@@ -20,7 +20,7 @@ NOTICE = (
 )
 
 
-def knows_noswap(kernel_version: str, *, in_user_namespace: bool) -> bool | None:
+def supports_noswap(kernel_version: str, *, in_user_namespace: bool) -> bool | None:
     """Whether tmpfs has the option; None: only trying shows it. Pure."""
     if in_user_namespace:
         return False

@@ -15,7 +15,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from kubeletpy.handlers.network import connected, must_have_been_asked
+from kubeletpy.handlers.network import connected, raise_if_not_probed
 from kubeletpy.handlers.outcome import HandlerResult, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.handlers.unchecked_tls import unchecked_context
@@ -99,7 +99,7 @@ async def _connected(host: str, port: int) -> socket.socket:
     try:
         return await connected(host, port)
     except OSError as error:
-        must_have_been_asked(error)
+        raise_if_not_probed(error)
         raise
 
 

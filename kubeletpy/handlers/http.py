@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from kubeletpy.handlers.http_request import BadHandlerRequest, HttpRequest, redirected
 from kubeletpy.handlers.http_response import MalformedResponse, ResponseReader
-from kubeletpy.handlers.network import Resolver, connected, in_words, must_have_been_asked
+from kubeletpy.handlers.network import Resolver, connected, in_words, raise_if_not_probed
 from kubeletpy.handlers.outcome import KEPT_OUTPUT, HandlerResult, Reply
 from kubeletpy.handlers.ports import host_port, is_address
 from kubeletpy.handlers.unchecked_tls import unchecked_context
@@ -94,7 +94,7 @@ async def probe(
     except TimeoutError:
         return _failed(request, "context deadline exceeded (Client.Timeout exceeded)")
     except (HandlerExchangeFailed, BadHandlerRequest) as error:
-        must_have_been_asked(error)
+        raise_if_not_probed(error)
         return _failed(request, str(error))
     if not 200 <= reader.status < 400:
         # The body is left out: the text goes into events.

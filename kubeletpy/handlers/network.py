@@ -28,7 +28,7 @@ _WORDS = {
 }
 
 
-def must_have_been_asked(error: Exception) -> None:
+def raise_if_not_probed(error: Exception) -> None:
     """A container's health is unknown when it could not be probed for lack of descriptors
     or threads: nothing is restarted for that. Raises HandlerError."""
     if (cause := exhausted(error)) is not None:
@@ -43,10 +43,10 @@ class Resolver:
 
     async def address(self, host: str) -> str:
         """An IP address for a host; an address stays the same. Raises OSError if there is none."""
-        return host if is_address(host) else await self._threads.run(_look_up, host)
+        return host if is_address(host) else await self._threads.run(_resolve_host, host)
 
 
-def _look_up(host: str) -> str:
+def _resolve_host(host: str) -> str:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except UnicodeError as error:  # a label that is invalid in names

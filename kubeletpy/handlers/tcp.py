@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeletpy.handlers.network import Resolver, connected, in_words, must_have_been_asked
+from kubeletpy.handlers.network import Resolver, connected, in_words, raise_if_not_probed
 from kubeletpy.handlers.outcome import HandlerResult, Reply
 from kubeletpy.handlers.ports import host_port
 
@@ -23,6 +23,6 @@ async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> R
     except TimeoutError:
         return Reply(HandlerResult.FAILURE, f"{where}: i/o timeout")
     except OSError as error:
-        must_have_been_asked(error)
+        raise_if_not_probed(error)
         return Reply(HandlerResult.FAILURE, f"{where}: {in_words(error)}")
     return Reply(HandlerResult.SUCCESS)

@@ -104,11 +104,11 @@ async def run_program(
     return bytes(conversation.texts[_STDOUT])
 
 
-async def _start(program: Program) -> tuple[asyncio.SubprocessTransport, _Conversation]:
+async def _start(program: Program) -> tuple[asyncio.SubprocessTransport, _ProgramOutput]:
     loop = asyncio.get_running_loop()
     starting = loop.create_task(
         loop.subprocess_exec(
-            _Conversation,
+            _ProgramOutput,
             program.path,
             *program.args,
             env={**os.environ, **(program.env or {})},
@@ -138,7 +138,7 @@ def _write_stdin(transport: asyncio.SubprocessTransport, request: bytes) -> None
     stdin.close()  # after the write; a program need not read its input
 
 
-class _Conversation(asyncio.SubprocessProtocol):
+class _ProgramOutput(asyncio.SubprocessProtocol):
     """Collects a program's output; ends when it has exited and its output is closed."""
 
     def __init__(self) -> None:

@@ -176,7 +176,7 @@ class ImageGarbageCollector:
                 return await self._collect(in_use)
             finally:
                 await self._save()
-                await self._tell_remaining(began)
+                await self._report_remaining(began)
 
     async def remove_unused(self) -> int:
         """Remove all unused images except young ones; returns the bytes freed.
@@ -203,7 +203,7 @@ class ImageGarbageCollector:
             return await self._free(unused, sum(image.size for image in unused) + 1)
         finally:
             await self._save()
-            await self._tell_remaining(began)
+            await self._report_remaining(began)
 
     async def _collect(self, in_use: frozenset[str]) -> int:
         now = self._age_clock.now()
@@ -232,7 +232,7 @@ class ImageGarbageCollector:
             raise ImageGCError(message)
         return freed
 
-    async def _tell_remaining(self, began: float) -> None:
+    async def _report_remaining(self, began: float) -> None:
         if self._on_remaining is not None:
             await self._on_remaining(frozenset(self._records), began)
 

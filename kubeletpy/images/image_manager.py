@@ -108,7 +108,7 @@ class ImageManager:
         spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
         wanted = WantedImage(pod, image, spec, reference, wanted_policy)
         credentials = self._sources.for_image(pod, full, secrets)
-        found = await self._look_up(wanted) if needs_lookup(wanted_policy) else None
+        found = await self._find_local_image(wanted) if needs_lookup(wanted_policy) else None
         present = found is not None if needs_lookup(wanted_policy) else None
         accessible = True
         if found is not None and self._records is not None:
@@ -135,7 +135,7 @@ class ImageManager:
             return found
         return await self._puller.pull(wanted, credentials, sandbox_config)
 
-    async def _look_up(self, wanted: WantedImage) -> LocalImage | None:
+    async def _find_local_image(self, wanted: WantedImage) -> LocalImage | None:
         try:
             with span(TraceCall.LOOK_UP_IMAGE, wanted.image):
                 answer = await self._service.image_status(wanted.spec)

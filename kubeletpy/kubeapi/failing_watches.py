@@ -50,7 +50,7 @@ class FailingWatch(Struct, frozen=True):
         return self.plural == "services"
 
     @property
-    def what(self) -> str:
+    def target(self) -> str:
         """The watched object or collection: ``services`` or ``secrets default/token``."""
         name = f"{self.namespace}/{self.name}" if self.namespace and self.name else self.name
         if name:
@@ -93,4 +93,4 @@ class FailingWatches:
             for watch, row in self._rows.items()
             if row.failures >= FAILURES and watch not in self._accepted
         ]
-        return sorted(found, key=lambda row: (row.since, row.what))
+        return sorted(found, key=lambda row: (row.since, row.target))

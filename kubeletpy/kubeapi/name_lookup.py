@@ -28,13 +28,13 @@ class NameLookup:
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         """Addresses of a name. Raises OSError if it has none."""
-        return await self._threads.run(_look_up, host, port, family)
+        return await self._threads.run(_resolve_name, host, port, family)
 
     async def close(self) -> None:
         """Threads end by themselves."""
 
 
-def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
+def _resolve_name(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
     flags = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
     try:
         found = socket.getaddrinfo(

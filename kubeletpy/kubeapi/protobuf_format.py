@@ -38,7 +38,7 @@ class ProtobufFormat:
 
     def headers(self, resource: Resource) -> Mapping[str, str]:
         """Protobuf is requested where the table has the resource's kind."""
-        known = self._objects.knows(message_name(resource.api_version, resource.kind))
+        known = self._objects.has_message(message_name(resource.api_version, resource.kind))
         return _ACCEPT if known else {}
 
     def encode(self, obj: JSON) -> tuple[bytes, str]:

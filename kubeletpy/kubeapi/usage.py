@@ -48,9 +48,9 @@ def together(found: Sequence[Usage]) -> Usage:
 class Losses:
     """Counts connections that were lost, and remembers the last."""
 
-    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
-        """``told`` is called at each."""
-        self._told = told
+    def __init__(self, on_loss: Callable[[], None] = lambda: None) -> None:
+        """``on_loss`` is called at each."""
+        self._on_loss = on_loss
         self._count = 0
         self._at: float | None = None
         self._why = ""
@@ -58,7 +58,7 @@ class Losses:
     def note(self, why: str, now: float) -> None:
         """A connection was lost."""
         self._count, self._at, self._why = self._count + 1, now, why
-        self._told()
+        self._on_loss()
 
     def added_to(self, usage: Usage) -> Usage:
         """The same usage, with the losses."""

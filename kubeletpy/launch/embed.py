@@ -25,7 +25,7 @@ from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
 from kubeletpy.launch.node import find_node_ips
-from kubeletpy.launch.runtime import ask_runtime
+from kubeletpy.launch.runtime import query_runtime
 from kubeletpy.launch.server_version import OtherVersion, made, resolve, settle
 from kubeletpy.launch.start import api_clients, bind_ports, clear_unfinished, make_root, new_metrics
 from kubeletpy.node.machine import read_machine_facts
@@ -126,7 +126,7 @@ async def _embed(
     ports = bind_ports(settings, flags, stack)
     clear_unfinished(flags)
     try:
-        info = await ask_runtime(parts.runtime)
+        info = await query_runtime(parts.runtime)
     except CRIError as error:
         raise LaunchError(f"the given runtime can't be used: {error}") from error
     api, tasks = None, []
@@ -150,7 +150,7 @@ async def _embed(
         runtime=parts.runtime,
         images=parts.images,
         runtime_info=info,
-        read_runtime_info=partial(ask_runtime, parts.runtime),
+        read_runtime_info=partial(query_runtime, parts.runtime),
         clock=clock,
         api=api,
         metrics=metrics,

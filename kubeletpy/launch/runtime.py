@@ -49,7 +49,7 @@ async def wait_for_runtime(runtime: RemoteRuntime) -> RuntimeInfo:
             await asyncio.sleep(1)
 
 
-async def ask_runtime(runtime: RuntimeService) -> RuntimeInfo:
+async def query_runtime(runtime: RuntimeService) -> RuntimeInfo:
     """The current runtime info. Raises CRIError."""
     return await _info(runtime, await runtime.version())
 

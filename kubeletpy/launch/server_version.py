@@ -110,17 +110,21 @@ async def resolve_auto(flags: NodeFlags, api: KubeApi) -> ResolvedVersion:
     """The version that the API server states, else that of the record, else the oldest."""
     record = await asyncio.to_thread(read_version_record, flags.root_dir)
     seconds = ANSWER_S if record is None else ANSWER_WITH_RECORD_S
-    return decide(None, await ask_joining(flags, api, seconds), record)
+    return decide(None, await query_joining_version(flags, api, seconds), record)
 
 
-async def ask_joining(flags: NodeFlags, api: KubeApi, seconds: float) -> ServerVersion | NoVersion:
+async def query_joining_version(
+    flags: NodeFlags, api: KubeApi, seconds: float
+) -> ServerVersion | NoVersion:
     """Query the API server, with the bootstrap credentials until the node has a certificate."""
     if not flags.bootstrap_kubeconfig or not isinstance(api, KubeClient) or api.host:
         return await query_version(api, seconds)
-    return await ask_kubeconfig(flags.bootstrap_kubeconfig, seconds)
+    return await query_kubeconfig_version(flags.bootstrap_kubeconfig, seconds)
 
 
-async def ask_kubeconfig(path: str, seconds: float = ANSWER_S) -> ServerVersion | NoVersion:
+async def query_kubeconfig_version(
+    path: str, seconds: float = ANSWER_S
+) -> ServerVersion | NoVersion:
     """Query the API server of a kubeconfig on a new connection, which is closed afterwards."""
     try:
         client = await KubeClient.from_kubeconfig(path)

@@ -33,7 +33,7 @@ from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
 from kubeletpy.launch.node import find_node_ips, follow_addresses
-from kubeletpy.launch.runtime import ask_runtime, pod_selectors, wait_for_runtime
+from kubeletpy.launch.runtime import pod_selectors, query_runtime, wait_for_runtime
 from kubeletpy.launch.server_version import OtherVersion, made, resolve, settle
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.addresses import NodeAddresses
@@ -145,7 +145,7 @@ async def _create_agent(
             kernel,
             node_ips,
             cgroups=cgroups,
-            signals=MachineSignals.here(
+            signals=MachineSignals.for_this_machine(
                 clock,
                 kubepods,
                 flags.root_dir,
@@ -160,7 +160,7 @@ async def _create_agent(
         runtime=runtime,
         images=runtime,
         runtime_info=info,
-        read_runtime_info=partial(ask_runtime, runtime),
+        read_runtime_info=partial(query_runtime, runtime),
         clock=clock,
         api=api_clients(settings, identity.client) if identity is not None else None,
         metrics=metrics,

@@ -18,7 +18,7 @@ SIZES = (*(64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 167
 PROTOCOLS = ("HTTP/1.1", "HTTP/2")
 
 
-class Usage(Protocol):
+class ConnectionUsage(Protocol):
     """kubeapi.usage.Usage: what is under way."""
 
     @property
@@ -37,7 +37,7 @@ class Usage(Protocol):
         ...
 
 
-def _connections(usage: Callable[[], Usage], protocol: str) -> int:
+def _connections(usage: Callable[[], ConnectionUsage], protocol: str) -> int:
     return usage().protocols.get(protocol, 0)
 
 
@@ -116,7 +116,7 @@ class RestClientMetrics:
         )
         self._series: dict[tuple[str, str], _Series] = {}
 
-    def show(self, usage: Callable[[], Usage]) -> None:
+    def show(self, usage: Callable[[], ConnectionUsage]) -> None:
         """Have connections and requests under way read at each scrape."""
         for protocol in PROTOCOLS:
             of_one = partial(_connections, usage, protocol)

@@ -55,10 +55,10 @@ class SocketRegistrations:
         except EndpointError as error:
             raise PluginRefused(str(error)) from None
         self._turns = self._turns or Turns()
-        yield _Conversation(path, socket, stamp, self._turns)
+        yield _PluginConversation(path, socket, stamp, self._turns)
 
 
-class _Conversation:
+class _PluginConversation:
     def __init__(self, path: str, socket: str, stamp: Stamp, turns: Turns) -> None:
         self._path = path
         self._socket = socket

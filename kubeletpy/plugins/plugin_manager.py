@@ -52,7 +52,7 @@ class PluginManager:
         counts: PluginCounts,
     ) -> None:
         """``directory`` is ``{root}/plugins_registry``."""
-        self._sockets = PluginSockets(directory, self.found)
+        self._sockets = PluginSockets(directory, self.update_sockets)
         self._handlers = handlers
         self._registrations = registrations
         self._counts = counts
@@ -79,8 +79,8 @@ class PluginManager:
                 step.cancel()
             await asyncio.gather(*self._steps, return_exceptions=True)
 
-    def found(self, sockets: dict[str, Stamp]) -> None:
-        """Take the current set of sockets."""
+    def update_sockets(self, sockets: dict[str, Stamp]) -> None:
+        """Replace the set of sockets, and act on the difference."""
         self._found = sockets
         self._go_on()
 

@@ -16,7 +16,7 @@ from kubeletpy.launch.server_version import resolve_auto
 from kubeletpy.preflight.choice import KubeletChoice, choose, with_flags
 from kubeletpy.preflight.credentials import check_credentials
 from kubeletpy.preflight.findings import Area, Finding, KubeletFound, PreflightReport, Severity
-from kubeletpy.preflight.node import ask_node, connect_api
+from kubeletpy.preflight.node import connect_api, query_node
 from kubeletpy.preflight.processes import find_kubelets, read_process
 from kubeletpy.preflight.settings import load_settings, read_flags
 from kubeletpy.preflight.state import read_state
@@ -64,7 +64,7 @@ async def gather(options: Options, check: Check | None = None) -> PreflightRepor
         settings, node, now = loaded.config.settings, loaded.config.node, SystemClock().now()
         findings += await asyncio.to_thread(check_credentials, settings, node, now)
         findings += await asyncio.to_thread(read_state, settings, node)
-        answers = await ask_node(loaded.config, resolved, kube_api, stack)
+        answers = await query_node(loaded.config, resolved, kube_api, stack)
     return PreflightReport(choice.kubelet, (*findings, *answers.findings), answers.pods)
 
 

@@ -15,7 +15,7 @@ from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import NODES, KubeApi
-from kubeletpy.launch.runtime import ask_runtime, pod_selectors
+from kubeletpy.launch.runtime import pod_selectors, query_runtime
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import node_name
@@ -67,7 +67,7 @@ async def connect_api(
     return client, None
 
 
-async def ask_node(
+async def query_node(
     loaded: LoadedConfig, resolved: ResolvedVersion, kube_api: KubeApi | None, stack: AsyncExitStack
 ) -> NodeAnswers:
     """Everything that API server and runtime report about the node."""
@@ -91,7 +91,7 @@ async def ask_node(
         return NodeAnswers((*findings, problem), lost_pods)
     try:
         info, driver, events = await asyncio.gather(
-            ask_runtime(runtime), cgroup_driver(runtime), has_events(runtime)
+            query_runtime(runtime), cgroup_driver(runtime), has_events(runtime)
         )
         runs = await asyncio.to_thread(SYSTEMD_RUNS.is_dir)
         findings += runtime_findings(

@@ -85,11 +85,11 @@ def needed_rights(settings: KubeletSettings, node: str) -> Iterator[Right]:
 async def missing_rights(settings: KubeletSettings, node: str, kube_api: KubeApi) -> list[Finding]:
     """A finding for each right that the identity lacks, or that could not be requested."""
     rights = list(needed_rights(settings, node))
-    answers = await asyncio.gather(*(_ask(each, node, kube_api) for each in rights))
+    answers = await asyncio.gather(*(_review_right(each, node, kube_api) for each in rights))
     return [each for each in answers if each is not None]
 
 
-async def _ask(right: Right, node: str, kube_api: KubeApi) -> Finding | None:
+async def _review_right(right: Right, node: str, kube_api: KubeApi) -> Finding | None:
     try:
         answer = await kube_api.create(SELFSUBJECTACCESSREVIEWS, review(right, node))
     except ApiError as error:

@@ -49,7 +49,7 @@ def read_unit(name: str, root: Path = Path("/")) -> KubeletFound:
         UnitMissing: there is no such unit, or it is masked.
         UnitError: one of its files can't be read or understood, or it starts no kubelet.
     """
-    unit = _found(name, root)
+    unit = _require_unit(name, root)
     paths = [unit, *_drop_ins(name, root)]
     texts = [(str(path), _read(path)) for path in paths]
     service = read_service(texts, _specifiers(name))
@@ -81,7 +81,7 @@ def exec_start(name: str, without: str, root: Path = Path("/")) -> str:
         UnitMissing: there is no such unit, or it is masked.
         UnitError: one of its files can't be read or understood, or it has no ExecStart.
     """
-    unit = _found(name, root)
+    unit = _require_unit(name, root)
     paths = [unit, *(each for each in _drop_ins(name, root) if each.name != without)]
     texts = [(str(path), _read(path)) for path in paths]
     commands = read_service(texts, None).commands
@@ -122,7 +122,7 @@ def _directories(root: Path) -> Iterator[Path]:
             yield directory
 
 
-def _found(name: str, root: Path) -> Path:
+def _require_unit(name: str, root: Path) -> Path:
     unit = _unit_path(name, root)
     if unit is None:
         raise UnitMissing(f"unit {name}: there is no such file in the directories of systemd")

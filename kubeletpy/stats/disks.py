@@ -41,7 +41,7 @@ PAUSES = 4
 """A separate walk rests for this many times as long as it works."""
 
 
-class _Known(Struct, frozen=True):
+class _MeasuredTree(Struct, frozen=True):
     use: TreeUse | None
     next_at: float
 
@@ -59,7 +59,7 @@ class DiskMeter:
         self._clock = clock
         self._between = seconds_between
         self._patient = patient
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _MeasuredTree] = {}
         self._work: asyncio.Task[None] | None = None
         self._closed = threading.Event()
         self._thread = PatientThreads(1)
@@ -110,8 +110,8 @@ class DiskMeter:
             if self._large and (self._large_work is None or self._large_work.done()):
                 self._large_work = asyncio.create_task(self._count_large(), name="large-trees")
 
-    def _some(self, paths: list[str], time: Callable[[], float]) -> dict[str, _Known]:
-        found: dict[str, _Known] = {}
+    def _some(self, paths: list[str], time: Callable[[], float]) -> dict[str, _MeasuredTree]:
+        found: dict[str, _MeasuredTree] = {}
         for path in paths:
             if self._closed.is_set():
                 break
@@ -120,9 +120,9 @@ class DiskMeter:
             ended = time()
             if use is not None and use.at_least and not use.beyond:
                 self._large[path] = ended - began
-                found[path] = _Known(self._better(path, use), math.inf)
+                found[path] = _MeasuredTree(self._better(path, use), math.inf)
                 continue
-            found[path] = _Known(use, self._next_look(began, ended))
+            found[path] = _MeasuredTree(use, self._next_measurement_at(began, ended))
         return found
 
     def _better(self, path: str, part: TreeUse) -> TreeUse:
@@ -132,7 +132,7 @@ class DiskMeter:
             return part
         return before.use
 
-    def _next_look(self, began: float, ended: float) -> float:
+    def _next_measurement_at(self, began: float, ended: float) -> float:
         return ended + max(self._between, (ended - began) * IDLE_SHARE)
 
     async def _count_large(self) -> None:
@@ -151,7 +151,7 @@ class DiskMeter:
             if path in self._known:
                 self._known[path] = known
 
-    def _whole(self, path: str, took: float, time: Callable[[], float]) -> _Known:
+    def _whole(self, path: str, took: float, time: Callable[[], float]) -> _MeasuredTree:
         """Count a tree to its end; ``took`` seconds have been spent on it already."""
         worked, since = took, time()
 
@@ -165,7 +165,7 @@ class DiskMeter:
 
         use = self._one(path, None, stopped)
         now = time()
-        return _Known(use, self._next_look(now - worked, now))
+        return _MeasuredTree(use, self._next_measurement_at(now - worked, now))
 
     def _one(
         self, path: str, max_entries: int | None, stopped: Callable[[], bool]

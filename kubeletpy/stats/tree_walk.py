@@ -96,13 +96,13 @@ def _once(path: str, max_entries: int | None, stopped: Callable[[], bool]) -> Wa
     except OSError:
         return None
     try:
-        _Walk(found, top.st_dev, max_entries, stopped).run(current)
+        _TreeWalk(found, top.st_dev, max_entries, stopped).run(current)
     except OSError:  # the tree changed during the walk: what was counted is a lower bound
         found.at_least = True
     return found
 
 
-class _Walk:
+class _TreeWalk:
     """One walk; holds one open directory at a time."""
 
     def __init__(

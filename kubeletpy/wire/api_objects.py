@@ -118,7 +118,7 @@ class ApiObjects:
         self._zeros = zeros
         self._known: dict[str, _Message] = {}
 
-    def knows(self, name: str) -> bool:
+    def has_message(self, name: str) -> bool:
         """Whether the table has a message."""
         return name in self.messages.fields
 
@@ -144,7 +144,7 @@ class ApiObjects:
             Unfit: it has a field of another type, or that would be left out.
         """
         name, item = (message_name(api_version, each) for each in (kind, kind.removesuffix("List")))
-        if item != name and self.knows(item):
+        if item != name and self.has_message(item):
             parts = self.messages.message("List")(
                 metadata=self.messages.encode("meta/ListMeta", obj["metadata"], whole=whole),
                 items=[self.messages.encode(item, each, whole=whole) for each in obj["items"]],
@@ -170,9 +170,9 @@ class ApiObjects:
         """An object or a list in its envelope, as JSON has it. Raises Malformed."""
         api_version, kind, raw = self.open(body)
         name, item = (message_name(api_version, each) for each in (kind, kind.removesuffix("List")))
-        if self.knows(name):
+        if self.has_message(name):
             found = self.to_json(name, raw)
-        elif self.knows(item):
+        elif self.has_message(item):
             parts = self._parsed("List", raw)
             found = {
                 "metadata": self.to_json("meta/ListMeta", parts.metadata),

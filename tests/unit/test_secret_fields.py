@@ -11,7 +11,7 @@ HIDDEN = (
     "images/credentials Credential.username",
     "images/credentials Credential.password",
     "images/credentials Credential.identity_token",
-    "images/providers/cache _Kept.auths",
+    "images/providers/cache _CachedAnswer.auths",
     "images/providers/protocol ProviderResponse.auths",
     "pods/pull_secret PullSecret.docker_config",
     "volumes/claims/model VolumeSource.source",

@@ -21,7 +21,7 @@ def registry_of(repository: str) -> str:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedAnswer:
     auths: Auths = field(repr=False)
     until: float
 
@@ -30,7 +30,7 @@ class ResponseCache:
     """Answers of one provider; ``scope`` separates service accounts."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, _Kept] = {}
+        self._kept: dict[Hashable, _CachedAnswer] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -58,11 +58,11 @@ class ResponseCache:
         if seconds <= 0:
             return
         if len(self._kept) >= MAX_ENTRIES:
-            self._make_room(now)
+            self._prune(now)
         key = _key(response.cache_key_type, repository, scope)
-        self._kept[key] = _Kept(response.auths, now + seconds)
+        self._kept[key] = _CachedAnswer(response.auths, now + seconds)
 
-    def _make_room(self, now: float) -> None:
+    def _prune(self, now: float) -> None:
         for key in [key for key, kept in self._kept.items() if kept.until < now]:
             del self._kept[key]
         soonest = sorted(self._kept, key=lambda key: self._kept[key].until)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.eviction.next_look import CONFIRM_S, next_look
+from kubeletpy.eviction.next_look import CONFIRM_S, observation_delay
 from kubeletpy.eviction.signals import Observations, Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Amount, Rules, Threshold
 from tests.unit.eviction.rules import GI, MI, rules
@@ -29,7 +29,7 @@ def seen(available: int, at: float = 10.0) -> dict[Signal, SignalObservation]:
     ],
 )
 def test_the_nearer_the_sooner(available: int, seconds: float) -> None:
-    assert next_look(seen(available), {}, RULES) == seconds
+    assert observation_delay(seen(available), {}, RULES) == seconds
 
 
 def test_a_crossed_threshold_is_confirmed_at_once() -> None:
@@ -53,7 +53,7 @@ A_SECOND = {
 def test_the_interval_assumes_a_greatest_rate(signal: Signal) -> None:
     one = Rules((Threshold(signal, Amount(7)),))
     found = {signal: SignalObservation(7 + 3 * A_SECOND[signal], 64 * GI, 10.0)}
-    assert next_look(found, {}, one) == 3.0
+    assert observation_delay(found, {}, one) == 3.0
 
 
 def test_the_nearest_of_all_counts() -> None:
@@ -62,11 +62,11 @@ def test_the_nearest_of_all_counts() -> None:
         Signal.NODEFS: SignalObservation(GI, 64 * GI, 10.0),
         Signal.PIDS: SignalObservation(50_000, 64 * GI, 10.0),
     }
-    assert next_look(found, {}, two) == 2.0
+    assert observation_delay(found, {}, two) == 2.0
     found[Signal.NODEFS] = SignalObservation(3 * GI, 64 * GI, 10.0)
-    assert next_look(found, {}, two) == 5.0
+    assert observation_delay(found, {}, two) == 5.0
     del found[Signal.PIDS]
-    assert next_look(found, {}, two) == 6.0
+    assert observation_delay(found, {}, two) == 6.0
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_soft_threshold_that_is_crossed_waits_for_its_grace(grace: str, second
         evictionSoft={"memory.available": "1Gi"},
         evictionSoftGracePeriod={"memory.available": grace},
     )
-    assert next_look(seen(0), {}, soft) == seconds
+    assert observation_delay(seen(0), {}, soft) == seconds
 
 
 @pytest.mark.parametrize("a_second", [64 * MI, 512 * MI, GI, 3 * GI])
@@ -108,7 +108,7 @@ def test_no_eater_is_seen_later_than_a_fifth_of_a_second(a_second: int) -> None:
     before: dict[Signal, SignalObservation] = {}
     crossed_at = (start - 100 * MI) / a_second
     while now < crossed_at:
-        wait = next_look(found, before, RULES)
+        wait = observation_delay(found, before, RULES)
         now += wait
         left = max(0, start - int(a_second * now))
         before, found = found, seen(left, now)

@@ -13,7 +13,7 @@ from kubeletpy.guards import at_start
 from kubeletpy.guards.at_start import MachineAtStart, StartSettings
 from kubeletpy.guards.host import GuardedHost
 from kubeletpy.guards.kernel_settings import compare
-from kubeletpy.guards.swap import knows_noswap
+from kubeletpy.guards.swap import supports_noswap
 from kubeletpy.guards.sysctls import read_sysctls
 from tests.unit.guards.test_kernel_settings import RIGHT, look_alike
 from tests.virtual_time import on_virtual_time
@@ -153,4 +153,4 @@ def test_warnings(
     ],
 )
 def test_noswap(version: str, contained: bool, known: bool | None) -> None:
-    assert knows_noswap(version, in_user_namespace=contained) is known
+    assert supports_noswap(version, in_user_namespace=contained) is known

@@ -64,12 +64,12 @@ def test_the_longest_failure_is_first() -> None:
     watches, secret = FailingWatches(), FailingWatch("secrets", "ns", "token", "no", 5.0)
     for watch, row in (("b", secret), ("a", services(1.0))) * 2:
         watches.failed(watch, row)
-    assert [each.what for each in watches.now()] == ["services", "secrets ns/token"]
-    assert [each.what for each in watches.of_objects([("secrets", "ns", "token")])] == [
+    assert [each.target for each in watches.now()] == ["services", "secrets ns/token"]
+    assert [each.target for each in watches.of_objects([("secrets", "ns", "token")])] == [
         "secrets ns/token"
     ]
-    assert replace(secret, name="").what == "secrets in namespace ns"
-    assert replace(secret, namespace="").what == "secrets token"
+    assert replace(secret, name="").target == "secrets in namespace ns"
+    assert replace(secret, namespace="").target == "secrets token"
 
 
 def reflector(api: ScriptedApi, **options: Any) -> Reflector:
@@ -83,7 +83,7 @@ async def test_a_watch_that_keeps_failing_is_named_until_it_is_accepted() -> Non
     await api.called(3)
     await settle()
     (found,) = api.failing_watches.now()
-    assert (found.what, found.why, found.since, found.failures) == (
+    assert (found.target, found.why, found.since, found.failures) == (
         *("services", BROKEN.message),
         *(0.0, 3),
     )
@@ -123,5 +123,5 @@ async def test_the_watch_of_one_object_is_named_by_its_object() -> None:
     following = asyncio.ensure_future(one.run())
     await api.called(2)
     await settle()
-    assert [each.what for each in api.failing_watches.now()] == ["secrets ns/token"]
+    assert [each.target for each in api.failing_watches.now()] == ["secrets ns/token"]
     following.cancel()

@@ -173,7 +173,7 @@ def test_the_table_has_every_kind_that_the_agent_requests() -> None:
     asked = [each for each in vars(protocol).values() if isinstance(each, Resource)]
     asked += [*trust_bundles.VERSIONS, *pod_certificates.VERSIONS]
     missing = [
-        each for each in asked if not OBJECTS.knows(message_name(each.api_version, each.kind))
+        each for each in asked if not OBJECTS.has_message(message_name(each.api_version, each.kind))
     ]
     assert (len(asked) >= 21, missing) == (True, [])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.launch.runtime import LONGEST_HANDLER, MOST_HANDLERS, ask_runtime
+from kubeletpy.launch.runtime import LONGEST_HANDLER, MOST_HANDLERS, query_runtime
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.partial import PartialRuntime
 from kubeletpy.runtime_manager.read.health import health_from_conditions
@@ -24,7 +24,7 @@ class Boasting(PartialRuntime):
 
 
 async def test_what_the_runtime_reports_fits_a_node(caplog: pytest.LogCaptureFixture) -> None:
-    info = await ask_runtime(Boasting())
+    info = await query_runtime(Boasting())
     assert info.name.startswith("a [2Jba [2Jb")
     assert len(info.name) <= 256
     assert info.version == "1.2.3"
@@ -56,7 +56,7 @@ async def test_features_of_the_runtime_are_read(
         async def status(self, verbose: bool = False) -> cri.StatusResponse:
             return cri.StatusResponse(features=cri.RuntimeFeatures(**features))
 
-    info = await ask_runtime(Featured())
+    info = await query_runtime(Featured())
     assert info.features == expected
     assert info.supplemental_groups_policy is bool(features.get("supplemental_groups_policy"))
 

@@ -69,11 +69,11 @@ async def test_silent_sockets_never_hold_the_loop(
     registrations = Counted()
     manager = PluginManager(tmp_path, {}, registrations, Counts())
     with silent(tmp_path, SOCKETS) as sockets, turns_measured() as turns:
-        manager.found(sockets)
+        manager.update_sockets(sockets)
         await registrations.all_tried.wait()
         await asyncio.sleep(0)  # the last of them is noted
         assert len(manager.plugins) == SOCKETS
-        manager.found({})
+        manager.update_sockets({})
     assert all("no answer within 1s" in each.problem for each in manager.plugins.values())
     assert turns.longest < LIMIT_S, f"{turns.longest:.3f} s of CPU time in one turn"
 

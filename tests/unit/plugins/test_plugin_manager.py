@@ -88,11 +88,11 @@ async def settle() -> None:
 def test_a_plugin_is_registered_and_removed() -> None:
     async def main() -> None:
         node = Node()
-        node.manager.found({A: (1, 1)})
+        node.manager.update_sockets({A: (1, 1)})
         await settle()
         assert node.logged() == ["0 register /p/a.sock 1", "0 notify True"]
         assert node.gauge == ([A], [A])
-        node.manager.found({})
+        node.manager.update_sockets({})
         await settle()
         assert node.logged() == ["0.1 deregister /p/a.sock 1"]
         assert node.gauge == ([], [])
@@ -104,9 +104,9 @@ def test_a_plugin_is_registered_and_removed() -> None:
 def test_a_recreated_socket_is_registered_again() -> None:
     async def main() -> None:
         node = Node()
-        node.manager.found({A: (1, 1)})
+        node.manager.update_sockets({A: (1, 1)})
         await settle()
-        node.manager.found({A: (2, 2)})
+        node.manager.update_sockets({A: (2, 2)})
         await settle()
         assert node.logged()[2:] == [
             "0.1 deregister /p/a.sock 1",
@@ -121,7 +121,7 @@ def test_refused_until_it_is_not() -> None:
     async def main() -> None:
         node = Node()
         node.refuse = "bad version"
-        node.manager.found({A: (1, 1)})
+        node.manager.update_sockets({A: (1, 1)})
         await asyncio.sleep(2)
         assert node.logged() == [
             "0 notify False bad version",
@@ -141,7 +141,7 @@ def test_a_plugin_of_an_unknown_type_is_refused() -> None:
     async def main() -> None:
         node = Node()
         node.type = "Toaster"
-        node.manager.found({A: (1, 1)})
+        node.manager.update_sockets({A: (1, 1)})
         await settle()
         assert node.logged() == [
             "0 notify False no handler registered for plugin type: Toaster at socket /p/a.sock "
@@ -155,7 +155,7 @@ def test_one_that_cannot_be_reported_is_not_kept() -> None:
     async def main() -> None:
         node = Node()
         node.deaf = True
-        node.manager.found({A: (1, 1)})
+        node.manager.update_sockets({A: (1, 1)})
         await settle()
         assert node.logged() == [
             "0 register /p/a.sock 1",
@@ -171,7 +171,7 @@ def test_a_failing_handler_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         node = Node()
         node.break_handler = True
-        node.manager.found({A: (1, 1)})
+        node.manager.update_sockets({A: (1, 1)})
         await settle()
         assert node.manager.plugins[A].problem == "internal error: KeyError"
         node.break_handler = False
@@ -185,13 +185,13 @@ def test_a_failing_handler_is_retried(caplog: pytest.LogCaptureFixture) -> None:
 def test_the_successor_takes_the_name_as_soon_as_it_is_free() -> None:
     async def main() -> None:
         node = Node()
-        node.manager.found({A: (1, 1)})
+        node.manager.update_sockets({A: (1, 1)})
         await settle()
-        node.manager.found({A: (1, 1), B: (2, 2)})
+        node.manager.update_sockets({A: (1, 1), B: (2, 2)})
         await asyncio.sleep(30)
         assert node.logged()[-1].endswith("notify False there is one")
         at = asyncio.get_running_loop().time()
-        node.manager.found({B: (2, 2)})
+        node.manager.update_sockets({B: (2, 2)})
         await settle()
         assert node.logged() == [
             f"{at:g} deregister /p/a.sock 1",
@@ -206,10 +206,10 @@ def test_a_silent_socket_does_not_delay_others() -> None:
     async def main() -> None:
         node = Node()
         node.silent = True
-        node.manager.found({A: (1, 1)})
+        node.manager.update_sockets({A: (1, 1)})
         await settle()
         node.silent = False
-        node.manager.found({A: (1, 1), B: (2, 2)})
+        node.manager.update_sockets({A: (1, 1), B: (2, 2)})
         await settle()
         assert node.logged() == ["0.1 register /p/b.sock 2", "0.1 notify True"]
 

@@ -136,8 +136,10 @@ async def test_the_rest_of_a_large_tree_pauses_and_ends_with_its_pod(
     monkeypatch.setattr(tree_walk, "STOP_EVERY", 1)
     meter = DiskMeter(SystemClock(), seconds_between=0.0)
     tree = str(fill(tmp_path / "tree", 200))
-    meter._known[tree] = disks._Known(TreeUse(1, 1 << 30, 1), 0.0)
-    assert meter._some([tree], lambda: 0.0)[tree] == disks._Known(TreeUse(1, 1 << 30, 1), math.inf)
+    meter._known[tree] = disks._MeasuredTree(TreeUse(1, 1 << 30, 1), 0.0)
+    assert meter._some([tree], lambda: 0.0)[tree] == disks._MeasuredTree(
+        TreeUse(1, 1 << 30, 1), math.inf
+    )
     ticks = itertools.count()
     rests: list[float] = []
     monkeypatch.setattr(meter._closed, "wait", rests.append)

@@ -35,7 +35,7 @@ def decode(body: bytes) -> JSON:
     try:
         api_version, kind, raw = _objects().open(body)
         message = message_name(api_version, kind)
-        if not _objects().knows(message):
+        if not _objects().has_message(message):
             raise bad_request(f"{kind or 'this kind'} in {api_version} can't be read as protobuf")
         return {"kind": kind, "apiVersion": api_version, **_objects().to_json(message, raw)}
     except Malformed:
@@ -44,7 +44,7 @@ def decode(body: bytes) -> JSON:
 
 def writes(api_version: str, kind: str) -> bool:
     """Whether objects of a kind can be written."""
-    return _objects().knows(message_name(api_version, kind))
+    return _objects().has_message(message_name(api_version, kind))
 
 
 def encode(obj: JSON) -> bytes | None:
