@@ -138,10 +138,10 @@ def test_an_expired_pair_is_not_restored(store: CertificateStore, signer: Signer
 
 
 def test_manual_changes_of_the_link_are_kept(store: CertificateStore, signer: Signer) -> None:
-    assert store.mend(NOW) is None, "no directory yet"
+    assert store.repair_link(NOW) is None, "no directory yet"
     newest = three(store, signer)[-1]
     store.current_path.unlink()
-    assert store.mend(NOW + 9) is None
+    assert store.repair_link(NOW + 9) is None
     assert not store.current_path.exists(), "an administrator removed the link"
     store.current_path.write_text("mine")
     assert store.repair_link(NOW + 9) is None

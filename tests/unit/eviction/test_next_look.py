@@ -84,11 +84,11 @@ def test_the_nearest_of_all_counts() -> None:
     ],
 )
 def test_faster_growth_is_measured_sooner(before: Observations, seconds: float) -> None:
-    assert next_look(seen(5 * GI + 100 * MI), before, RULES) == pytest.approx(seconds)
+    assert observation_delay(seen(5 * GI + 100 * MI), before, RULES) == pytest.approx(seconds)
 
 
 def test_without_observations_the_period_applies() -> None:
-    assert next_look({}, {}, RULES) == 10.0
+    assert observation_delay({}, {}, RULES) == 10.0
 
 
 @pytest.mark.parametrize(("grace", "seconds"), [("3s", 3.0), ("30s", 10.0), ("0s", 10.0)])

@@ -73,7 +73,7 @@ def test_requests_for_which_memory_is_booked() -> None:
     pod = pod_of(sized("c", cpu=None, memory="1Ki"))
     assert requested_memory(pod, pod.containers[0]) == {}
     init = [sized("i", memory="5"), sized("s", memory="2", **ALWAYS), sized("j", memory="4")]
-    assert wanted_of_pod(requesting(3, init=tuple(init))) == {"memory": 6}
+    assert peak_memory_requests(requesting(3, init=tuple(init))) == {"memory": 6}
 
 
 def test_a_node_alone_or_a_group_and_never_both() -> None:
@@ -203,7 +203,7 @@ def test_no_memory_is_lost_while_pods_come_and_go(seed: int) -> None:
         booked = sum(block.size for block in blocks)
         assert sum(free(state)) == 100 * len(of.nodes) - booked
         # more is free where a later container is not on the nodes of an init container
-        assert booked >= sum(wanted_of_pod(each)["memory"] for each in there)
+        assert booked >= sum(peak_memory_requests(each)["memory"] for each in there)
     assert of.without_all_but(state, ()).nodes == of.nodes
 
 

@@ -111,7 +111,7 @@ for ids in ("uids", "gids"):
 async def test_without_an_answer_of_the_runtime_a_range_stays_unknown(
     spaces: UserNamespaceRanges, runtime: Any
 ) -> None:
-    await mend(spaces, runtime)
+    await settle_unknown_ranges(spaces, runtime)
     assert spaces.unknown == {"a"}
     with pytest.raises(UserNamespaceError):
         first_of(spaces, "b")

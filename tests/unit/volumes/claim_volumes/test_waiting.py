@@ -83,4 +83,4 @@ def test_the_volumes_for_which_the_node_is_full() -> None:
     ],
 )
 def test_the_text_of_a_wait(cause: WaitCause, message: str, call: str, said: str) -> None:
-    assert say(Waits(cause, "pv x", message, call)) == said
+    assert wait_text(Waits(cause, "pv x", message, call)) == said

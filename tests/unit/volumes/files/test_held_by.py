@@ -139,7 +139,7 @@ async def test_one_search_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         now -= 1
         return f"; {path}"
 
-    monkeypatch.setattr(module, "_look", search)
+    monkeypatch.setattr(module, "_scan_holders", search)
     found = await asyncio.gather(*(held_by("busy", f"/{n}") for n in range(50)))
     assert found == [f"; /{n}" for n in range(50)]
     assert most == 1

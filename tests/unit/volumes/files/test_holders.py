@@ -111,7 +111,7 @@ def test_the_real_one(tmp_path: Path) -> None:
 
 
 def test_the_text_about_holders() -> None:
-    assert told([]) == ""
-    assert told([HoldingProcess(7, "sh"), HoldingProcess(8, "dd", apart=True)]) == (
+    assert holders_text([]) == ""
+    assert holders_text([HoldingProcess(7, "sh"), HoldingProcess(8, "dd", apart=True)]) == (
         "; it is in use by process 7 (sh), process 8 (dd, in another mount namespace)"
     )

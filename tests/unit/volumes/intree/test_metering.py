@@ -38,7 +38,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
 
 
 async def _measure(meters: Meters, servers: Servers, who: str, path: str) -> str:
-    return await meters.ask(who, f"statfs of {path}", partial(servers.measure, path))
+    return await meters.measure(who, f"statfs of {path}", partial(servers.measure, path))
 
 
 async def _refused(meters: Meters, servers: Servers, who: str, path: str) -> OperationFailed:
@@ -90,5 +90,5 @@ async def test_an_error_is_an_answer(servers: Servers) -> None:
     meters = Meters()
     for _ in range(2):
         with pytest.raises(OperationFailed, match="Connection timed out"):
-            await meters.ask("soft", "statfs of a", stale)
+            await meters.measure("soft", "statfs of a", stale)
     assert await _measure(meters, servers, "soft", "a") == "a"
