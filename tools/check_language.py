@@ -5,9 +5,9 @@ python tools/check_language.py PACKAGE …     # prints each find, such as: kube
 python tools/check_language.py --write       # lowers the baseline to what is there now
 
 `.vale.ini` and `tools/vale/styles` have the rules. Pages, the README, comments, docstrings and
-messages are read; code in backticks is not. vale is built from the Go modules that
-`tools/vale/go.sum` pins, into `.cache/vale/VERSION`. Without Go the check is not made, which is an
-error only in CI.
+messages of all modules are read, those of tests and tools included; code in backticks is not. vale
+is built from the Go modules that `tools/vale/go.sum` pins, into `.cache/vale/VERSION`. Without Go
+the check is not made, which is an error only in CI.
 """
 
 from __future__ import annotations
@@ -73,14 +73,20 @@ def vale() -> Path:
 
 def files() -> list[Path]:
     """What is checked, relative to the repository."""
-    pages = {ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/runbooks/*.md")}
+    pages = {ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "up/README.md"}
+    pages |= {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/runbooks/*.md")}
     pages -= {ROOT / "docs/differences.md"}  # generated
-    modules = {each for each in ROOT.glob("kubeletpy/**/*.py") if "generated" not in each.parts}
-    return sorted(each.relative_to(ROOT) for each in {*pages, *modules, ROOT / SAMPLE})
+    modules = {
+        each
+        for folder in ("bench", "examples", "kubeletpy", "tests", "tools", "up")
+        for each in (ROOT / folder).rglob("*.py")
+        if not {"generated", "build"} & set(each.parts)
+    }
+    return sorted(each.relative_to(ROOT) for each in pages | modules)
 
 
 def package(path: Path) -> str:
-    """What a file is counted with: docs, kubeletpy, or a package below kubeletpy."""
+    """The package that a file counts for: docs, or a folder of modules such as kubeletpy/pods."""
     if path.suffix == ".md":
         return "docs"
     return "/".join(path.parts[:2]) if len(path.parts) > 2 else path.parts[0]
@@ -114,7 +120,7 @@ def lowered(counts: Count, baseline: Count) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Entry point."""
     try:
-        options = ("--no-exit", "--output=JSON")
+        options = ("--no-global", "--no-exit", "--output=JSON")
         answer = run(vale(), *options, *files(), timeout=600, cwd=ROOT)
     except CommandError as error:
         print(f"prose is not checked: {error}")
