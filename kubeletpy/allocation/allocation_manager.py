@@ -19,13 +19,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.allocation import conditions
-from kubeletpy.allocation.asked import pod_level_changes, resource_changes, volume_sizes_change
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.conditions import NONE, ResizeConditions
 from kubeletpy.allocation.feasibility import Infeasible, ResizeRules, infeasible
 from kubeletpy.allocation.from_status import reported_resources
 from kubeletpy.allocation.queue import WaitingResize, in_order
 from kubeletpy.allocation.reports import Decided, ResizeReports
+from kubeletpy.allocation.resize_changes import (
+    pod_level_changes,
+    resource_changes,
+    volume_sizes_change,
+)
 from kubeletpy.allocation.resources import PodResources, never_resized, of_pod, with_resources
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from msgspec import to_builtins
 
 from kubeletpy.cli import agent_socket
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 
 WATCH_S = 1.0
 MAX_ERROR = 2000

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     1 for a difference; 2 for what can't be read, also a line that is no line of a recording.
     """
     given = parser().parse_args(arguments)
-    from kubeletpy.explain.words import one_line
+    from kubeletpy.explain.texts import one_line
     from kubeletpy.recorder import render
     from kubeletpy.recorder.replay import replay
     from kubeletpy.version import VERSION

@@ -34,8 +34,8 @@ from kubeletpy.eviction.local_storage import (
     Offender,
     evicted_status,
 )
-from kubeletpy.eviction.next_look import CONFIRM_S, PERIOD_S, observation_delay
 from kubeletpy.eviction.node_pressure import REMEMBERED, NodePressure
+from kubeletpy.eviction.observation_delay import CONFIRM_S, PERIOD_S, observation_delay
 from kubeletpy.eviction.protocol import NodeSignals, PodUses
 from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.eviction.report import PressureReport, report

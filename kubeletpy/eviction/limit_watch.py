@@ -22,7 +22,7 @@ from kubeletpy.eviction.local_storage import (
     nearest,
     next_to_go,
 )
-from kubeletpy.eviction.next_look import PERIOD_S
+from kubeletpy.eviction.observation_delay import PERIOD_S
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
 from kubeletpy.pods.spared import Spared

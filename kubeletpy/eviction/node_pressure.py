@@ -22,7 +22,7 @@ from kubeletpy.events.recorder import (
     node_reference,
     pod_reference,
 )
-from kubeletpy.eviction import words
+from kubeletpy.eviction import messages
 from kubeletpy.eviction.decide import Crossing, EvictionDecision, EvictionState, is_well
 from kubeletpy.eviction.endings import Ending, Endings
 from kubeletpy.eviction.limit_watch import LimitWatch
@@ -168,7 +168,7 @@ class NodePressure:
                 )
                 return
         assert layout is not None, "known, or this is not about disks"
-        text = words.reclaiming(resource_of(signal))
+        text = messages.reclaiming(resource_of(signal))
         what = reclaims(signal, layout)
         if what and not self._reclaimed:
             self._recorder.event(self._node, WARNING, Reason.EVICTION_THRESHOLD_MET, text)
@@ -269,11 +269,11 @@ class NodePressure:
         awaited: Awaited | None,
     ) -> None:
         signal, hard = crossing.threshold.signal, crossing.threshold.hard
-        text = words.message(candidate, same)
+        text = messages.message(candidate, same)
         now = self._clock.now()
 
         def status(old: api.PodStatus) -> api.PodStatus:
-            return words.evicted_status(old, text, now, pod.generation)
+            return messages.evicted_status(old, text, now, pod.generation)
 
         grace = HARD_GRACE_S
         if not hard:
@@ -285,7 +285,7 @@ class NodePressure:
             WARNING,
             Reason.EVICTED,
             text,
-            annotations=words.event_annotations(candidate, crossing),
+            annotations=messages.event_annotations(candidate, crossing),
         )
         self._said.clear()
         self._evicted(signal.value)

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 
-from kubeletpy.eviction.next_look import PERIOD_S
+from kubeletpy.eviction.observation_delay import PERIOD_S
 from kubeletpy.eviction.protocol import NodeSignals
 from kubeletpy.eviction.ranking import LAYERS_S
 from kubeletpy.eviction.settling import Awaited, begun, is_settled, looked

@@ -10,7 +10,7 @@ import re
 from kubeletpy.explain.containers import containers, ephemeral
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 
 _NAME = r"([\w.*/-]{1,253})"
 _UNREGISTERED = re.compile(rf"DRA driver {_NAME}(?:, \S+)* is not registered")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 
 LONGEST = 800
 """Maximum characters of a cause. A longer one keeps its end."""

@@ -11,7 +11,7 @@ from typing import Any
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import ContainerStateKey, ContainerView, Exit, Role
 from kubeletpy.explain.moments import api_time
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 from kubeletpy.pods.pod import ContainerKind, is_sidecar
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 from kubeletpy.pods.start_errors import shown_reason

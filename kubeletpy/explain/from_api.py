@@ -11,7 +11,7 @@ from typing import Any
 
 from kubeletpy.explain.codes import CauseCode
 from kubeletpy.explain.moments import api_time, clock_time, since
-from kubeletpy.explain.words import one_line, restarts
+from kubeletpy.explain.texts import one_line, restarts
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.structs import Struct
 

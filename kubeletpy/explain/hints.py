@@ -15,8 +15,8 @@ from kubeletpy.explain.facts import NodeTaint, PodFacts
 from kubeletpy.explain.model import WaitKind
 from kubeletpy.explain.phrases import mounted_image
 from kubeletpy.explain.runs import ended_alone, has_log, never_ran
+from kubeletpy.explain.texts import one_line
 from kubeletpy.explain.volume_hints import volume_hint
-from kubeletpy.explain.words import one_line
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 
 _REFUSED: Mapping[str, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from kubeletpy.api.times import parse_time
-from kubeletpy.explain.words import ago
+from kubeletpy.explain.texts import ago
 
 
 def api_time(text: str | None) -> float | None:

@@ -12,7 +12,7 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.runs import killed_by, never_ran
-from kubeletpy.explain.words import duration, one_line, restarts, until
+from kubeletpy.explain.texts import duration, one_line, restarts, until
 from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import ProbeView
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.report import ProbeReport
 from kubeletpy.probes.schedule import ProbeKind

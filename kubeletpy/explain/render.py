@@ -12,7 +12,7 @@ from typing import Any
 from kubeletpy.explain import render_pressure
 from kubeletpy.explain.model import ContainerStateKey, WorkerState
 from kubeletpy.explain.moments import clock_time, since
-from kubeletpy.explain.words import ago, duration, one_line, restarts, until
+from kubeletpy.explain.texts import ago, duration, one_line, restarts, until
 
 MAX_VERDICT = 2000
 MAX_CELL = 1000

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubeletpy.explain.moments import since
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 
 
 def connections(found: Mapping[str, Any] | None, now: float) -> str:

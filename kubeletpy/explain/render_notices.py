@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 
 MAX_TROUBLE = 1000
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubeletpy.explain.amounts import amounts
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 
 View = Mapping[str, Any]
 _PIDS = "pid.available"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubeletpy.explain.amounts import amounts, sizes
-from kubeletpy.explain.words import ago, duration, one_line, until
+from kubeletpy.explain.texts import ago, duration, one_line, until
 
 MAX_EVICTIONS = 10
 UNCOUNTABLE = 1 << 64

@@ -9,8 +9,8 @@ from msgspec import to_builtins
 
 from kubeletpy.explain import render
 from kubeletpy.explain.causes import cause
+from kubeletpy.explain.texts import milliseconds, one_line
 from kubeletpy.explain.timeline import Bar, Timeline, TimelineChapter
-from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.trace.model import Chapter as Part
 
 _FULL, _LEFT = "█", " ▏▎▍▌▋▊▉"

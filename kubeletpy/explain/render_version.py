@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 
 
 def version(found: Mapping[str, Any] | None) -> str:

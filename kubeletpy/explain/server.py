@@ -238,7 +238,7 @@ class ExplainServer:
         from kubeletpy.explain import phrases
         from kubeletpy.explain.from_api import verdict
         from kubeletpy.explain.removed_pods import explain_removed
-        from kubeletpy.explain.words import duration
+        from kubeletpy.explain.texts import duration
 
         error = f"no pod {namespace}/{name} on this node"
         unknown = ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.explain.words import duration
+from kubeletpy.explain.texts import duration
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeletpy.explain import from_api
 from kubeletpy.explain.moments import api_time
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 
 JSON = dict[str, Any]
 View = Mapping[str, Any]

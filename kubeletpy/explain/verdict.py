@@ -11,8 +11,8 @@ from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.phrases import MAX_SAID, keeps_ending, sentence, times
 from kubeletpy.explain.runs import ended_alone, restless
 from kubeletpy.explain.since import asked_to_end, ready_since
+from kubeletpy.explain.texts import duration, one_line
 from kubeletpy.explain.waits import despite_ready, not_ready, waits
-from kubeletpy.explain.words import duration, one_line
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.podworkers.records import Stage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause
 
 _OTHERWISE = "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"

@@ -17,7 +17,7 @@ from kubeletpy.explain.model import Action, ContainerStateKey, ContainerView, Ro
 from kubeletpy.explain.moments import api_time
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.since import asked_to_end, from_first_failure, not_ready_since, stopped_at
-from kubeletpy.explain.words import one_line
+from kubeletpy.explain.texts import one_line
 from kubeletpy.images.errors import ImageErrorCode
 from kubeletpy.pods.environment import SERVICES_UNREAD
 from kubeletpy.pods.pod import Pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeletpy.explain.words import duration, one_line
+from kubeletpy.explain.texts import duration, one_line
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 
 MAX_NAMED = 3

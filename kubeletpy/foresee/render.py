@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeletpy.api.quantity import spelled
 from kubeletpy.explain import render_order
-from kubeletpy.explain.words import milliseconds, one_line
+from kubeletpy.explain.texts import milliseconds, one_line
 from kubeletpy.foresee.model import ForeseenOutcome, NeedState
 from kubeletpy.foresee.needs import missing
 

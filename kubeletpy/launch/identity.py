@@ -17,7 +17,7 @@ from kubeletpy.agent.component import Task
 from kubeletpy.certificates import kubeconfig, request
 from kubeletpy.certificates.certificate_manager import CertificateManager, Purpose
 from kubeletpy.certificates.following import FileFollower
-from kubeletpy.certificates.mending import repair_link
+from kubeletpy.certificates.link_repair import repair_link
 from kubeletpy.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.config import PROTOBUF, KubeletSettings, NodeFlags

@@ -19,7 +19,7 @@ from kubeletpy.preflight.state_files import (
 )
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
 from kubeletpy.shutdown import times_file
-from kubeletpy.volumes.csi.found import find_csi_volumes
+from kubeletpy.volumes.csi.leftovers import find_csi_volumes
 from kubeletpy.volumes.csi.names import CsiPaths
 
 MAX_BYTES = 64 << 20

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from kubeletpy.explain.words import milliseconds, one_line
+from kubeletpy.explain.texts import milliseconds, one_line
 from kubeletpy.recorder.model import LineKind
 from kubeletpy.recorder.replay import NODE, Moment, Replayed
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from kubeletpy.api import types as api
 from kubeletpy.certificates import request
 from kubeletpy.certificates.certificate_manager import CertificateManager, Purpose
-from kubeletpy.certificates.mending import repair_link
+from kubeletpy.certificates.link_repair import repair_link
 from kubeletpy.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.clock import Clock
 from kubeletpy.config import KubeletSettings, NodeFlags

@@ -12,8 +12,8 @@ from hashlib import sha256
 from html import escape
 
 from kubeletpy.api.times import format_time
+from kubeletpy.explain.texts import milliseconds, one_line
 from kubeletpy.explain.timeline import Timeline
-from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.structs import Struct
 from kubeletpy.view.waterfall import QUARTERS, BarKind, Row, Waterfall, waterfalls
 

@@ -14,8 +14,8 @@ from msgspec import to_builtins
 
 from kubeletpy.explain.codes import CauseCode
 from kubeletpy.explain.model import WaitKind
+from kubeletpy.explain.texts import one_line
 from kubeletpy.explain.timeline import from_json
-from kubeletpy.explain.words import one_line
 from kubeletpy.view.history import History
 from kubeletpy.view.waterfall import waterfalls
 

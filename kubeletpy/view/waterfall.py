@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from kubeletpy.explain.render_timeline import scale, summary
+from kubeletpy.explain.texts import milliseconds, one_line
 from kubeletpy.explain.timeline import Bar, Timeline, TimelineChapter
-from kubeletpy.explain.words import milliseconds, one_line
 from kubeletpy.structs import Struct
 from kubeletpy.trace.names import Name, TraceCall
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.api.types import JSON
-from kubeletpy.eviction.next_look import CONFIRM_S
+from kubeletpy.eviction.observation_delay import CONFIRM_S
 from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use, candidate
 from kubeletpy.eviction.signal_observer import SETTLE_LOOK_S
 from kubeletpy.eviction.signals import Layout, Observations, Signal, SignalObservation

@@ -11,7 +11,7 @@ from pathlib import Path
 from kubeletpy.agent.component import Task
 from kubeletpy.certificates import request
 from kubeletpy.certificates.certificate_manager import CertificateManager, Purpose
-from kubeletpy.certificates.mending import repair_link
+from kubeletpy.certificates.link_repair import repair_link
 from kubeletpy.certificates.store import KEPT, CertificateStore
 from kubeletpy.host import signing
 from kubeletpy.host.key_pair import KeyPair

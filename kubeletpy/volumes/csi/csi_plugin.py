@@ -35,8 +35,8 @@ from kubeletpy.volumes.claims.operation import (
 from kubeletpy.volumes.claims.selinux import mount_option
 from kubeletpy.volumes.csi.block import BlockVolumes
 from kubeletpy.volumes.csi.filesystem import FilesystemVolumes, handle_of, mode_of
-from kubeletpy.volumes.csi.found import find_csi_volumes
 from kubeletpy.volumes.csi.host import CsiHost, not_registered, on_disk
+from kubeletpy.volumes.csi.leftovers import find_csi_volumes
 from kubeletpy.volumes.csi.names import (
     EPHEMERAL,
     PERSISTENT,

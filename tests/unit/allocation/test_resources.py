@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.allocation.asked import Ask, pod_level_changes, resource_changes
 from kubeletpy.allocation.from_status import reported_resources
 from kubeletpy.allocation.messages import resize_message
+from kubeletpy.allocation.resize_changes import ResourceChange, pod_level_changes, resource_changes
 from kubeletpy.allocation.resources import (
     PodResources,
     never_resized,
@@ -97,15 +97,19 @@ def test_pod_level_resources_are_those_allocated(given: api.ResourceRequirements
     ("old", "new", "found"),
     [
         (needs("cpu=1"), needs("cpu=1000m"), []),
-        (needs("cpu=1"), needs("cpu=2"), [Ask("cpu", "requests", "increase")]),
-        (needs("cpu=2"), needs("cpu=1"), [Ask("cpu", "requests", "decrease")]),
-        (needs("cpu=2"), needs("cpu=2", "memory=1"), [Ask("memory", "limits", "add")]),
-        (needs("cpu=2", "memory=1"), needs("cpu=2"), [Ask("memory", "limits", "remove")]),
+        (needs("cpu=1"), needs("cpu=2"), [ResourceChange("cpu", "requests", "increase")]),
+        (needs("cpu=2"), needs("cpu=1"), [ResourceChange("cpu", "requests", "decrease")]),
+        (needs("cpu=2"), needs("cpu=2", "memory=1"), [ResourceChange("memory", "limits", "add")]),
+        (
+            needs("cpu=2", "memory=1"),
+            needs("cpu=2"),
+            [ResourceChange("memory", "limits", "remove")],
+        ),
         (needs("ephemeral-storage=1"), needs("ephemeral-storage=2"), []),
     ],
 )
 def test_resizes_requested_by_an_update(
-    old: api.ResourceRequirements, new: api.ResourceRequirements, found: list[Ask]
+    old: api.ResourceRequirements, new: api.ResourceRequirements, found: list[ResourceChange]
 ) -> None:
     assert list(resource_changes(pod(a=old, b={}), pod(a=new, b={}))) == found
     assert list(resource_changes(pod(a=old), pod(a=new, added=needs("cpu=1")))) == found

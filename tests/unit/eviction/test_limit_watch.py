@@ -14,7 +14,7 @@ from kubeletpy.api import types as api
 from kubeletpy.eviction.keeper import EvictionKeeper
 from kubeletpy.eviction.limit_watch import LimitWatch
 from kubeletpy.eviction.local_storage import AT_ONCE, Share
-from kubeletpy.eviction.next_look import PERIOD_S
+from kubeletpy.eviction.observation_delay import PERIOD_S
 from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.eviction.thresholds import Rules
 from kubeletpy.eviction.unwatched import Unwatched

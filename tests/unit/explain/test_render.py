@@ -11,8 +11,8 @@ from msgspec import to_builtins
 from kubeletpy.explain import render, render_notices, render_timeline
 from kubeletpy.explain.gather import explain, line
 from kubeletpy.explain.model import Exit
+from kubeletpy.explain.texts import duration, milliseconds, one_line
 from kubeletpy.explain.timeline import Timeline, from_json, timeline
-from kubeletpy.explain.words import duration, milliseconds, one_line
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import StartError

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kubeletpy.eviction.decide import Crossing
+from kubeletpy.eviction.messages import event_annotations, evicted_status, message
 from kubeletpy.eviction.pod_use import candidate
 from kubeletpy.eviction.signals import Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Amount, Threshold
-from kubeletpy.eviction.words import event_annotations, evicted_status, message
 from kubeletpy.stats.usage import (
     CgroupUsage,
     GroupKind,

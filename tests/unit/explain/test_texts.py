@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.explain import phrases
-from kubeletpy.explain.words import ago, duration, milliseconds, one_line, restarts, until
+from kubeletpy.explain.texts import ago, duration, milliseconds, one_line, restarts, until
 
 
 @pytest.mark.parametrize(

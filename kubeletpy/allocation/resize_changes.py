@@ -16,7 +16,7 @@ from kubeletpy.pods.resources import COMPUTE
 from kubeletpy.structs import Struct
 
 
-class Ask(Struct, frozen=True):
+class ResourceChange(Struct, frozen=True):
     """One amount in one container that an update changes."""
 
     resource: str
@@ -27,7 +27,7 @@ class Ask(Struct, frozen=True):
     """add, remove, increase or decrease."""
 
 
-def resource_changes(old: Pod, new: Pod) -> Iterator[Ask]:
+def resource_changes(old: Pod, new: Pod) -> Iterator[ResourceChange]:
     """The changes in resources between two versions of a pod. ValueError: an invalid quantity."""
     if old.spec is new.spec:
         return
@@ -41,7 +41,7 @@ def resource_changes(old: Pod, new: Pod) -> Iterator[Ask]:
                 was = _amount(amounts(had, kind), resource)
                 will = _amount(amounts(wanted, kind), resource)
                 if was != will:
-                    yield Ask(resource, kind, _operation(was, will))
+                    yield ResourceChange(resource, kind, _operation(was, will))
 
 
 def pod_level_changes(old: Pod, new: Pod) -> bool:

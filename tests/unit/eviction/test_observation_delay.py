@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.eviction.next_look import CONFIRM_S, observation_delay
+from kubeletpy.eviction.observation_delay import CONFIRM_S, observation_delay
 from kubeletpy.eviction.signals import Observations, Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Amount, Rules, Threshold
 from tests.unit.eviction.rules import GI, MI, rules
