@@ -142,7 +142,15 @@ def test_every_panel_has_numbers_or_a_reason(
     assert filled == [], "no longer empty"
 
 
-def test_recording_rules_have_values(prometheus_of_node: Prometheus) -> None:
+def test_recording_rules_have_values(
+    node2: Node, namespace: str, prometheus_of_node: Prometheus
+) -> None:
+    # rates and quantiles need a series that grows after it was scraped
+    for number in (1, 2):
+        name = f"counted-{number}"
+        node2.apply(pod(name, container()), namespace=namespace)
+        node2.wait_running(namespace, name)
+        prometheus_of_node.wait_for(f"sum(kubelet_started_pods_total) >= {number}")
     for name in (
         "instance:kubelet_pod_start_total_duration_seconds:p99_5m",
         "instance_operation_type:kubelet_runtime_operations:rate5m",
