@@ -23,6 +23,7 @@ from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
 from kubeletpy.syncloop.admission_gate import AdmissionGate
+from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.trace.names import Step
 from tests.virtual_time import LoopClock, on_virtual_time
 
@@ -218,6 +219,24 @@ async def test_resizes_preempt_unless_the_scheduler_does(tmp_path: Path, on: boo
         if isinstance(component.instance, AdmissionGate)
     ]
     assert gate._resizes_preempt is not on
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_resources_of_claims_count_by_their_gate(tmp_path: Path, on: bool) -> None:
+    agent = made(tmp_path, featureGates={"DRANodeAllocatableResources": on})
+    loop = next(
+        component.instance
+        for component in agent.components
+        if isinstance(component.instance, SyncLoop)
+    )
+    claims = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c"}]}
+    pod: Any = {
+        "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "status": claims,
+    }
+    loop._merge.set_pods("api", [pod], 1.0)
+    assert loop._merge.pods("api")["u"].status == (claims if on else {})
 
 
 async def test_runtime_features_are_read_from_the_newest_version(tmp_path: Path) -> None:
