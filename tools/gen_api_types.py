@@ -15,6 +15,7 @@ import json
 import keyword
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ JSON = dict[str, Any]
 TYPES = '''"""Kubernetes objects at run time: JSON. ``types.pyi`` gives type checkers their fields.
 
 Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. These types would take
-1.4 MB as classes.
+1.4 MB as classes. A type checker reports a name that the stub lacks; here each name is JSON.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ from typing import Any
 JSON = dict[str, Any]
 """Any JSON object."""
 
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return JSON
 '''
 FIELDS = '''"""The fields of a pod and of all that is in one: by kind, the type of each field. Pure.
 
@@ -62,7 +68,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-FIELDS: Mapping[str, Mapping[str, str]] = {
+_TABLE = """
+```
+'''
+FIELDS_OF = '''```
+"""
+"""A line for each kind, with its fields and their types; indented lines continue a line."""
+
+KINDS: Mapping[str, str] = dict(
+    line.split(": ", 1) for line in _TABLE.replace("\\n    ", " ").strip("`\\n").split("\\n")
+)
+"""Every kind with the text of its fields."""
+
+
+def fields_of(kind: str) -> dict[str, str]:
+    """The fields of a kind, each with its type."""
+    return dict(field.split(" ", 1) for field in KINDS[kind].split("; "))
 '''
 
 
@@ -102,11 +123,6 @@ def stub(kinds: dict[str, dict[str, Any]]) -> str:
     return STUB + "".join(f"\n{render(name, schema)}" for name, schema in kinds.items())
 
 
-def types(kinds: dict[str, dict[str, Any]]) -> str:
-    """The whole file ``types.py``."""
-    return TYPES + "".join(f"{name} = JSON\n" for name in kinds)
-
-
 def pod_fields(kinds: dict[str, dict[str, Any]]) -> str:
     """The whole file ``pod_fields.py``: the kinds that a pod has anywhere."""
     found: dict[str, dict[str, str]] = {}
@@ -116,14 +132,15 @@ def pod_fields(kinds: dict[str, dict[str, Any]]) -> str:
         if name in kinds and name not in found:
             found[name] = {k: annotation(v) for k, v in kinds[name]["properties"].items()}
             asked += [part for text in found[name].values() for part in re.findall(r"\w+", text)]
-    return FIELDS + "".join(map(entry, sorted(found.items()))) + "}\n"
+    return FIELDS + "".join(map(entry, sorted(found.items()))) + FIELDS_OF
 
 
 def entry(kind: tuple[str, dict[str, str]]) -> str:
-    """A kind's lines of the table."""
+    """A kind's lines of the table; no line ends inside a field."""
     name, fields = kind
-    lines = "".join(f'        "{key}": "{value}",\n' for key, value in fields.items())
-    return f'    "{name}": {{\n{lines}    }},\n'
+    words = [f"{key} {value};".replace(" ", "\0") for key, value in fields.items()]
+    text = f"{name}: {' '.join(words)}".removesuffix(";")
+    return textwrap.fill(text, 100, subsequent_indent="    ").replace("\0", " ") + "\n"
 
 
 def files() -> dict[str, str]:
@@ -133,7 +150,7 @@ def files() -> dict[str, str]:
     kinds = {name: named[name] for name in sorted(named) if named[name].get("properties")}
     return {
         "types.pyi": stub(kinds),
-        "types.py": types(kinds),
+        "types.py": TYPES,
         "pod_fields.py": pod_fields(kinds),
     }
 

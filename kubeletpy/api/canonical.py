@@ -11,12 +11,11 @@ from decimal import ROUND_UP, Context, Decimal
 from enum import Enum, auto
 from functools import lru_cache
 
-from kubeletpy.api.quantity import parse
+from kubeletpy.api.quantity import BINARY_SUFFIXES, parse, with_suffix
 
 _NANO = Decimal("1e-9")
 _EXACT = Context(prec=100)
 """Digits enough for a sum of the largest amounts of a pod in billionths."""
-_BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL_SUFFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 _EXPONENT_LETTERS = frozenset("eE")
 
@@ -72,25 +71,15 @@ def written(amount: Decimal, form: Format) -> str:
     """
     amount = amount.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
     if form is Format.BINARY and abs(amount) >= 1024 and amount == amount.to_integral_value():
-        return _with_suffix(int(amount), 1024, _BINARY_SUFFIXES)
+        return with_suffix(int(amount), 1024, BINARY_SUFFIXES)
     billionths = int(amount.scaleb(9, context=_EXACT))
     if form is not Format.EXPONENT:
-        return _with_suffix(billionths, 1000, _DECIMAL_SUFFIXES)
+        return with_suffix(billionths, 1000, _DECIMAL_SUFFIXES)
     exponent = -9
     while billionths and billionths % 1000 == 0:
         billionths //= 1000
         exponent += 3
     return f"{billionths}e{exponent}" if billionths and exponent else str(billionths)
-
-
-def _with_suffix(count: int, step: int, suffixes: tuple[str, ...]) -> str:
-    if not count:
-        return "0"
-    power = 0
-    while power + 1 < len(suffixes) and count % step == 0:
-        count //= step
-        power += 1
-    return f"{count}{suffixes[power]}"
 
 
 def _format_of(text: str) -> Format:

@@ -7,6 +7,7 @@ words like "NaN" as numbers. Must never let a hostile text cost more than its le
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
@@ -22,6 +23,7 @@ _SCALES = {
     **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
     **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
 }
+BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _MAX_TEXT = 64
 _MAX = Decimal(2**63 - 1)
 
@@ -74,11 +76,17 @@ def spelled(amount: int, *, binary: bool) -> str:
 
     Source: k8s.io/apimachinery, CanonicalizeBytes (below 1024 always decimal).
     """
-    step, names = 1000, ("", "k", "M", "G", "T", "P", "E")
     if binary and amount >= 1024:
-        step, names = 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+        return with_suffix(amount, 1024, BINARY_SUFFIXES)
+    return with_suffix(amount, 1000, ("", "k", "M", "G", "T", "P", "E"))
+
+
+def with_suffix(count: int, step: int, suffixes: Sequence[str]) -> str:
+    """A count with the largest suffix that leaves it whole; each is ``step`` of the previous."""
+    if not count:
+        return "0"
     power = 0
-    while amount and power + 1 < len(names) and amount % step == 0:
-        amount //= step
+    while power + 1 < len(suffixes) and count % step == 0:
+        count //= step
         power += 1
-    return f"{amount}{names[power]}"
+    return f"{count}{suffixes[power]}"

@@ -25,6 +25,11 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     return text if len(text) <= MAX_DETAILS else text[: MAX_DETAILS - 1] + "…"
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message; its type for one without a message."""
+    return (str(error).splitlines() or [""])[0] or type(error).__name__
+
+
 def image_user_info(image: str) -> str:
     """The user information in an image's name, as of a URL: ``user:word`` of ``user:word@host/a``.
 

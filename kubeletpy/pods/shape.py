@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from kubeletpy.api.pod_fields import FIELDS
+from kubeletpy.api.pod_fields import KINDS, fields_of
 from kubeletpy.api.quantity import parse as parse_quantity
 from kubeletpy.api.times import parse_time
 
@@ -65,8 +65,8 @@ def _fits_in_a_path(text: str) -> bool:
 
 @cache
 def _check_of(kind: str) -> _Check:
-    """``kind``: as FIELDS spells it."""
-    if kind in FIELDS:
+    """``kind``: a type as :mod:`kubeletpy.api.pod_fields` has it."""
+    if kind in KINDS:
         return _object_check(kind)
     if kind.startswith("list["):
         return _list_check(_check_of(kind[len("list[") : -1]))
@@ -139,7 +139,7 @@ def _object_check(kind: str) -> _Check:
 
 
 def _field_checks(kind: str) -> dict[str, _Check]:
-    fields = FIELDS[kind].items()
+    fields = fields_of(kind).items()
     checks = {name: _check_of(each) for name, each in fields if name not in _UNCHECKED}
     for name in _QUANTITIES.get(kind, ()):
         checks[name] = _map_of(_quantity)
