@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kubeletpy.config.files import read_limited
 from kubeletpy.config.problems import ConfigError, Problem
 
 FLAG = "--image-credential-provider-config"
 BIN_DIR_FLAG = "--image-credential-provider-bin-dir"
 _SUFFIXES = (".json", ".yaml", ".yml")
-_MAX_BYTES = 4 << 20
 _MAX_FILES = 1000
 
 
@@ -31,7 +31,7 @@ def read_credential_provider_files(path: str) -> list[tuple[str, bytes]]:
         raise _wrong(path, f"cannot be read: {error.strerror}") from error
     if not files:
         raise _wrong(path, "holds no *.json, *.yaml or *.yml file")
-    return [(str(file), _read_limited(file)) for file in files]
+    return [(str(file), read_limited(file, FLAG)) for file in files]
 
 
 def check_programs(bin_dir: str, names: tuple[str, ...]) -> None:
@@ -45,14 +45,10 @@ def check_programs(bin_dir: str, names: tuple[str, ...]) -> None:
     problems = [
         Problem(f"providers[{name}].name", name, f"must be a program in {bin_dir} ({BIN_DIR_FLAG})")
         for name in names
-        if not _is_program(Path(bin_dir) / name)
+        if not ((program := Path(bin_dir) / name).is_file() and os.access(program, os.X_OK))
     ]
     if problems:
         raise ConfigError(problems)
-
-
-def _is_program(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
 
 
 def _files(path: Path) -> list[Path]:
@@ -68,17 +64,6 @@ def _files(path: Path) -> list[Path]:
     if len(found) > _MAX_FILES:
         raise _wrong(str(path), f"holds more than {_MAX_FILES} files")
     return sorted(found)
-
-
-def _read_limited(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise _wrong(str(path), f"cannot be read: {error.strerror}") from error
-    if len(content) > _MAX_BYTES:
-        raise _wrong(str(path), "is larger than 4 MiB")
-    return content
 
 
 def _wrong(path: str, reason: str) -> ConfigError:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from kubeletpy.config import decode
 from kubeletpy.config import decoders as d
@@ -185,34 +184,27 @@ def _check_token(token: TokenAttributes, at: str, report: ProblemReport) -> None
         report.add(at, both, "annotation keys cannot be both required and optional")
 
 
-def _struct(make: Any, **fields: tuple[d.Decoder, Any]) -> d.Decoder:
-    table: Mapping[str, tuple[str, d.Decoder, Any]] = {
-        name: (_snake(name), decoder, default) for name, (decoder, default) in fields.items()
-    }
-    return d.struct_of(make, table)
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", name)
-
-
 _STRINGS = d.list_of(d.string)
-_TOKEN = _struct(
+_TOKEN = d.struct_of(
     TokenAttributes,
-    serviceAccountTokenAudience=(d.string, ...),
-    cacheType=(d.string, ...),
-    requireServiceAccount=(d.boolean, ...),
-    requiredServiceAccountAnnotationKeys=(_STRINGS, ()),
-    optionalServiceAccountAnnotationKeys=(_STRINGS, ()),
+    {
+        "serviceAccountTokenAudience": (d.string, ...),
+        "cacheType": (d.string, ...),
+        "requireServiceAccount": (d.boolean, ...),
+        "requiredServiceAccountAnnotationKeys": (_STRINGS, ()),
+        "optionalServiceAccountAnnotationKeys": (_STRINGS, ()),
+    },
 )
-_ENVIRONMENT = _struct(EnvironmentVariable, name=(d.string, ...), value=(d.string, ""))
-_PROVIDER = _struct(
+_ENVIRONMENT = d.struct_of(EnvironmentVariable, {"name": (d.string, ...), "value": (d.string, "")})
+_PROVIDER = d.struct_of(
     CredentialProvider,
-    name=(d.string, ...),
-    matchImages=(_STRINGS, ...),
-    defaultCacheDuration=(d.duration, ...),
-    apiVersion=(d.string, ...),
-    args=(_STRINGS, ()),
-    env=(d.list_of(_ENVIRONMENT), ()),
-    tokenAttributes=(_TOKEN, None),
+    {
+        "name": (d.string, ...),
+        "matchImages": (_STRINGS, ...),
+        "defaultCacheDuration": (d.duration, ...),
+        "apiVersion": (d.string, ...),
+        "args": (_STRINGS, ()),
+        "env": (d.list_of(_ENVIRONMENT), ()),
+        "tokenAttributes": (_TOKEN, None),
+    },
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from typing import Any
 from kubeletpy.api import quantity
 from kubeletpy.api.durations import parse_duration
 from kubeletpy.config.problems import ProblemReport
+from kubeletpy.config.settings import attribute
 
 Decoder = Callable[[object, str, ProblemReport], Any]
 """Takes the value, its path and where to report; gives the setting, or None after reporting."""
@@ -24,11 +26,18 @@ _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1
 
 
-def boolean(value: object, at: str, report: ProblemReport) -> bool | None:
-    if isinstance(value, bool):
-        return value
-    report.add(at, value, "must be true or false")
-    return None
+def _instance_of(kind: type, allowed: str) -> Decoder:
+    def decode(value: object, at: str, report: ProblemReport) -> Any:
+        if isinstance(value, kind):
+            return value
+        report.add(at, value, allowed)
+        return None
+
+    return decode
+
+
+boolean = _instance_of(bool, "must be true or false")
+string = _instance_of(str, "must be a string (quote it)")
 
 
 def _integer(low: int, high: int) -> Decoder:
@@ -53,20 +62,11 @@ def number(value: object, at: str, report: ProblemReport) -> float | None:
     return None
 
 
-def string(value: object, at: str, report: ProblemReport) -> str | None:
-    if isinstance(value, str):
-        return value
-    report.add(at, value, "must be a string (quote it)")
-    return None
-
-
 def duration(value: object, at: str, report: ProblemReport) -> float | None:
     """A Go duration, in seconds."""
-    try:
+    with suppress(ValueError):
         if isinstance(value, str):
             return parse_duration(value)
-    except ValueError:
-        pass
     report.add(at, value, "must be a duration such as 10s, 1m30s or 100ms")
     return None
 
@@ -82,11 +82,9 @@ def size(value: object, at: str, report: ProblemReport) -> int | None:
     """A quantity, in bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    try:
+    with suppress(ValueError):
         if isinstance(value, str):
             return quantity.value(value)
-    except ValueError:
-        pass
     report.add(at, value, "must be a quantity such as 10Mi")
     return None
 
@@ -120,10 +118,11 @@ def map_of(item: Decoder, keys: tuple[str, ...] = ()) -> Decoder:
     return decode
 
 
-def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[str, Decoder, Any]]) -> Decoder:
-    """An object of a list: field name -> (argument of ``make``, decoder, default).
+def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[Decoder, Any]]) -> Decoder:
+    """An object of a list: field name -> (decoder, default).
 
-    A default of ``...`` means the field is required. One without an argument is only checked.
+    The argument of ``make`` is the attribute of that name. A default of ``...`` means the field is
+    required; one that is :func:`unset` has no argument.
     """
 
     def decode(value: object, at: str, report: ProblemReport) -> Any:
@@ -135,17 +134,13 @@ def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[str, Decoder,
             if name not in fields:
                 report.drop(f"{at}.{name}", value[name], unknown(str(name), fields))
         arguments = {}
-        for name, (argument, decoder, default) in fields.items():
+        for name, (decoder, default) in fields.items():
             if value.get(name) is not None:
-                decoded = decoder(value[name], f"{at}.{name}", report)
-                if argument:
-                    arguments[argument] = decoded
-            elif not argument:
-                continue
+                arguments[attribute(name)] = decoder(value[name], f"{at}.{name}", report)
             elif default is ...:
                 report.add(f"{at}.{name}", None, "is required", missing=True)
-            else:
-                arguments[argument] = default
+            elif decoder is not unset:
+                arguments[attribute(name)] = default
         return make(**arguments) if len(report.problems) == before else None
 
     return decode
@@ -162,28 +157,12 @@ def unknown(name: str, known: Mapping[str, Any] | list[str]) -> str:
     return "no such field" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def quantity_text(low: str = ">=0") -> Decoder:
-    """A quantity kept as text; ``low`` is ``>=0`` or ``>0``."""
-
-    def decode(value: object, at: str, report: ProblemReport) -> str | None:
-        try:
-            if isinstance(value, str):
-                amount = quantity.parse(value)
-                if amount > 0 or (amount == 0 and low == ">=0"):
-                    return value
-        except ValueError:
-            pass
-        report.add(at, value, f"must be a quantity {low}, as text")
-        return None
-
-    return decode
-
-
-def _percentage(text: str) -> float | None:
-    try:
-        return float(text[:-1])
-    except ValueError:
-        return None
+def quantity_text(value: object, at: str, report: ProblemReport) -> str | None:
+    """A quantity of at least zero, kept as text."""
+    if _is_amount(value, lambda amount: amount >= 0, lambda share: False):
+        return str(value)
+    report.add(at, value, "must be a quantity >=0, as text")
+    return None
 
 
 def threshold(value: object, at: str, report: ProblemReport) -> str | None:
@@ -208,10 +187,9 @@ def _is_amount(
     """Whether it is a text with an allowed quantity or percentage."""
     if not isinstance(value, str):
         return False
-    if value.endswith("%"):
-        share = _percentage(value)
-        return share is not None and allowed_share(share)
     try:
+        if value.endswith("%"):
+            return allowed_share(float(value[:-1]))
         return allowed(quantity.parse(value))
     except ValueError:
         return False

@@ -18,7 +18,7 @@ from kubeletpy.config import decoders
 from kubeletpy.config.fields import API_VERSION, KIND, ConfigField, known_fields
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.problems import MASKED
-from kubeletpy.config.settings import KubeletSettings, attribute
+from kubeletpy.config.settings import KubeletSettings, value_at
 
 
 def document(settings: KubeletSettings) -> dict[str, Any]:
@@ -28,9 +28,7 @@ def document(settings: KubeletSettings) -> dict[str, Any]:
     """
     result: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     for field in known_fields(settings.feature_gates.version).values():
-        value: Any = settings
-        for part in field.path.split("."):
-            value = getattr(value, attribute(part))
+        value = value_at(settings, field.path)
         if value is None:
             continue
         *groups, name = field.path.split(".")

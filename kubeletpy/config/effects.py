@@ -15,7 +15,7 @@ from kubeletpy.config.fields import JSON_TYPE, PROTOBUF
 from kubeletpy.config.flag_table import FLAGS as FLAG_TABLE
 from kubeletpy.config.gates import HERE, FeatureGates
 from kubeletpy.config.problems import show
-from kubeletpy.config.settings import KubeletSettings, Tracing, attribute
+from kubeletpy.config.settings import KubeletSettings, Tracing, attribute, value_at
 from kubeletpy.kubernetes_version import KubernetesVersion
 from kubeletpy.structs import Struct, replace
 
@@ -66,30 +66,7 @@ FIELDS: Mapping[str, Fixed] = MappingProxyType(
 _CADVISOR = "this agent measures by itself, without cAdvisor"
 FLAGS: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(
-            (
-                "application-metrics-count-limit",
-                "boot-id-file",
-                "container-hints",
-                "containerd",
-                "containerd-namespace",
-                "enable-load-reader",
-                "event-storage-age-limit",
-                "event-storage-event-limit",
-                "global-housekeeping-interval",
-                "housekeeping-interval",
-                "log-cadvisor-usage",
-                "machine-id-file",
-                "storage-driver-buffer-duration",
-                "storage-driver-db",
-                "storage-driver-host",
-                "storage-driver-password",
-                "storage-driver-secure",
-                "storage-driver-table",
-                "storage-driver-user",
-            ),
-            _CADVISOR,
-        ),
+        **{name: _CADVISOR for name, flag in FLAG_TABLE.items() if flag.note == "meaningless"},
         "experimental-mounter-path": "the machine's own mount is used",
     }
 )
@@ -190,14 +167,6 @@ def lines(found: Sequence[Notice]) -> list[str]:
         f"without effect here: {', '.join(names)}: {consequence}"
         for consequence, names in together.items()
     ]
-
-
-def value_at(settings: KubeletSettings, path: str) -> Any:
-    """A field of the settings by its path in the document."""
-    value: Any = settings
-    for part in path.split("."):
-        value = getattr(value, attribute(part))
-    return value
 
 
 def in_effect(settings: KubeletSettings) -> KubeletSettings:

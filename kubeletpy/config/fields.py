@@ -80,45 +80,32 @@ RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 
 _STRINGS = d.list_of(d.string)
 _STRING_MAP = d.map_of(d.string)
-_RESERVED = d.map_of(d.quantity_text(), RESERVABLE)
+_RESERVED = d.map_of(d.quantity_text, RESERVABLE)
 _NONE: tuple[Any, ...] = ()
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _TAINTS = d.list_of(
     d.struct_of(
         Taint,
         {
-            "key": ("key", d.string, ...),
-            "value": ("value", d.string, ""),
-            "effect": ("effect", d.string, ...),
-            "timeAdded": ("", d.unset, None),
+            "key": (d.string, ...),
+            "value": (d.string, ""),
+            "effect": (d.string, ...),
+            "timeAdded": (d.unset, None),
         },
     )
 )
 _VMODULE = d.list_of(
-    d.struct_of(
-        VModule,
-        {
-            "filePattern": ("file_pattern", d.string, ...),
-            "verbosity": ("verbosity", d.uint32, ...),
-        },
-    )
+    d.struct_of(VModule, {"filePattern": (d.string, ...), "verbosity": (d.uint32, ...)})
 )
 _PRIORITIES = d.list_of(
     d.struct_of(
-        ShutdownPriority,
-        {
-            "priority": ("priority", d.int32, 0),
-            "shutdownGracePeriodSeconds": ("shutdown_grace_period_seconds", d.int64, 0),
-        },
+        ShutdownPriority, {"priority": (d.int32, 0), "shutdownGracePeriodSeconds": (d.int64, 0)}
     )
 )
 _MEMORY = d.list_of(
     d.struct_of(
         MemoryReservation,
-        {
-            "numaNode": ("numa_node", d.int32, 0),
-            "limits": ("limits", d.map_of(d.quantity_text()), ...),
-        },
+        {"numaNode": (d.int32, 0), "limits": (d.map_of(d.quantity_text), ...)},
     )
 )
 
@@ -152,7 +139,7 @@ def _pointer(path: str, decode: d.Decoder, default: Any, rule: r.Rule | None = N
 
 def _previous_version(value: object, at: str, report: ProblemReport) -> str | None:
     """Read a text that is empty or the version before the one that is run."""
-    text = d.string(value, at, report)
+    text: str | None = d.string(value, at, report)
     previous = f"1.{report.version.minor - 1}"
     if text not in (None, "", previous):
         report.add(at, value, f"must be {previous} or empty")

@@ -98,14 +98,22 @@ def _dropin_paths(directory: Path, problems: list[Problem]) -> list[Path]:
 
 def _read_config_file(path: Path, flag: str, problems: list[Problem]) -> str | None:
     try:
+        return read_limited(path, flag).decode()
+    except UnicodeDecodeError:
+        problems.append(Problem(flag, str(path), "is not UTF-8"))
+    except ConfigError as error:
+        problems += error.problems
+    return None
+
+
+def read_limited(path: Path, flag: str) -> bytes:
+    """A file that a flag names. Raises ConfigError: it can't be read, or has more than 4 MiB."""
+    try:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
-        if len(content) <= _MAX_BYTES:
-            return content.decode()
-        reason = "is larger than 4 MiB"
-    except UnicodeDecodeError:
-        reason = "is not UTF-8"
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
-    problems.append(Problem(flag, str(path), reason))
-    return None
+        raise ConfigError([Problem(flag, str(path), reason)]) from error
+    if len(content) > _MAX_BYTES:
+        raise ConfigError([Problem(flag, str(path), "is larger than 4 MiB")])
+    return content

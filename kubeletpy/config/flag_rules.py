@@ -37,14 +37,13 @@ def check_node_ip(text: str) -> list[Problem]:
     try:
         found = node_addresses(text)
     except ValueError:
-        return [Problem("--node-ip", show("node-ip", text), allowed)]
+        found = []
     both = len(found) == 2 and {each.version for each in found} == {4, 6}
-    if text and (len(found) != 1 and not both):
-        return [Problem("--node-ip", show("node-ip", text), allowed)]
     if both and any(each.is_unspecified for each in found):
         allowed = "0.0.0.0 and :: request an address of a family, and stand alone"
-        return [Problem("--node-ip", show("node-ip", text), allowed)]
-    return []
+    elif both or len(found) == 1 or not text:
+        return []
+    return [Problem("--node-ip", show("node-ip", text), allowed)]
 
 
 def check_kubernetes_version(text: str) -> list[Problem]:
@@ -75,13 +74,7 @@ def check_node_labels(labels: Mapping[str, str]) -> list[Problem]:
 
 
 def _own_label(key: str) -> bool:
-    domain = key.rpartition("/")[0]
-    reserved = any(
-        domain == name or domain.endswith(f".{name}") for name in ("kubernetes.io", "k8s.io")
-    )
-    allowed = ("kubelet.kubernetes.io", "node.kubernetes.io")
-    return (
-        not reserved
-        or key in node_labels.OWN
-        or any(domain == name or domain.endswith(f".{name}") for name in allowed)
-    )
+    domain = f".{key.rpartition('/')[0]}"
+    reserved = domain.endswith((".kubernetes.io", ".k8s.io"))
+    allowed = domain.endswith((".kubelet.kubernetes.io", ".node.kubernetes.io"))
+    return not reserved or allowed or key in node_labels.OWN

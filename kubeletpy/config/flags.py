@@ -26,10 +26,7 @@ from kubeletpy.structs import Struct, field
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
-
-
-def _nothing() -> Mapping[str, Any]:
-    return MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class NodeFlags(Struct, frozen=True):
@@ -60,7 +57,7 @@ class NodeFlags(Struct, frozen=True):
     no_cluster_dns: bool = False
     """Without cluster DNS, pods that request it get the host's resolvers without a warning."""
     node_ip: str = ""
-    node_labels: Mapping[str, str] = field(default_factory=_nothing)
+    node_labels: Mapping[str, str] = _NOTHING
     root_dir: str = "/var/lib/kubelet"
     runtime_cgroups: str = ""
     version: str = ""
@@ -77,10 +74,10 @@ class FieldFlag(Struct, frozen=True):
 class FlagValues(Struct, frozen=True):
     """A whole command line, parsed."""
 
-    fields: Mapping[str, FieldFlag] = field(default_factory=_nothing)
+    fields: Mapping[str, FieldFlag] = _NOTHING
     node: NodeFlags = field(default_factory=NodeFlags)
     warnings: tuple[str, ...] = ()
-    ignored: Mapping[str, str] = field(default_factory=_nothing)
+    ignored: Mapping[str, str] = _NOTHING
     """The given flags of :data:`kubeletpy.config.effects.FLAGS`, with their texts."""
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.structs import Struct
@@ -264,3 +265,11 @@ def attribute(name: str) -> str:
     for word, plain in (("IPTables", "Iptables"), ("CPUs", "Cpus"), ("APIQPS", "ApiQPS")):
         name = name.replace(word, plain)
     return _WORDS.sub("_", name).lower()
+
+
+def value_at(settings: KubeletSettings, path: str) -> Any:
+    """A field of the settings by its path in the document."""
+    value: Any = settings
+    for part in path.split("."):
+        value = getattr(value, attribute(part))
+    return value

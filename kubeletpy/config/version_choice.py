@@ -141,19 +141,17 @@ def decide(
             "restarted"
         )
         return ResolvedVersion(OLDEST, VersionSource.OLDEST, why, warning=True)
-    version = _nearest(server.major, server.minor)
-    if (server.major, server.minor) < (1, OLDEST.minor):
-        why = (
-            f"the API server is {server.text}, older than any supported version: the node is newer "
-            "than its API server, which may refuse or drop what it reports; upgrade the server"
+    stated, why = (server.major, server.minor), f"the API server is {server.text}"
+    too_old = stated < (1, OLDEST.minor)
+    if too_old:
+        why += (
+            ", older than any supported version: the node is newer than its API server, which may "
+            "refuse or drop what it reports; upgrade the server"
         )
-        return ResolvedVersion(version, VersionSource.SERVER, why, server.text, warning=True)
-    if (server.major, server.minor) > (1, NEWEST.minor):
-        why = f"the API server is {server.text}; this agent's newest version is {NEWEST}"
-        return ResolvedVersion(version, VersionSource.SERVER, why, server.text)
-    return ResolvedVersion(
-        version, VersionSource.SERVER, f"the API server is {server.text}", server.text
-    )
+    elif stated > (1, NEWEST.minor):
+        why += f"; this agent's newest version is {NEWEST}"
+    version = _nearest(*stated)
+    return ResolvedVersion(version, VersionSource.SERVER, why, server.text, warning=too_old)
 
 
 class VersionChange(Struct, frozen=True):

@@ -16,9 +16,7 @@ BAD = object()
 """The value is refused."""
 STRINGS = d.map_of(d.string)
 KEYED = d.map_of(d.string, ("a", "b"))
-STRUCT = d.struct_of(
-    lambda **given: given, {"one": ("first", d.int32, ...), "two": ("second", d.string, "z")}
-)
+STRUCT = d.struct_of(lambda **given: given, {"one": (d.int32, ...), "two": (d.string, "z")})
 
 ROWS: list[tuple[d.Decoder, object, object]] = [
     (d.int32, 2**31 - 1, 2**31 - 1),
@@ -64,22 +62,18 @@ ROWS: list[tuple[d.Decoder, object, object]] = [
     (KEYED, {"a": "y"}, {"a": "y"}),
     (KEYED, {"c": "y"}, BAD),
     (KEYED, {1: "y"}, BAD),
-    (STRUCT, {"one": 1}, {"first": 1, "second": "z"}),
-    (STRUCT, {"one": 1, "two": "x"}, {"first": 1, "second": "x"}),
-    (STRUCT, {"one": 1, "two": None}, {"first": 1, "second": "z"}),
+    (STRUCT, {"one": 1}, {"one": 1, "two": "z"}),
+    (STRUCT, {"one": 1, "two": "x"}, {"one": 1, "two": "x"}),
+    (STRUCT, {"one": 1, "two": None}, {"one": 1, "two": "z"}),
     (STRUCT, {"two": "x"}, BAD),
     (STRUCT, {"one": "x"}, BAD),
-    (STRUCT, {"one": 1, "three": 3}, {"first": 1, "second": "z"}),
+    (STRUCT, {"one": 1, "three": 3}, {"one": 1, "two": "z"}),
     (STRUCT, [], BAD),
-    (d.quantity_text(), "1Gi", "1Gi"),
-    (d.quantity_text(), "0", "0"),
-    (d.quantity_text(), "-1", BAD),
-    (d.quantity_text(), "x", BAD),
-    (d.quantity_text(), 1, BAD),
-    (d.quantity_text(">0"), "1", "1"),
-    (d.quantity_text(">0"), "0.5", "0.5"),
-    (d.quantity_text(">0"), "0", BAD),
-    (d.quantity_text(">0"), "-1", BAD),
+    (d.quantity_text, "1Gi", "1Gi"),
+    (d.quantity_text, "0", "0"),
+    (d.quantity_text, "-1", BAD),
+    (d.quantity_text, "x", BAD),
+    (d.quantity_text, 1, BAD),
     (d.threshold, "1Gi", "1Gi"),
     (d.threshold, "0.5", "0.5"),
     (d.threshold, "0", BAD),

@@ -17,7 +17,7 @@ from kubeletpy.config.fields import FIELDS
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.config.gates import HERE, known_gates, resolve
 from kubeletpy.config.problems import show
-from kubeletpy.config.settings import attribute
+from kubeletpy.config.settings import attribute, value_at
 from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from tests.unit.config.test_tables import FIELD_ROWS
 from tools.rulebook.differences import listed
@@ -104,7 +104,7 @@ def test_a_field_without_effect_is_named(path: str) -> None:
     assert [notice.name for notice in loaded.notices] == [path]
     consequence = effects.FIELDS[path].consequence
     assert [text for text in loaded.warnings if path in text and consequence in text]
-    shown = effects.value_at(config.in_effect(loaded.settings), path)
+    shown = value_at(config.in_effect(loaded.settings), path)
     assert shown == effects.FIELDS[path].value
 
 
