@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 from bench.fleet.server import RETRY_AFTER, Asked, FleetServer, Lost
-from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError
+from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, Attempt, TransportError
 from kubeletpy.kubeapi.usage import Usage
 from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
 from kubeletpy_up.storage.watch import Subscription
@@ -26,21 +26,12 @@ class FleetWire:
         self._connected_in = -1
         self._open = 0
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        data: bytes | None,
-        *,
-        seconds: float,
-        connect_seconds: float,
-        lasting: bool,
-    ) -> FleetResponse:
+    async def request(self, attempt: Attempt) -> FleetResponse:
         """One attempt. Raises TransportError."""
-        asked = Asked(method, path, headers.get("Content-Type", ""), data)
+        kind, seconds = attempt.headers.get("Content-Type", ""), attempt.seconds
+        asked = Asked(attempt.method, attempt.path, kind, attempt.data)
         try:
-            async with asyncio.timeout(connect_seconds if lasting else seconds):
+            async with asyncio.timeout(attempt.connect_seconds if attempt.lasting else seconds):
                 await self._connect()
                 await asyncio.sleep(self._server.rng.uniform(*LATENCY_S))
                 status, answer = await self._server.answer(self._node, asked)
@@ -91,7 +82,6 @@ class FleetResponse:
         self.status = status
         self._answer = answer
         self._seconds = seconds
-        self.closed = False
 
     def header(self, name: str) -> str:
         """The Retry-After header; agents read no other."""
@@ -114,6 +104,5 @@ class FleetResponse:
 
     def close(self) -> None:
         """Drop what has not been read."""
-        self.closed = True
         if isinstance(self._answer, Subscription):
             self._answer.close()

@@ -27,7 +27,7 @@ from kubeletpy.kubeapi.limits import RateLimiter, spread
 from kubeletpy.kubeapi.observer import RequestObserver
 from kubeletpy.kubeapi.protocol import MAX_VERSION_BYTES, Call, KubeApi, WatchEvent
 from kubeletpy.kubeapi.sessions import OpenTransport, Sessions
-from kubeletpy.kubeapi.transport import Response, TransportError
+from kubeletpy.kubeapi.transport import Response, TransportError, why
 from kubeletpy.kubeapi.usage import Usage, together
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
@@ -171,7 +171,7 @@ class KubeClient(KubeApi):
                 answer = await self._form.decode(response.header("content-type"), body)
             except (TransportError, *UNREADABLE) as error:
                 raise errors.Unavailable(
-                    f"{request.method} {_path(request)}: unreadable answer: {_why(error)}"
+                    f"{request.method} {_path(request)}: unreadable answer: {why(error)}"
                 ) from error
             finally:
                 response.close()
@@ -187,7 +187,7 @@ class KubeClient(KubeApi):
             try:
                 body = await response.read(MAX_VERSION_BYTES)
             except TransportError as error:
-                raise errors.Unavailable(f"GET /version: {_why(error)}") from error
+                raise errors.Unavailable(f"GET /version: {why(error)}") from error
             finally:
                 response.close()
         self._answered(request, len(body))
@@ -203,7 +203,7 @@ class KubeClient(KubeApi):
                     yield event
             except TransportError as error:
                 what = f"watch of {call.resource.plural}"
-                raise errors.Unavailable(f"{what}: {_why(error)}") from error
+                raise errors.Unavailable(f"{what}: {why(error)}") from error
             finally:
                 response.close()
 
@@ -252,7 +252,3 @@ class KubeClient(KubeApi):
 
 def _path(request: HttpCall) -> str:
     return request.url.partition("?")[0]
-
-
-def _why(error: BaseException) -> str:
-    return str(error) or type(error).__name__

@@ -11,6 +11,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
@@ -117,16 +118,11 @@ class EventWriter:
         metadata = decision.obj["metadata"]
         namespace = metadata["namespace"]
         if isinstance(decision, Count):
-            try:
+            with suppress(NotFound):
                 await self._api.patch(EVENTS, metadata["name"], decision.patch, namespace)
-            except NotFound:
-                pass
-            else:
                 return
-        try:
+        with suppress(AlreadyExists):  # an attempt that seemed to fail was written after all
             await self._api.create(EVENTS, decision.obj, namespace)
-        except AlreadyExists:
-            return  # an attempt that seemed to fail was written after all
 
 
 def _namespace_ends(error: ApiError) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -14,7 +14,7 @@ from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.inflating import decompressed
 from kubeletpy.kubeapi.name_lookup import NameLookup
 from kubeletpy.kubeapi.sockets import new_socket
-from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError
+from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, Attempt, TransportError, why
 from kubeletpy.kubeapi.usage import HTTP1, Usage
 from kubeletpy.kubeapi.watch_slots import MAX_HTTP1_WATCHES
 
@@ -58,31 +58,23 @@ class Http1Transport:
         """Requests whose response has not started."""
         self._answers: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        data: bytes | None,
-        *,
-        seconds: float,
-        connect_seconds: float,
-        lasting: bool,
-    ) -> Http1Response:
+    async def request(self, attempt: Attempt) -> Http1Response:
         """Make one attempt. Raises TransportError."""
         self._asking += 1
         try:
             answer = await self._http.request(
-                method,
-                yarl.URL(self._host + path, encoded=True),
-                data=data,
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=connect_seconds),
+                attempt.method,
+                yarl.URL(self._host + attempt.path, encoded=True),
+                data=attempt.data,
+                headers=attempt.headers,
+                timeout=aiohttp.ClientTimeout(
+                    total=attempt.seconds, sock_connect=attempt.connect_seconds
+                ),
                 allow_redirects=False,
                 **self._extra,
             )
         except _ERRORS as error:
-            raise TransportError(_why(error)) from error
+            raise TransportError(why(error)) from error
         finally:
             self._asking -= 1
         self._answers.add(answer)
@@ -131,11 +123,6 @@ class Http1Response:
         """The announced length of the body."""
         return self._answer.content_length
 
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more is read from it."""
-        return self._answer.closed
-
     def header(self, name: str) -> str:
         """A header's value, or an empty string."""
         return self._answer.headers.get(name, "")
@@ -164,7 +151,7 @@ class Http1Response:
             async for chunk in self._answer.content.iter_any():
                 yield chunk
         except _ERRORS as error:
-            raise TransportError(_why(error)) from error
+            raise TransportError(why(error)) from error
 
     def close(self) -> None:
         """Drop the response; its connection serves again if the body was read to its end."""
@@ -172,7 +159,3 @@ class Http1Response:
             self._answer.release()
         else:
             self._answer.close()
-
-
-def _why(error: BaseException) -> str:
-    return str(error) or type(error).__name__

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from kubeletpy.api.types import JSON
@@ -131,14 +132,12 @@ class ObjectFollower:
         else:
             tracked.pace = 0.0
         tracked.hurry.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await tracked.hurry.wait()
                 # a pod waits: not at once, though, because it may request it again and again
                 tracked.pace = max(tracked.pace, PRESSED_WAITS[0])
                 await asyncio.sleep(tracked.pace)
-        except TimeoutError:
-            return
 
     async def _watch(self, tracked: Tracked) -> bool:
         """Follow an object with a watch until it must be polled: no room, or no permission.

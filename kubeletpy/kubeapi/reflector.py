@@ -54,7 +54,6 @@ class Reflector:
         on_replace: Callable[[list[JSON]], None],
         on_event: Callable[[WatchEvent], None],
         field_selector: str = "",
-        label_selector: str = "",
         forbidden_waits: Sequence[float] = (),
         on_error: Callable[[ApiError], None] | None = None,
         foreseen: tuple[type[ApiError], ...] = (),
@@ -77,7 +76,6 @@ class Reflector:
         self._resource = resource
         self._namespace = namespace
         self._field_selector = field_selector
-        self._label_selector = label_selector
         self._on_replace = on_replace
         self._on_event = on_event
         self._forbidden_waits = iter(forbidden_waits)
@@ -174,7 +172,6 @@ class Reflector:
                     limit=limit,
                     continue_=continue_,
                     field_selector=self._field_selector,
-                    label_selector=self._label_selector,
                 )
             except Gone:
                 if not continue_:
@@ -211,7 +208,6 @@ class Reflector:
             timeout_seconds=self._rng.randint(*self._watch_seconds),
             send_initial_events=initial is not None,
             field_selector=self._field_selector,
-            label_selector=self._label_selector,
         )
         try:
             async with asyncio.timeout(None if initial is None else SILENCE_S) as silence:

@@ -6,12 +6,12 @@ service.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import cast
 
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
+from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 
@@ -38,15 +38,12 @@ class ServiceList:
 
         ``wait``: wait a short while for the first list.
         """
-        synced = self._reflector.synced
-        if not synced.is_set():
-            if not wait:
-                return None
-            try:
-                async with asyncio.timeout(FIRST_LIST_S):
-                    await synced.wait()
-            except TimeoutError:
-                return None
+        if not (wait or self._reflector.synced.is_set()):
+            return None
+        try:
+            await self._reflector.first_answer(FIRST_LIST_S)
+        except ApiError:
+            return None
         found = list(self._services.get(namespace, {}).values())
         master = self._services.get(_MASTER[0], {}).get(_MASTER[1])
         if namespace != _MASTER[0] and master is not None:

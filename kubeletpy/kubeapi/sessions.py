@@ -20,7 +20,7 @@ from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection, KubeconfigError
 from kubeletpy.kubeapi.loading import loaded
 from kubeletpy.kubeapi.observer import NoObserver, RequestObserver
-from kubeletpy.kubeapi.transport import NotHttp2, Response, Transport, TransportError
+from kubeletpy.kubeapi.transport import Attempt, NotHttp2, Response, Transport, TransportError
 from kubeletpy.kubeapi.usage import Losses, Usage, together
 from kubeletpy.kubeapi.watch_slots import MAX_HTTP1_WATCHES, MAX_WATCHES
 from kubeletpy.structs import replace
@@ -56,7 +56,7 @@ class _Session:
         # only aiohttp tunnels through a proxy, and without TLS no protocol is negotiated
         self._fallen_back = connection.ssl is None or bool(connection.proxy)
 
-    async def request(self, *asked: Any, **options: Any) -> Response:
+    async def request(self, attempt: Attempt) -> Response:
         """One attempt of one request, as a transport does it."""
         if not self._fallen_back:
             if self._http2 is None:
@@ -64,7 +64,7 @@ class _Session:
                 self._http2 = self._http2 or code.Http2Pool(self._connection, self._losses)
             assert self._http2 is not None, "made above, if by nobody else meanwhile"
             try:
-                return await self._http2.request(*asked, **options)
+                return await self._http2.request(attempt)
             except NotHttp2:
                 # for as long as these credentials: a handshake for each request would cost more
                 self._fallen_back = True
@@ -72,7 +72,7 @@ class _Session:
             code = await self._loaded("kubeletpy.kubeapi.http1")
             self._http1 = self._http1 or code.Http1Transport(self._connection)
         assert self._http1 is not None, "made above, if by nobody else meanwhile"
-        return await self._http1.request(*asked, **options)
+        return await self._http1.request(attempt)
 
     async def _loaded(self, name: str) -> Any:
         code = await loaded(name)
@@ -131,8 +131,9 @@ class Sessions:
         """
         self._tracer = tracer
         self.observer = observer or NoObserver()
-        self._losses = Losses(self.observer.connection_lost)
-        self._open: OpenTransport = open_transport or partial(_Session, losses=self._losses)
+        self.losses = Losses(self.observer.connection_lost)
+        """Connections that were lost; those of :meth:`apart` are counted with these."""
+        self._open: OpenTransport = open_transport or partial(_Session, losses=self.losses)
         self._watches = 0
         self._connection = connection
         self._known = asyncio.Event()
@@ -189,16 +190,10 @@ class Sessions:
         code: int | None = None
         attributes = _of_span(method, connection.host, path)
         with self._tracer.span(f"HTTP {method}", attributes, client=True) as span:
+            headers |= span.carrier
+            attempt = Attempt(method, path, headers, data, seconds, connect_seconds, lasting)
             try:
-                response = await session.request(
-                    method,
-                    path,
-                    {**headers, **span.carrier},
-                    data,
-                    seconds=seconds,
-                    connect_seconds=connect_seconds,
-                    lasting=lasting,
-                )
+                response = await session.request(attempt)
                 code = response.status
             except TransportError as error:
                 where = f"{method} {connection.host}{path.partition('?')[0]}"
@@ -220,11 +215,6 @@ class Sessions:
         """The load of its connections, including those for old credentials."""
         sessions = [*self._retired, *([self._session] if self._session is not None else ())]
         return replace(together([each.usage for each in sessions]), watches=self._watches)
-
-    @property
-    def losses(self) -> Losses:
-        """Connections that were lost; those of :meth:`apart` are counted with these."""
-        return self._losses
 
     @property
     def watch_capacity(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from kubeletpy.kubeapi.usage import Usage
+from kubeletpy.structs import Struct
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """Bytes of a response that is read as a whole; a page of a list holds 500 objects."""
@@ -18,8 +19,35 @@ class TransportError(Exception):
     """There is no response, or it broke off; the message contains the reason."""
 
 
+def why(error: BaseException) -> str:
+    """The message of an error; its type for one without."""
+    return str(error) or type(error).__name__
+
+
 class NotHttp2(TransportError):
     """Nothing was sent: the server has chosen HTTP/1.1."""
+
+
+class Attempt(Struct, frozen=True):
+    """One attempt of a request; its text has no header and no body, which may be secret.
+
+    Attributes:
+        path: path and query, percent-encoded.
+        seconds: from now to the end of the body.
+        connect_seconds: for a new connection.
+        lasting: a watch.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    data: bytes | None
+    seconds: float
+    connect_seconds: float
+    lasting: bool
+
+    def __repr__(self) -> str:
+        return f"{self.method} {self.path}"
 
 
 class Response(Protocol):
@@ -33,11 +61,6 @@ class Response(Protocol):
     @property
     def content_length(self) -> int | None:
         """Bytes of the body as the server announced them; None if it did not."""
-        ...
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more is read from it."""
         ...
 
     def header(self, name: str) -> str:
@@ -64,28 +87,8 @@ class Response(Protocol):
 class Transport(Protocol):
     """The connections to one server with one set of credentials."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        data: bytes | None,
-        *,
-        seconds: float,
-        connect_seconds: float,
-        lasting: bool,
-    ) -> Response:
-        """Make one attempt and wait for the response's head.
-
-        Args:
-            path: path and query, percent-encoded.
-            seconds: from now to the end of the body.
-            connect_seconds: for a new connection.
-            lasting: a watch.
-
-        Raises:
-            TransportError: no response.
-        """
+    async def request(self, attempt: Attempt) -> Response:
+        """Wait for the response's head. Raises TransportError: there is no response."""
         ...
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kubeletpy.structs import Struct, replace
@@ -33,12 +34,11 @@ class Usage(Struct, frozen=True):
 
 def together(found: Sequence[Usage]) -> Usage:
     """The sum of several transports to one server; losses are left to :class:`Losses`."""
-    protocols: dict[str, int] = {}
+    protocols: Counter[str] = Counter()
     for each in found:
-        for name, count in each.protocols.items():
-            protocols[name] = protocols.get(name, 0) + count
+        protocols.update(each.protocols)
     return Usage(
-        protocols,
+        dict(protocols),
         sum(each.streams for each in found),
         sum(each.watches for each in found),
         min((each.since for each in found if each.since is not None), default=None),

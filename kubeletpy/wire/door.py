@@ -18,6 +18,7 @@ import resource
 import select
 import socket
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from kubeletpy.wire.accepting import ListeningSocket
@@ -176,10 +177,8 @@ class Guest(socket.socket):
 
     def end(self) -> None:
         """Make its reader see the end."""
-        try:
+        with suppress(OSError):
             self.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
 
     def close(self) -> None:
         """Close and leave."""

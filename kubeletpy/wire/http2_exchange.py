@@ -165,11 +165,7 @@ class Exchange:
                 if self.done:
                     self._h2.close_connection()
                     break
-        except FrameError as error:
-            raise ExchangeFailed(
-                ExchangeFailure.PROTOCOL, f"the server broke HTTP/2: {error}"
-            ) from None
-        except _MALFORMED as error:
+        except (FrameError, *_MALFORMED) as error:
             why = str(error)[:200] or type(error).__name__
             raise ExchangeFailed(
                 ExchangeFailure.PROTOCOL, f"the server broke HTTP/2: {why}"

@@ -27,6 +27,7 @@ TLS_BUFFER = 32 << 10
 """Bytes that asyncio reads of a TLS connection at once. Each connection keeps a buffer of that size
 even while idle; asyncio's 256 KiB would be 256 MB for a thousand idle clients."""
 HANDSHAKE_S = 10.0
+"""Seconds that a TLS handshake may take from its first byte."""
 ACCEPT_RETRY_S = 1.0
 """Pause of accepting when the process has no descriptors left."""
 
@@ -39,14 +40,11 @@ class Listener:
         entrance: Entrance,
         make: Callable[[], asyncio.Protocol],
         tls: ssl.SSLContext | None = None,
-        *,
-        handshake_s: float = HANDSHAKE_S,
     ) -> None:
         """Args:
         entrance: closed together with this listener.
         make: the protocol of a connection, called once its TLS is made.
         tls: None: plain connections.
-        handshake_s: seconds that a TLS handshake may take from its first byte.
         """
         if tls is not None:
             sslproto.SSLProtocol.max_size = TLS_BUFFER  # in the whole process
@@ -54,7 +52,6 @@ class Listener:
         self._entrance = entrance
         self._make = make
         self._tls = tls
-        self._handshake_s = handshake_s
         self._silent: set[Guest] = set()
         """Connections that have sent nothing yet."""
         self._connecting: set[asyncio.Task[None]] = set()
@@ -123,7 +120,7 @@ class Listener:
                 lambda: _Arrival(self._make),
                 guest,
                 ssl=self._tls,
-                ssl_handshake_timeout=self._handshake_s if self._tls is not None else None,
+                ssl_handshake_timeout=HANDSHAKE_S if self._tls is not None else None,
             )
         except BaseException as error:
             self._loop.call_soon(guest.close)  # after the transport, if there is one

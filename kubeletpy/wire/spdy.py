@@ -146,13 +146,11 @@ class Encoder:
 def data(stream: int, content: bytes, *, last: bool = False) -> bytes:
     """Frames that carry bytes on a stream; ``last``: no more will follow."""
     frames = b""
-    for start in range(0, len(content), MAX_FRAME):
+    for start in range(0, len(content) or 1, MAX_FRAME):
         piece = content[start : start + MAX_FRAME]
-        ends = last and start + MAX_FRAME >= len(content)
-        frames += (
-            _NUMBER.pack(stream) + _NUMBER.pack((FIN if ends else 0) << 24 | len(piece)) + piece
-        )
-    return frames or _NUMBER.pack(stream) + _NUMBER.pack((FIN if last else 0) << 24)
+        flags = FIN if last and start + MAX_FRAME >= len(content) else 0
+        frames += struct.pack(">II", stream, flags << 24 | len(piece)) + piece
+    return frames
 
 
 def ping_answer(number: int) -> bytes:

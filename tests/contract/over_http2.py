@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.http2.pool import Http2Pool
 from kubeletpy.kubeapi.http2.stream import Stream
+from kubeletpy.kubeapi.transport import Attempt
 from tests.contract.client import ANSWER_S, JSON, Answer, Client, _target, parsed
 from tests.contract.server import Server
 from tests.http2.certificates import Certificates
@@ -140,12 +141,5 @@ class Http2Client(Client):
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         pool: Http2Pool = self.way.pool
-        return await pool.request(
-            method,
-            target,
-            headers,
-            data,
-            seconds=seconds,
-            connect_seconds=seconds,
-            lasting="watch=true" in target,
-        )
+        lasting = "watch=true" in target
+        return await pool.request(Attempt(method, target, headers, data, seconds, seconds, lasting))

@@ -216,9 +216,7 @@ class Http2Connection(asyncio.Protocol):
                         handler(event)
                 if self._error is not None:
                     return
-        except FrameError as error:
-            self._give_up(f"the server broke HTTP/2: {error}")
-        except _MALFORMED as error:
+        except (FrameError, *_MALFORMED) as error:
             self._give_up(_plain(error))
         else:
             self._flush()

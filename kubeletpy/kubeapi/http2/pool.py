@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,7 +13,7 @@ from kubeletpy.kubeapi.http2.placing import Otherwise, place, watch_capacity
 from kubeletpy.kubeapi.http2.stream import Stream, StreamRefused
 from kubeletpy.kubeapi.loading import loaded
 from kubeletpy.kubeapi.name_lookup import NameLookup
-from kubeletpy.kubeapi.transport import NotHttp2, TransportError
+from kubeletpy.kubeapi.transport import Attempt, NotHttp2, TransportError
 from kubeletpy.kubeapi.usage import HTTP2, Losses, Usage
 from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
 
@@ -41,36 +40,27 @@ class Http2Pool:
             (b":authority", parts.netloc.rpartition("@")[2].encode()),
         )
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        data: bytes | None,
-        *,
-        seconds: float,
-        connect_seconds: float,
-        lasting: bool,
-    ) -> Stream:
+    async def request(self, attempt: Attempt) -> Stream:
         """Make one attempt, sent again only if the server has not begun with it.
 
         Raises:
             NotHttp2: nothing was sent.
             TransportError: no response.
         """
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = asyncio.get_running_loop().time() + attempt.seconds
+        data = attempt.data
         head = [
-            (b":method", method.encode()),
+            (b":method", attempt.method.encode()),
             *self._base,
-            (b":path", (self._prefix + path).encode()),
-            *((name.lower().encode(), value.encode()) for name, value in headers.items()),
+            (b":path", (self._prefix + attempt.path).encode()),
+            *((name.lower().encode(), value.encode()) for name, value in attempt.headers.items()),
         ]
         if data is not None:
             head.append((b"content-length", str(len(data)).encode()))
         self._asking += 1
         try:
             for refusals in range(limits.MAX_REFUSALS + 1):
-                connection = await self._free(lasting, deadline, connect_seconds)
+                connection = await self._free(attempt, deadline)
                 try:
                     return await connection.request(head, data, deadline)
                 except StreamRefused:
@@ -114,17 +104,20 @@ class Http2Pool:
             each.abandon("the client is closed")
         self._changed()
 
-    async def _free(self, lasting: bool, deadline: float, seconds: float) -> Http2Connection:
+    async def _free(self, attempt: Attempt, deadline: float) -> Http2Connection:
         """A connection that takes a stream now. Raises TransportError."""
         while True:
             if self._closed:
                 raise TransportError("the client is closed")
-            where = place([each.load for each in self._connections], lasting=lasting)
+            where = place([each.load for each in self._connections], lasting=attempt.lasting)
             if isinstance(where, int):
                 return self._connections[where]
             try:
                 async with asyncio.timeout_at(deadline):
-                    await (self._change() if where is Otherwise.WAIT else self._connect(seconds))
+                    if where is Otherwise.WAIT:
+                        await self._change()
+                    else:
+                        await self._connect(attempt.connect_seconds)
             except TimeoutError:
                 raise TransportError("no connection took the request in time") from None
 

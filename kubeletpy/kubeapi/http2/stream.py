@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kubeletpy.kubeapi.http2.limits import STREAM_WINDOW
 from kubeletpy.kubeapi.inflating import decompressed
 from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError
+
+if TYPE_CHECKING:
+    from kubeletpy.kubeapi.http2.connection import Http2Connection
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -17,33 +20,18 @@ class StreamRefused(TransportError):
     """The server has not begun with the request: it can be sent again."""
 
 
-class Owner(Protocol):
-    """The interface of a connection to its streams."""
-
-    def give_back(self, stream: Stream, size: int) -> None:
-        """Allow the server to send so many bytes more on a stream."""
-        ...
-
-    def cancel(self, stream: Stream) -> None:
-        """End a stream that nobody reads."""
-        ...
-
-    def unanswered(self, stream: Stream) -> None:
-        """A stream's time is up."""
-        ...
-
-
 class Stream:
     """A response (:class:`~kubeletpy.kubeapi.transport.Response`), once its head is there."""
 
-    def __init__(self, owner: Owner, number: int, deadline: float) -> None:
+    def __init__(self, owner: Http2Connection, number: int, deadline: float) -> None:
         """``deadline``: on the loop's clock; then it is cancelled."""
         loop = asyncio.get_running_loop()
         self._owner = owner
         self.number = number
         self.opened_at = loop.time()
         self._deadline = loop.call_at(deadline, self._expire)
-        self._status = 0
+        self.status = 0
+        """The HTTP status code; 0 before the head is there."""
         self._headers: Headers = ()
         self._waiting: list[bytes] = []
         self._read = 0
@@ -51,11 +39,6 @@ class Stream:
         self._ended = False
         self._error: TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def status(self) -> int:
-        """The HTTP status code; 0 before the head is there."""
-        return self._status
 
     @property
     def content_length(self) -> int | None:
@@ -75,7 +58,7 @@ class Stream:
 
     async def head(self) -> None:
         """Wait for the response's head. Raises TransportError."""
-        while not self._status:
+        while not self.status:
             if self._error is not None:
                 raise self._error
             if self._ended:
@@ -142,7 +125,7 @@ class Stream:
 
     def answered(self, status: int, headers: Headers) -> None:
         """The head has arrived."""
-        self._status, self._headers = status, headers
+        self.status, self._headers = status, headers
         self.wake()
 
     def received(self, data: bytes) -> None:

@@ -12,7 +12,7 @@ from kubeletpy.kubeapi import errors, loading, sessions
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.protocol import PODS
-from kubeletpy.kubeapi.transport import TransportError
+from kubeletpy.kubeapi.transport import Attempt, TransportError
 from tests.http2.certificates import Certificates
 from tests.http2.server import Exchange, serving_http2
 
@@ -91,7 +91,7 @@ async def test_a_session_that_is_closed_meanwhile_opens_nothing(
 
     monkeypatch.setattr(sessions, "loaded", loaded)
     with pytest.raises(TransportError, match="the client is closed"):
-        await session.request("GET", "/", {}, None, seconds=1, connect_seconds=1, lasting=False)
+        await session.request(Attempt("GET", "/", {}, None, 1, 1, False))
     assert session.idle
 
 
