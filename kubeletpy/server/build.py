@@ -35,41 +35,37 @@ log = logging.getLogger(__name__)
 
 
 class Ports:
-    """The listening sockets, bound at once; nothing is answered before ``serve``."""
+    """The listening sockets, bound at once; nothing is answered before ``serve``.
+
+    Attributes:
+        settings: those that they were bound with.
+        main, read_only: the sockets; None: there is no read-only port.
+    """
 
     def __init__(self, settings: ServerSettings) -> None:
         """Raises ServerError when a port is taken."""
-        self._settings = settings
-        self._main = _bind("port", settings.address, settings.port)
-        self._read_only: socket.socket | None = None
+        self.settings = settings
+        self.main = _bind("port", settings.address, settings.port)
+        self.read_only: socket.socket | None = None
         if settings.read_only_port:
             try:
-                self._read_only = _bind(
+                self.read_only = _bind(
                     "readOnlyPort", settings.address, settings.read_only_port, short_answers=True
                 )
             except ServerError:
-                self._main.close()
+                self.main.close()
                 raise
-
-    @property
-    def settings(self) -> ServerSettings:
-        """The settings they were bound with."""
-        return self._settings
 
     @property
     def port(self) -> int:
         """The main port."""
-        return int(self._main.getsockname()[1])
+        return int(self.main.getsockname()[1])
 
     def close(self) -> None:
         """Stop listening."""
-        for each in (self._main, self._read_only):
+        for each in (self.main, self.read_only):
             if each is not None:
                 each.close()
-
-    def sockets(self) -> tuple[socket.socket, socket.socket | None]:
-        """The sockets of the main and the read-only port."""
-        return self._main, self._read_only
 
 
 class KubeletServer:
@@ -129,7 +125,6 @@ class KubeletServer:
         from kubeletpy.server.answers import Access, AgentServer, answers
 
         settings, metrics, stack = self._settings, self._metrics, self._opened
-        main, read_only_socket = self._ports.sockets()
         if settings.access.always_allow and settings.access.anonymous:
             log.warning(
                 "anyone who reaches the agent's port has full access: "
@@ -151,15 +146,15 @@ class KubeletServer:
         )
         stack.push_async_callback(server.close)
         assert self._made_tls is not None, "it has been started"
-        await server.start(main, self._made_tls)
-        if read_only_socket is not None:
+        await server.start(self._ports.main, self._made_tls)
+        if self._ports.read_only is not None:
             log.warning(
                 "the read-only port shows pods and metrics to anyone who reaches it",
                 extra={"readOnlyPort": settings.read_only_port, "address": settings.address},
             )
             read_only = AgentServer(handlers, None, metrics, tracer=self._tracer)
             stack.push_async_callback(read_only.close)
-            await read_only.start(read_only_socket, None)
+            await read_only.start(self._ports.read_only, None)
 
     async def close(self) -> None:
         """Stop serving."""
@@ -167,19 +162,16 @@ class KubeletServer:
 
     def _tls(self) -> ServingTls:
         settings, serving_pair = self._settings, self._serving_pair
-        certificate, key = Path(settings.certificate), Path(settings.key)
+        pair = KeyPair(Path(settings.certificate), Path(settings.key))
         try:
             if serving_pair is None and not settings.certificate:
                 pair = self_signed(settings.certificate_dir, self._view.node_name, self._node_ips)
-                certificate, key = pair.certificate, pair.key
             client_ca = Path(settings.client_ca) if settings.client_ca else None
-            pair = KeyPair(certificate, key)
             in_use = serving_pair or (lambda: pair)
             return ServingTls(in_use, client_ca, settings.tls_min_version, settings.tls_ciphers)
         except (OSError, ssl.SSLError, CertificateError) as error:
-            named = f"{certificate}, {key}" + (
-                f", {settings.client_ca}" if settings.client_ca else ""
-            )
+            files = (str(pair.certificate), str(pair.key), settings.client_ca)
+            named = ", ".join(filter(None, files))
             raise ServerError(
                 f"the server's TLS files can't be used ({named}): {error}; check tlsCertFile, "
                 "tlsPrivateKeyFile and authentication.x509.clientCAFile"

@@ -30,8 +30,8 @@ class Route(Struct, frozen=True):
     Attributes:
         name: which handler answers.
         paths: patterns of the path.
-        methods: HTTP methods; others get 405.
         subresources: of ``nodes``; permission on any one of them is enough.
+        methods: HTTP methods; others get 405.
         debugging: refused with 405 when enableDebuggingHandlers is off, and on the read-only port.
         debugging_only: missing (404) when enableDebuggingHandlers is off.
         read_only: served on the read-only port too, without authentication.
@@ -40,8 +40,8 @@ class Route(Struct, frozen=True):
 
     name: str
     paths: tuple[str, ...]
-    methods: tuple[str, ...]
     subresources: tuple[str, ...] = PROXY
+    methods: tuple[str, ...] = ("GET",)
     debugging: bool = False
     debugging_only: bool = False
     read_only: bool = False
@@ -58,144 +58,61 @@ class Route(Struct, frozen=True):
 
 _POD = "/{namespace}/{pod}"
 _UID = "/{namespace}/{pod}/{uid}"
+_PODS = ("pods", "proxy")
 _BOTH = ("GET", "POST")
+
+
+def _scrape(name: str, path: str) -> Route:
+    return Route(name, (path,), ("metrics",), read_only=True, any_method=True)
+
+
+def _stream(name: str, *paths: str, methods: tuple[str, ...] = _BOTH) -> Route:
+    return Route(name, paths, methods=methods, debugging=True, long_running=True)
+
 
 ROUTES: tuple[Route, ...] = (
     Route(
         "healthz",
         ("/healthz", "/healthz/{check}"),
-        ("GET",),
         ("healthz", "proxy"),
         read_only=True,
         any_method=True,
     ),
-    Route("pods", ("/pods", "/pods/"), ("GET",), ("pods", "proxy"), read_only=True),
-    Route(
-        "runningpods",
-        ("/runningpods", "/runningpods/"),
-        ("GET",),
-        ("pods", "proxy"),
-        debugging=True,
-    ),
-    Route(
-        "allocated_pods",
-        ("/allocatedPods", "/allocatedPods/"),
-        ("GET",),
-        ("pods", "proxy"),
-        debugging_only=True,
-    ),
+    Route("pods", ("/pods", "/pods/"), _PODS, read_only=True),
+    Route("runningpods", ("/runningpods", "/runningpods/"), _PODS, debugging=True),
+    Route("allocated_pods", ("/allocatedPods", "/allocatedPods/"), _PODS, debugging_only=True),
     Route(
         "allocated_pod",
         (f"/allocatedPods{_POD}", f"/allocatedPods{_UID}"),
-        ("GET",),
-        ("pods", "proxy"),
+        _PODS,
         debugging_only=True,
     ),
-    Route(
-        "configz",
-        ("/configz",),
-        ("GET",),
-        ("configz", "proxy"),
-        debugging_only=True,
-        any_method=True,
-    ),
-    Route("flagz", ("/flagz",), ("GET",), ("configz",), debugging_only=True, any_method=True),
-    Route("statusz", ("/statusz",), ("GET",), ("statusz",), debugging_only=True, any_method=True),
-    Route("metrics", ("/metrics",), ("GET",), ("metrics",), read_only=True, any_method=True),
-    Route(
-        "probe_metrics",
-        ("/metrics/probes",),
-        ("GET",),
-        ("metrics",),
-        read_only=True,
-        any_method=True,
-    ),
-    Route(
-        "resource_metrics",
-        ("/metrics/resource",),
-        ("GET",),
-        ("metrics",),
-        read_only=True,
-        any_method=True,
-    ),
-    Route(
-        "cadvisor_metrics",
-        ("/metrics/cadvisor",),
-        ("GET",),
-        ("metrics",),
-        read_only=True,
-        any_method=True,
-    ),
-    Route(
-        "sli_metrics", ("/metrics/slis",), ("GET",), ("metrics",), read_only=True, any_method=True
-    ),
-    Route("stats_summary", ("/stats/summary",), ("GET",), ("stats",), read_only=True),
-    Route(
-        "explain",
-        ("/explain", f"/explain{_POD}"),
-        ("GET",),
-        ("explain", "proxy"),
-        debugging_only=True,
-    ),
-    Route(
-        "container_logs",
-        (f"/containerLogs{_POD}/{{container}}",),
-        ("GET",),
-        debugging=True,
-        long_running=True,
-    ),
-    Route(
-        "exec",
-        (f"/exec{_POD}/{{container}}", f"/exec{_UID}/{{container}}"),
-        _BOTH,
-        debugging=True,
-        long_running=True,
-    ),
-    Route(
-        "attach",
-        (f"/attach{_POD}/{{container}}", f"/attach{_UID}/{{container}}"),
-        _BOTH,
-        debugging=True,
-        long_running=True,
-    ),
-    Route(
-        "port_forward",
-        (f"/portForward{_POD}", f"/portForward{_UID}"),
-        _BOTH,
-        debugging=True,
-        long_running=True,
-    ),
-    Route(
-        "run",
-        (f"/run{_POD}/{{container}}", f"/run{_UID}/{{container}}"),
-        ("POST",),
-        debugging=True,
-        long_running=True,
-    ),
+    Route("configz", ("/configz",), ("configz", "proxy"), debugging_only=True, any_method=True),
+    Route("flagz", ("/flagz",), ("configz",), debugging_only=True, any_method=True),
+    Route("statusz", ("/statusz",), ("statusz",), debugging_only=True, any_method=True),
+    _scrape("metrics", "/metrics"),
+    _scrape("probe_metrics", "/metrics/probes"),
+    _scrape("resource_metrics", "/metrics/resource"),
+    _scrape("cadvisor_metrics", "/metrics/cadvisor"),
+    _scrape("sli_metrics", "/metrics/slis"),
+    Route("stats_summary", ("/stats/summary",), ("stats",), read_only=True),
+    Route("explain", ("/explain", f"/explain{_POD}"), ("explain", "proxy"), debugging_only=True),
+    _stream("container_logs", f"/containerLogs{_POD}/{{container}}", methods=("GET",)),
+    _stream("exec", f"/exec{_POD}/{{container}}", f"/exec{_UID}/{{container}}"),
+    _stream("attach", f"/attach{_POD}/{{container}}", f"/attach{_UID}/{{container}}"),
+    _stream("port_forward", f"/portForward{_POD}", f"/portForward{_UID}"),
+    _stream("run", f"/run{_POD}/{{container}}", f"/run{_UID}/{{container}}", methods=("POST",)),
     Route(
         "checkpoint",
         (f"/checkpoint{_POD}/{{container}}",),
-        ("POST",),
         ("checkpoint",),
+        ("POST",),
         debugging_only=True,
         long_running=True,
     ),
-    Route(
-        "logs",
-        ("/logs", "/logs/{path:.*}"),
-        ("GET",),
-        ("log",),
-        debugging=True,
-        long_running=True,
-    ),
-    Route(
-        "pprof",
-        ("/debug/pprof/{profile:.*}",),
-        ("GET",),
-        debugging=True,
-        long_running=True,
-    ),
-    Route("log_level", ("/debug/flags/v",), ("PUT",), debugging_only=True),
+    Route("logs", ("/logs", "/logs/{path:.*}"), ("log",), debugging=True, long_running=True),
+    _stream("pprof", "/debug/pprof/{profile:.*}", methods=("GET",)),
+    Route("log_level", ("/debug/flags/v",), methods=("PUT",), debugging_only=True),
 )
 
 

@@ -14,6 +14,10 @@ from kubeletpy.structs import Struct
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"", "0", "f", "F", "FALSE", "false", "False"})
+_WAITING = {
+    "ErrImagePull": "image can't be pulled",
+    "ImagePullBackOff": "trying and failing to pull image",
+}
 _STREAMS = {"All": "", "Stdout": "stdout", "Stderr": "stderr"}
 
 
@@ -114,11 +118,7 @@ def container_id(pod: str, name: str, status: api.PodStatus, *, previous: bool) 
     reason = (state.get("waiting") or {}).get("reason")
     if state.get("waiting") is None:
         raise NoLog(f"{waiting} - no logs yet")
-    if reason == "ErrImagePull":
-        raise NoLog(f"{waiting}: image can't be pulled")
-    if reason == "ImagePullBackOff":
-        raise NoLog(f"{waiting}: trying and failing to pull image")
-    raise NoLog(f"{waiting}: {reason}")
+    raise NoLog(f"{waiting}: {_WAITING.get(reason or '', reason)}")
 
 
 def _container_status(status: api.PodStatus, name: str) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from kubeletpy.host.inotify import DirectoryWatches
@@ -108,7 +109,9 @@ class LogStreams:
                     return
                 ended = not self._runs(uid, container_id)
                 if not ended:
-                    await _wait_changed(changed)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_S):
+                            await changed.wait()
         finally:
             end_watch()
             self._changes.remove(uid, changed)
@@ -200,11 +203,3 @@ class _Reading:
     def _step(self) -> tuple[bool, bytes]:
         data = self._log.read()
         return not data, self._formatter.feed(data) if data else b""
-
-
-async def _wait_changed(changed: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(LOOK_S):
-            await changed.wait()
-    except TimeoutError:
-        return

@@ -106,7 +106,7 @@ class LogRotator:
     async def rotate_due(self) -> None:
         """Make one pass over the running containers."""
         logs = self._logs()
-        due = await self._threads.run(self._due, logs)
+        due = await self._threads.run(lambda: [id_ for id_ in logs if self._is_due(logs[id_])])
         await asyncio.gather(*(self._rotate(container, logs[container]) for container in due))
 
     def _logs(self) -> dict[str, str]:
@@ -118,9 +118,6 @@ class LogRotator:
             for container in status.running_containers
             if container.log_path
         }
-
-    def _due(self, logs: dict[str, str]) -> list[str]:
-        return [container for container, path in logs.items() if self._is_due(path)]
 
     def _is_due(self, path: str) -> bool:
         # a cheap check, as nearly all logs are small; a symlink can only make the size wrong

@@ -60,9 +60,7 @@ def read_query(query: Sequence[tuple[str, str]]) -> LogQuery | None:
     Raises:
         UnreadableQuery, InvalidQuery.
     """
-    first: dict[str, str] = {}
-    for key, value in query:
-        first.setdefault(key, value)
+    first = dict(reversed(query))
     asked = [value for key, value in query if key == "query"]
     files = [value for value in asked if "/" in value or "\\" in value]
     services = [value for value in asked if value not in files and value.strip()]

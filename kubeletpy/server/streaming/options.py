@@ -47,9 +47,7 @@ def read_streams(query: Sequence[tuple[str, str]]) -> Streams:
     Raises:
         BadStreamRequest: none is requested.
     """
-    first: dict[str, str] = {}
-    for key, value in query:
-        first.setdefault(key, value)
+    first = dict(reversed(query))
     stdin, stdout, stderr, tty = (
         first.get(name) == "1" for name in ("input", "output", "error", "tty")
     )
