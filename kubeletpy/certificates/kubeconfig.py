@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from kubeletpy.api.scrub import first_line
 from kubeletpy.api.types import JSON
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
@@ -77,7 +78,7 @@ def read_kubeconfig(path: Path) -> CurrentContext:
         context = contexts[str(found.get("current-context") or "")]
         cluster, user = dict(clusters[context["cluster"]]), dict(users.get(context["user"], {}))
     except (OSError, yaml.YAMLError, UnicodeError) as error:
-        raise KubeconfigError(f"kubeconfig {path}: {_first_line(error)}") from None
+        raise KubeconfigError(f"kubeconfig {path}: {first_line(error)}") from None
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         why = f"it has no usable current context ({type(error).__name__})"
         raise KubeconfigError(f"kubeconfig {path}: {why}") from None
@@ -110,7 +111,7 @@ def why_not_valid(path: Path, now: float) -> str:
             if now > x509.read_certificate(each).not_after:
                 return "its client certificate has ended"
     except (KubeconfigError, CertificateError, OSError) as error:
-        return _first_line(error)
+        return first_line(error)
     return ""
 
 
@@ -138,7 +139,3 @@ def write(path: Path, like: CurrentContext, pair: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # through JSON: what YAML parsed as dates or the like becomes text again
     write_private(path, yaml.safe_dump(json.loads(json.dumps(content, default=str))))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
@@ -75,21 +75,15 @@ def request_name(prefix: str, public_key: bytes, names: Names, signer: str) -> s
     return prefix + digest.hexdigest()[:32]
 
 
-def request_object(
-    name: str, signer: str, request: bytes, expiration_seconds: int | None = None
-) -> JSON:
+def request_object(name: str, signer: str, request: bytes) -> JSON:
     """The CertificateSigningRequest to create; ``request`` is PKCS #10 in PEM."""
-    usages: Sequence[str] = USAGES[signer]
-    spec: JSON = {
-        "request": base64.b64encode(request).decode(),
-        "signerName": signer,
-        "usages": list(usages),
-    }
-    if expiration_seconds is not None:
-        spec["expirationSeconds"] = expiration_seconds
     return {
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
         "metadata": {"name": name},
-        "spec": spec,
+        "spec": {
+            "request": base64.b64encode(request).decode(),
+            "signerName": signer,
+            "usages": list(USAGES[signer]),
+        },
     }

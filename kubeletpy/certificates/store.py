@@ -18,6 +18,7 @@ from kubeletpy.config import NodeFlags
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Certificate, CertificateError
 from kubeletpy.host.private_files import write_private
+from kubeletpy.host.stamps import Stamp, stamp
 from kubeletpy.structs import Struct
 
 KEPT = 3
@@ -34,7 +35,7 @@ class StoredPair(Struct, frozen=True):
 
     files: KeyPair
     certificate: Certificate
-    stamp: tuple[tuple[int, int], ...]
+    stamp: tuple[Stamp, ...]
 
 
 class CertificateStore:
@@ -47,31 +48,26 @@ class CertificateStore:
     """
 
     def __init__(self, directory: Path, prefix: str, fallback: KeyPair | None = None) -> None:
-        self._directory = directory
+        self.directory = directory
         self._prefix = prefix
         self._fallback = fallback
 
     @property
-    def directory(self) -> Path:
-        """The directory of the files."""
-        return self._directory
-
-    @property
     def current_path(self) -> Path:
         """The link to the pair in use."""
-        return self._directory / f"{self._prefix}-current.pem"
+        return self.directory / f"{self._prefix}-current.pem"
 
     @property
     def key_path(self) -> Path:
         """The key of the pending request."""
-        return self._directory / f"{self._prefix}.key.tmp"
+        return self.directory / f"{self._prefix}.key.tmp"
 
     def candidates(self) -> list[KeyPair]:
         """Where a pair may be; the first one that exists counts."""
         pairs = [KeyPair(self.current_path, self.current_path)]
         if self._fallback is not None:
             pairs.append(self._fallback)
-        return [*pairs, KeyPair.named(self._directory, self._prefix)]
+        return [*pairs, KeyPair.named(self.directory, self._prefix)]
 
     def load(self) -> StoredPair | None:
         """The pair in use, or None if there is none.
@@ -103,15 +99,15 @@ class CertificateStore:
         match = _KEY.search(key.decode("ascii", "replace"))
         if not found or match is None:
             raise CertificateError("it does not hold a certificate and its key")
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         link = self.current_path
         if link.exists() and not link.is_symlink():
             raise CertificateError(f"{link} is a file and not a link: move it away")
-        made = self._directory / f".{self._prefix}-new.pem"
+        made = self.directory / f".{self._prefix}-new.pem"
         write_private(made, b"".join(found) + match.group(0).encode())
         load_pair(KeyPair(made, made))
         dated = time.strftime("%Y-%m-%d-%H-%M-%S", time.gmtime(now))
-        file = (self._directory / f"{self._prefix}-{dated}.pem").absolute()
+        file = (self.directory / f"{self._prefix}-{dated}.pem").absolute()
         made.replace(file)
         self._turn_link(file)
         self._forget_old(file)
@@ -148,18 +144,18 @@ class CertificateStore:
 
     @property
     def _updated_path(self) -> Path:
-        return self._directory / f"{self._prefix}-updated.pem"
+        return self.directory / f"{self._prefix}-updated.pem"
 
     def _turn_link(self, file: Path) -> None:
         self._updated_path.unlink(missing_ok=True)
         self._updated_path.symlink_to(file)
         self._updated_path.replace(self.current_path)
-        _sync_directory(self._directory)
+        _sync_directory(self.directory)
 
     def _dated(self) -> list[Path]:
         """Oldest first."""
         pattern = re.compile(re.escape(self._prefix) + _DATED)
-        return sorted(each for each in self._directory.iterdir() if pattern.fullmatch(each.name))
+        return sorted(each for each in self.directory.iterdir() if pattern.fullmatch(each.name))
 
     def _forget_old(self, current: Path) -> None:
         for old in self._dated()[:-KEPT]:
@@ -181,7 +177,7 @@ class CertificateStore:
             if not self._in_use(found):
                 return found
         key = x509.new_key()
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         write_private(self.key_path, key)
         return key
 
@@ -216,14 +212,9 @@ def _usable(file: Path) -> Certificate | None:
         return None
 
 
-def stamp_of(files: KeyPair) -> tuple[tuple[int, int], ...]:
+def stamp_of(files: KeyPair) -> tuple[Stamp, ...]:
     """Identifies the state of the files without reading them, to notice changes."""
-    found = []
-    for path in (files.certificate, files.key):
-        with contextlib.suppress(OSError):
-            about = path.stat()
-            found.append((about.st_mtime_ns, about.st_ino))
-    return tuple(found)
+    return tuple(filter(None, map(stamp, (files.certificate, files.key))))
 
 
 def _sync_directory(directory: Path) -> None:

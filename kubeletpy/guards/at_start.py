@@ -78,18 +78,17 @@ class MachineAtStart:
         self._swap_on = swap_on
         self._kernel_version = kernel_version
         self._in_user_namespace = in_user_namespace
-        self._refused: dict[str, str] = {}
+        self._refused: list[str] = []
 
     @property
     def refused(self) -> tuple[str, ...]:
         """The settings that the machine did not allow, for people."""
-        return tuple(self._refused.values())
+        return tuple(self._refused)
 
     async def start(self) -> None:
         """Apply the settings; never fails for what can't be set."""
-        problems = await asyncio.to_thread(self._set)
-        self._refused.update((problem, problem) for problem in problems)
-        for problem in self._refused.values():
+        self._refused = await asyncio.to_thread(self._set)
+        for problem in self._refused:
             log.warning("could not apply the setting", extra={"why": problem})
         if not self._cgroup_v2:
             self._warn(Reason.CGROUP_V1, CGROUP_V1)
@@ -105,7 +104,7 @@ class MachineAtStart:
             problem = await asyncio.to_thread(keep)
             if problem and problem not in self._refused:
                 log.warning("could not apply the setting", extra={"why": problem})
-                self._refused[problem] = problem
+                self._refused.append(problem)
 
     def _set(self) -> list[str]:
         host, settings = self._host, self._settings

@@ -27,8 +27,6 @@ class KernelRecord(Struct, frozen=True):
 
     sequence: int
     """Its number since boot."""
-    at_us: int
-    """Microseconds since boot."""
     from_kernel: bool
     """Whether the kernel wrote it, not a process."""
     text: str
@@ -52,12 +50,12 @@ def parse(data: bytes) -> KernelRecord | None:
     fields = head.decode("ascii", errors="replace").split(",")
     if not found or len(fields) < 3:
         return None
-    priority, sequence, at_us = (number(field) for field in fields[:3])
-    if priority is None or sequence is None or at_us is None:
+    priority, sequence, microseconds = (number(field) for field in fields[:3])
+    if priority is None or sequence is None or microseconds is None:
         return None
     text = rest.partition(b"\n")[0].decode("utf-8", errors="replace")
     # the facility is above the three bits of the level; 0 is the kernel, and nothing else gets it
-    return KernelRecord(sequence, at_us, priority >> 3 == 0, text)
+    return KernelRecord(sequence, priority >> 3 == 0, text)
 
 
 class Kills:

@@ -38,7 +38,7 @@ class Wrong(Struct, frozen=True):
 def compare(found: Mapping[str, str]) -> list[Wrong]:
     """The settings that differ from ``WANTED``; ``found``: what the kernel reports, by name."""
     return [
-        Wrong(name, wanted, _shown(found.get(name, "")))
+        Wrong(name, wanted, found.get(name, "").strip()[:40])
         for name, wanted in WANTED.items()
         if number(found.get(name)) != wanted
     ]
@@ -53,7 +53,3 @@ def refusal(wrong: list[Wrong]) -> str:
         f"kernel settings differ: {'; '.join(map(str, wrong))}: "
         f"set them (sysctl -w {settings}), or set protectKernelDefaults to false"
     )
-
-
-def _shown(text: str) -> str:
-    return text.strip()[:40]

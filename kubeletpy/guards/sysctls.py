@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kubeletpy.guards.kernel_settings import WANTED, Wrong, compare
@@ -16,10 +17,8 @@ def read_sysctls(directory: Path, names: Iterable[str] = WANTED) -> dict[str, st
     """Texts by name, without those that can't be read."""
     found = {}
     for name in names:
-        try:
+        with suppress(OSError):
             found[name] = _file(directory, name).read_text(errors="replace")
-        except OSError:
-            continue
     return found
 
 

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 _LOOP_SET_FD, _LOOP_CLR_FD, _LOOP_CTL_GET_FREE = 0x4C00, 0x4C01, 0x4C82
-_CONTROL = "/dev/loop-control"
+_CONTROL = Path("/dev/loop-control")
 _TRIES = 16
 """Other programs take free devices, too."""
 _SYS = Path("/sys/block")
@@ -29,11 +29,11 @@ def attach(path: str) -> str:
     backing = _open(path)
     try:
         for _ in range(_TRIES):
-            with contextlib.closing(_Descriptor(_CONTROL)) as control:
-                number = fcntl.ioctl(control.fd, _LOOP_CTL_GET_FREE)
+            with _CONTROL.open("r+b", buffering=0) as control:
+                number = fcntl.ioctl(control, _LOOP_CTL_GET_FREE)
             try:
-                with contextlib.closing(_Descriptor(f"/dev/loop{number}")) as device:
-                    fcntl.ioctl(device.fd, _LOOP_SET_FD, backing)
+                with Path(f"/dev/loop{number}").open("r+b", buffering=0) as device:
+                    fcntl.ioctl(device, _LOOP_SET_FD, backing)
             except OSError as error:
                 if error.errno != errno.EBUSY:
                     raise
@@ -57,9 +57,9 @@ def loop_device_of(path: str) -> str | None:
 
 def detach(device: str) -> None:
     """Detach a loop device; no-op if it is free. Raises OSError."""
-    with contextlib.closing(_Descriptor(device)) as opened:
+    with Path(device).open("r+b", buffering=0) as opened:
         try:
-            fcntl.ioctl(opened.fd, _LOOP_CLR_FD, 0)
+            fcntl.ioctl(opened, _LOOP_CLR_FD, 0)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
@@ -72,11 +72,3 @@ def _open(path: str) -> int:
         if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-
-class _Descriptor:
-    def __init__(self, path: str) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-
-    def close(self) -> None:
-        os.close(self.fd)

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.types import (
 )
 from cryptography.x509.oid import NameOID
 
+from kubeletpy.api.scrub import first_line
 from kubeletpy.host.pki import Certificate, CertificateError, Names
 
 MAX_PEM_BYTES = 256 * 1024
@@ -55,8 +56,7 @@ def refusing(what: str) -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
-        why = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise CertificateError(f"{what}: {why}") from None
+        raise CertificateError(f"{what}: {first_line(error)}") from None
 
 
 def new_key() -> bytes:

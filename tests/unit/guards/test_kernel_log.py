@@ -24,12 +24,12 @@ KILLED = (
 @pytest.mark.parametrize(
     ("data", "record"),
     [
-        (b"6,37779,12924778980,-;port 1\n", KernelRecord(37779, 12924778980, True, "port 1")),
-        (b"4,1,2,-,caller=T12;a;b\n SUBSYSTEM=x\n", KernelRecord(1, 2, True, "a;b")),
-        (b"7,1,2,-;", KernelRecord(1, 2, True, "")),
-        (b"8,1,2,-;said by a process\n", KernelRecord(1, 2, False, "said by a process")),
-        (b"12,1,2,-;\xff\xfe\n", KernelRecord(1, 2, False, "\ufffd\ufffd")),
-        (b"6,1,2;without flags", KernelRecord(1, 2, True, "without flags")),
+        (b"6,37779,12924778980,-;port 1\n", KernelRecord(37779, True, "port 1")),
+        (b"4,1,2,-,caller=T12;a;b\n SUBSYSTEM=x\n", KernelRecord(1, True, "a;b")),
+        (b"7,1,2,-;", KernelRecord(1, True, "")),
+        (b"8,1,2,-;said by a process\n", KernelRecord(1, False, "said by a process")),
+        (b"12,1,2,-;\xff\xfe\n", KernelRecord(1, False, "\ufffd\ufffd")),
+        (b"6,1,2;without flags", KernelRecord(1, True, "without flags")),
         (b"", None),
         (b"6,1,2,-", None),
         (b"6,1;x", None),
@@ -45,7 +45,7 @@ def test_records(data: bytes, record: KernelRecord | None) -> None:
 
 def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
     told = Kills()
-    records = (KernelRecord(n, n * 10, from_kernel, text) for n, text in enumerate(texts))
+    records = (KernelRecord(n, from_kernel, text) for n, text in enumerate(texts))
     return [kill for record in records if (kill := told.add(record)) is not None]
 
 

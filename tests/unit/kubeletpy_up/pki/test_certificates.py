@@ -213,7 +213,10 @@ def make_request(
 ) -> tuple[JSON, bytes]:
     key = x509.new_key()
     pem = x509.new_request(key, names)
-    return request.request_object(name, signer, pem, seconds), key
+    made = request.request_object(name, signer, pem)
+    if seconds is not None:
+        made["spec"]["expirationSeconds"] = seconds
+    return made, key
 
 
 async def test_a_joining_node_gets_its_certificate(
