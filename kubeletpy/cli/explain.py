@@ -147,7 +147,8 @@ def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
         # the order requires a measurement of all pods, which is too much every second
         evictions = None if given.watch else _evictions(path)
         if given.output == "json":
-            return _same(json.dumps({**about, "evictions": evictions}, indent=2) + "\n")
+            text = json.dumps({**about, "evictions": evictions}, indent=2) + "\n"
+            return ExplainOutput(text, text)
         order = render_order.orders(evictions or ())
         parts = (
             render_pressure.node(about["pressure"]) + (f"\n{order}\n" if order else ""),
@@ -199,10 +200,6 @@ def _evictions(path: Path) -> Any:
     except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:  # of another version, or slow
         print(f"kubeletpy explain: who would be evicted is not known: {error}", file=sys.stderr)
         return None
-
-
-def _same(text: str) -> ExplainOutput:
-    return ExplainOutput(text, text)
 
 
 def _state(view: Any) -> Any:

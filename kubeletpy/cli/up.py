@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy import config
+from kubeletpy.api.scrub import first_line
 from kubeletpy.cli import pauses, run
 from kubeletpy.cli.allocator import keep_little_freed_memory
 from kubeletpy.structs import replace
@@ -94,26 +95,11 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
     Raises:
         ConfigError: the file or a flag is invalid.
     """
-    import yaml
-
     if problems := config.check_node_name(given.node_name, "--node-name"):
         raise config.ConfigError(problems)
-    document: dict[str, object] = {}
+    document: dict[str, object]
     if given.config:
-        try:
-            read = yaml.safe_load(Path(given.config).read_text(errors="replace"))
-        except OSError as error:
-            problem = config.Problem(
-                "--config", given.config, f"cannot be read: {error.strerror or error}"
-            )
-            raise config.ConfigError([problem]) from error
-        except yaml.YAMLError as error:
-            problem = config.Problem("--config", given.config, f"YAML or JSON ({_line(error)})")
-            raise config.ConfigError([problem]) from error
-        if not isinstance(read, dict):
-            problem = config.Problem("--config", given.config, "a KubeletConfiguration document")
-            raise config.ConfigError([problem])
-        document = read
+        document = _read_config(given.config)
     else:
         document = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -143,9 +129,20 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
     return config.load_document(document, flag_values)
 
 
-def _line(error: Exception) -> str:
-    """The first line of what went wrong."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _read_config(file: str) -> dict[str, object]:
+    """A configuration file as a document. Raises ConfigError."""
+    import yaml
+
+    try:
+        read = yaml.safe_load(Path(file).read_text(errors="replace"))
+        if isinstance(read, dict):
+            return read
+        why = "a KubeletConfiguration document"
+    except OSError as error:
+        why = f"cannot be read: {error.strerror or error}"
+    except yaml.YAMLError as error:
+        why = f"YAML or JSON ({first_line(error)})"
+    raise config.ConfigError([config.Problem("--config", file, why)])
 
 
 def _serve_the_api(document: dict[str, object], pki: Path) -> None:

@@ -14,27 +14,30 @@ from typing import Any
 
 from kubeletpy import config
 from kubeletpy.agent.agent import Agent
-from kubeletpy.agent.build import build
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.cgroups.machine import read_kernel_facts
 from kubeletpy.clock import SystemClock
 from kubeletpy.config import LoadedConfig
 from kubeletpy.config.version_choice import ResolvedVersion
-from kubeletpy.images.records.ledger import RecordsUnreadable
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.launch.errors import LaunchError
 from kubeletpy.launch.identity import join
 from kubeletpy.launch.node import find_node_ips
 from kubeletpy.launch.runtime import query_runtime
 from kubeletpy.launch.server_version import OtherVersion, made, resolve, settle
-from kubeletpy.launch.start import api_clients, bind_ports, clear_unfinished, make_root, new_metrics
+from kubeletpy.launch.start import (
+    api_clients,
+    bind_ports,
+    clear_unfinished,
+    make_root,
+    new_metrics,
+    start_built,
+)
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import node_name
-from kubeletpy.placement.state_file import StateUnusable
 from kubeletpy.plugins.handshake import SocketRegistrations
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService, RuntimeService
-from kubeletpy.server.errors import ServerError
 from kubeletpy.structs import Struct
 from kubeletpy.syncloop.sources.given import PodSource
 
@@ -162,10 +165,4 @@ async def _embed(
         kubernetes=resolved,
         sockets=False,
     )
-    try:
-        agent = build(settings, flags, outside)
-        stack.push_async_callback(agent.close)
-        await agent.start()
-    except (ServerError, RecordsUnreadable, StateUnusable) as error:
-        raise LaunchError(str(error)) from error
-    return agent
+    return await start_built(loaded, outside, stack)

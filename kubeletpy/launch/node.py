@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+from contextlib import suppress
 
 from kubeletpy.agent.component import Task
 from kubeletpy.config import NodeFlags
@@ -35,10 +36,8 @@ async def find_node_ips(flags: NodeFlags, facts: MachineFacts) -> list[str]:
         return [str(address) for address in given]
     version = given[0].version if given else 4
     name = node_name(flags, facts.hostname)
-    try:
+    with suppress(ValueError):  # a name, as usual
         return [str(ipaddress.ip_address(name))]
-    except ValueError:
-        pass  # a name, as usual
     known = [each for each in await asyncio.to_thread(resolve, name) if is_own_address(each)]
     preferred = [each for each in known if (":" in each) == (version == 6)]
     if given and not preferred:

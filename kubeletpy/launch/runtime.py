@@ -66,25 +66,25 @@ async def _info(runtime: RuntimeService, version: cri.VersionResponse) -> Runtim
 
 
 def _handlers(status: cri.StatusResponse) -> list[api.NodeRuntimeHandler]:
-    handlers: list[api.NodeRuntimeHandler] = []
     distinct = {each.name: each for each in status.runtime_handlers}
-    kept = [each for each in distinct.values() if len(each.name) <= LONGEST_HANDLER]
-    if len(kept[:MOST_HANDLERS]) < len(distinct):
+    fitting = [each for each in distinct.values() if len(each.name) <= LONGEST_HANDLER]
+    shown = fitting[:MOST_HANDLERS]
+    if len(shown) < len(distinct):
         log.warning(
             "the runtime reports more handlers, or longer names of them, than a node can show; "
             "the others are left out: check the runtime's configuration",
-            extra={"reported": len(distinct), "shown": len(kept[:MOST_HANDLERS])},
+            extra={"reported": len(distinct), "shown": len(shown)},
         )
-    for handler in kept[:MOST_HANDLERS]:
-        entry: api.NodeRuntimeHandler = {
+    return [
+        {
             "features": {
-                "recursiveReadOnlyMounts": handler.features.recursive_read_only_mounts,
-                "userNamespaces": handler.features.user_namespaces,
-            }
+                "recursiveReadOnlyMounts": each.features.recursive_read_only_mounts,
+                "userNamespaces": each.features.user_namespaces,
+            },
+            "name": each.name,
         }
-        entry["name"] = handler.name
-        handlers.append(entry)
-    return handlers
+        for each in shown
+    ]
 
 
 def _text(reported: str) -> str:

@@ -179,8 +179,13 @@ async def _create_agent(
     if isinstance(loop := asyncio.get_running_loop(), WatchedLoop):
         metrics.process.longest_turn.set_function(loop.turns.take_longest)
         stack.enter_context(watching(loop, metrics.process.stalls.inc))
+    return await start_built(loaded, outside, stack)
+
+
+async def start_built(loaded: LoadedConfig, outside: Outside, stack: AsyncExitStack) -> Agent:
+    """Build an agent and start it; the stack closes it. Raises LaunchError."""
     try:
-        agent = build(settings, flags, outside)
+        agent = build(loaded.settings, loaded.node, outside)
         stack.push_async_callback(agent.close)
         await agent.start()
     except (ServerError, RecordsUnreadable, StateUnusable) as error:

@@ -210,14 +210,13 @@ class PodsServer:
         from kubeletpy.pods_api.marshal import marshal
 
         try:
-            found = marshal(pod)
+            return marshal(pod)
         except Unfit as error:
             if uid not in self._unfit:
                 self._unfit.add(uid)
                 extra = {"pod": pod["metadata"].get("name"), "why": str(error)}
                 log.warning("the pods API leaves a pod out", extra=extra)
             return None
-        return found
 
 
 def _prepare(socket: Path) -> None:
