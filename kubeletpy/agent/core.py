@@ -519,7 +519,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         plugins=devices.returned,
     )
     gate, shutdown = admission.gate, admission.shutdown
-    pleg = Pleg(runtime, cache, clock, signals.runtime_changed, metrics=metrics.pleg)
+    pleg = Pleg(runtime, cache, clock, signals.runtime_changed, metrics.pleg)
     stream = EventStream(
         outside.runtime,
         runtime.event_to_status,

@@ -12,10 +12,10 @@ latency tracker.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Protocol
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.clock import Clock
+from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.structs import Struct, field
@@ -26,17 +26,6 @@ STATELESS = ("secret", "configMap", "downwardAPI", "emptyDir", "projected")
 
 Span = tuple[float, float]
 """Begin and end in Unix seconds."""
-
-
-class StartMetrics(Protocol):
-    """Where starts are counted. Seconds."""
-
-    def pod_start_seen(self, whole: float, sli: float | None, *, own_network: bool) -> None:
-        """kubelet_pod_start_total_duration_seconds, ..._sli_... (None: a stateful pod).
-
-        For the first pod with its own network also kubelet_first_network_pod_start_sli_...
-        """
-        ...
 
 
 class _Start(Struct):
@@ -52,7 +41,7 @@ class _Start(Struct):
 class StartLatency:
     """The pods that are starting; an images.metrics.PullTimes."""
 
-    def __init__(self, metrics: StartMetrics, clock: Clock) -> None:
+    def __init__(self, metrics: PodWorkerMetrics, clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
         self._starts: dict[str, _Start | None] = {}

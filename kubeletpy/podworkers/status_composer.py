@@ -8,20 +8,20 @@ come in one order. Gathers inputs only; the content of a status is decided by
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, EventRecorder, pod_reference
+from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sandbox_changed import decide_sandbox
-from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
 from kubeletpy.podworkers.protocol import StatusOverride
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -37,18 +37,6 @@ from kubeletpy.status.generate import (
 from kubeletpy.status.generate import deadline as pod_deadline
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.structs import Struct
-
-
-class ResizeConditionsSource(Protocol):
-    """The conditions of a status about in-place resizes."""
-
-    def conditions(self, uid: str) -> Sequence[api.PodCondition]:
-        """The conditions of a pod that report a resize."""
-        ...
-
-    def ended(self, uid: str) -> None:
-        """The pod has run to its end."""
-        ...
 
 
 class _Settled(Struct, frozen=True):
@@ -78,9 +66,10 @@ class StatusComposer:
         *,
         probes: ProbeManager,
         reasons: ReasonCache,
-        resizes: ResizeConditionsSource,
+        resizes: AllocationManager,
         actuated: ActuatedResources,
         runtime_name: str,
+        metrics: PodWorkerMetrics,
         recursive_read_only: Callable[[], Collection[str]] = tuple,
         host_ips: Sequence[str] = (),
         agent_started_at: Callable[[], float] = lambda: 0.0,
@@ -88,7 +77,6 @@ class StatusComposer:
         holds_claims: Callable[[str], bool] = lambda uid: False,
         device_health: DeviceHealth = lambda pod: {},
         volume_health: VolumeHealth = lambda uid: [],
-        metrics: WorkerMetrics | None = None,
         status_log: Callable[[StatusInputs, api.PodStatus], None] | None = None,
     ) -> None:
         """Args:
@@ -125,7 +113,7 @@ class StatusComposer:
         self._holds_claims = holds_claims
         self._device_health = device_health
         self._volume_health = volume_health
-        self._metrics = metrics or NoWorkerMetrics()
+        self._metrics = metrics
 
     def store(
         self,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.decision import Decision
 from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminating
-from kubeletpy.podworkers.metrics import WorkerMetrics
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import RunSync, Stage, WorkerRecord
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 class SyncNotes:
     """The notes on all pods; ``now`` is Unix seconds."""
 
-    def __init__(self, history: DecisionHistory, metrics: WorkerMetrics) -> None:
+    def __init__(self, history: DecisionHistory, metrics: PodWorkerMetrics) -> None:
         self.history = history
         self.last: dict[str, LastSync] = {}
         """How the last sync of each pod ended."""

@@ -16,11 +16,11 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.host.exhausted import exhausted
+from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.kill_waits import KillWaits
-from kubeletpy.podworkers.metrics import NoWorkerMetrics, WorkerMetrics
 from kubeletpy.podworkers.protocol import (
     KillOptions,
     PodStatuses,
@@ -89,12 +89,12 @@ class PodWorkers:
         runtime: RuntimeManager,
         recorder: EventRecorder,
         clock: Clock,
+        metrics: PodWorkerMetrics,
         rng: random.Random | None = None,
         current_pod: CurrentPod = lambda uid: None,
         allocated: Callable[[Pod], Pod] = lambda pod: pod,
         history: DecisionHistory | None = None,
         traces: Traces | None = None,
-        metrics: WorkerMetrics | None = None,
         on_finished: Callable[[str], None] = lambda uid: None,
         on_update: Callable[[Pod], None] = lambda pod: None,
         event_log: Callable[[Event, Sequence[Effect]], None] | None = None,
@@ -118,7 +118,7 @@ class PodWorkers:
         self._rng = rng or random.Random()
         self._current_pod = current_pod
         self._allocated = allocated
-        self.notes = SyncNotes(history or DecisionHistory(), metrics or NoWorkerMetrics())
+        self.notes = SyncNotes(history or DecisionHistory(), metrics)
         self.traces = Traces() if traces is None else traces
         self._stages = StageRunner(
             syncer, cache, runtime, recorder, traces=self.traces, ends=self._ends

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
+from kubeletpy.metrics.probes import ProbeMetrics
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.probes.probe import Probe, field_of, probes_of, report
-from kubeletpy.probes.prober import ProbeMetrics, Prober, Target
+from kubeletpy.probes.prober import Prober, Target
 from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import (
     ProbeKind,
@@ -60,12 +61,9 @@ class KubeProbeManager:
         metrics: ProbeMetrics,
         agent_started_at: Callable[[], float],
         rng: random.Random | None = None,
-        commands: int = 0,
-        connections: int = CONNECTIONS,
     ) -> None:
         """``get_status`` returns the newest API status kept for a pod. ``agent_started_at`` is in
-        Unix seconds, as the wall clock is set now. ``commands`` and ``connections`` limit how many
-        run at once, 0: by cores.
+        Unix seconds, as the wall clock is set now.
         """
         self._prober = prober
         self._clock = clock
@@ -76,8 +74,8 @@ class KubeProbeManager:
         self._rng = rng or random.Random()
         self._pods: dict[str, tuple[Probe, ...]] = {}
         self._timetable: Timetable[Probe] = Timetable(self._due)
-        self._commands = ProbeSlots(commands or COMMANDS_PER_CORE * (os.cpu_count() or 1))
-        self._connections = ProbeSlots(connections)
+        self._commands = ProbeSlots(COMMANDS_PER_CORE * (os.cpu_count() or 1))
+        self._connections = ProbeSlots(CONNECTIONS)
 
     def __len__(self) -> int:
         """The number of probes."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
@@ -47,18 +47,6 @@ class Target(Struct, frozen=True):
     container_id: str
     pod_ip: str
     spec: ProbeSpec
-
-
-class ProbeMetrics(Protocol):
-    """The metrics of probes."""
-
-    def probed(self, target: tuple[str, ...], result: str, seconds: float) -> None:
-        """A run has ended; ``target`` is (type, container, pod, namespace, uid)."""
-        ...
-
-    def gone(self, target: tuple[str, ...]) -> None:
-        """A probe was removed: remove its series."""
-        ...
 
 
 class Prober:

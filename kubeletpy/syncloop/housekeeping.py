@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
+from kubeletpy.metrics.pods import PodCountMetrics
 from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
@@ -20,7 +21,6 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.syncloop.active_pods import ActivePods
-from kubeletpy.syncloop.metrics import LoopMetrics, NoLoopMetrics
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +39,9 @@ class Housekeeping:
         *,
         active: ActivePods,
         queries: WorkerQueries,
+        metrics: PodCountMetrics,
         delete_mirror: Callable[[Pod], None] = lambda mirror: None,
         found: Callable[[NodePods], None] = lambda found: None,
-        metrics: LoopMetrics | None = None,
     ) -> None:
         """``found`` is called after each pass that found different pods from the one before; it
         must not block."""
@@ -53,7 +53,7 @@ class Housekeeping:
         self._queries = queries
         self._delete_mirror = delete_mirror
         self._found = found
-        self._metrics = metrics or NoLoopMetrics()
+        self._metrics = metrics
         self._last: NodePods | None = None
 
     def run_once(self, received_at: float, unsettled: Collection[str] = ()) -> None:

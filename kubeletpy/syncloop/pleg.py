@@ -14,13 +14,12 @@ from collections.abc import Callable, Sequence
 
 from kubeletpy.api.durations import format_duration
 from kubeletpy.clock import Clock, steady_ns
+from kubeletpy.metrics.pleg import PlegMetrics
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.structs import Struct
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, agrees, diff, summarise
-from kubeletpy.syncloop.metrics import NoPlegMetrics, PlegMetrics
 
 log = logging.getLogger(__name__)
 
@@ -29,17 +28,14 @@ OnChange = Callable[[str, Sequence[LifecycleEvent]], None]
 
 CONCURRENT_READS = 4
 
-
-class PlegSettings(Struct, frozen=True):
-    """Seconds; docs/reference/constants.csv: pleg."""
-
-    relist_period: float = 1.0
-    unhealthy_after: float = 180.0
-    events_first_relist: float = 5.0
-    """While events flow: the first check comes this long after the relist on connecting; the next
-    ones come at growing intervals, as long as nothing was missed."""
-    events_relist_period: float = 300.0
-    events_unhealthy_after: float = 600.0
+# in seconds; docs/reference/constants.csv: pleg
+RELIST_PERIOD_S = 1.0
+UNHEALTHY_AFTER_S = 180.0
+EVENTS_FIRST_RELIST_S = 5.0
+"""While events flow: the first check comes this long after the relist on connecting; the next
+ones come at growing intervals, as long as nothing was missed."""
+EVENTS_RELIST_PERIOD_S = 300.0
+EVENTS_UNHEALTHY_AFTER_S = 600.0
 
 
 class Pleg:
@@ -51,16 +47,13 @@ class Pleg:
         cache: PodStatusCache,
         clock: Clock,
         on_change: OnChange,
-        *,
-        settings: PlegSettings | None = None,
-        metrics: PlegMetrics | None = None,
+        metrics: PlegMetrics,
     ) -> None:
         self._runtime = runtime
         self._cache = cache
         self._clock = clock
         self._on_change = on_change
-        self.settings = settings or PlegSettings()
-        self.metrics = metrics or NoPlegMetrics()
+        self.metrics = metrics
         self._known: dict[str, RuntimePodSummary] = {}
         self._reads: dict[str, asyncio.Task[None]] = {}
         self._read_again: set[str] = set()
@@ -68,7 +61,7 @@ class Pleg:
         self._slots = asyncio.Semaphore(CONCURRENT_READS)
         self._last_relist: float | None = None
         self._events_flow = False
-        self._interval = self.settings.relist_period
+        self._interval = RELIST_PERIOD_S
         self._broken = ""
 
     # -- the loop ----------------------------------------------------------------------------
@@ -82,7 +75,7 @@ class Pleg:
                 if self._events_flow:
                     self._interval = self._next_check(missed)
                 else:
-                    self._interval = self.settings.relist_period
+                    self._interval = RELIST_PERIOD_S
                 await self._pause(self._interval)
         finally:
             for task in self._reads.values():
@@ -109,10 +102,7 @@ class Pleg:
         """Why pods can't be watched now; empty when they can."""
         if self._last_relist is None:
             return "pleg has yet to be successful"
-        settings = self.settings
-        threshold = (
-            settings.events_unhealthy_after if self._events_flow else settings.unhealthy_after
-        )
+        threshold = EVENTS_UNHEALTHY_AFTER_S if self._events_flow else UNHEALTHY_AFTER_S
         elapsed = asyncio.get_running_loop().time() - self._last_relist
         if elapsed <= threshold:
             return ""
@@ -129,10 +119,9 @@ class Pleg:
             pass
 
     def _next_check(self, missed: bool) -> float:
-        settings = self.settings
         if missed or self._interval <= 0.0:
-            return settings.events_first_relist
-        return min(self._interval * 2, settings.events_relist_period)
+            return EVENTS_FIRST_RELIST_S
+        return min(self._interval * 2, EVENTS_RELIST_PERIOD_S)
 
     # -- one relist --------------------------------------------------------------------------
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
+from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.images.errors import ImageErrorCode
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sync_results import PodSyncResult, ResizeOutcome
+from kubeletpy.pods.sync_results import PodSyncResult
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.reason_cache import CRASH_LOOP, ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -29,14 +29,6 @@ EARLY_STATUS_AFTER = 1.0
 """Seconds from the sandbox's creation until its IPs are shown even if containers are still
 starting. Most pods are Running by then, even in a burst, and are spared a write. A burst of 20
 took 2.9 writes per pod with 0.25 s, and 2.0 with 1 s."""
-
-
-class ResizeObserver(Protocol):
-    """Keeps track of resizes in place."""
-
-    def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
-        """Report how a sync of the pod as allocated went; returns whether conditions changed."""
-        ...
 
 
 class RuntimeSync(SyncStep):
@@ -57,7 +49,7 @@ class RuntimeSync(SyncStep):
         *,
         probes: ProbeManager,
         reasons: ReasonCache,
-        resizes: ResizeObserver,
+        resizes: AllocationManager,
         is_reported: Callable[[str], bool],
         decided: Callable[[str, Sequence[Decision]], None],
     ) -> None:

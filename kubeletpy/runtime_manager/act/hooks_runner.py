@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
@@ -21,41 +20,18 @@ from kubeletpy.handlers.network import Resolver
 from kubeletpy.handlers.outcome import HandlerError, HandlerResult
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.metrics.probes import HookMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.hooks import HookFailed
-from kubeletpy.runtime_manager.names.labels import (
-    read_container_annotations,
-)
+from kubeletpy.runtime_manager.names.labels import read_container_annotations
 
 logger = logging.getLogger(__name__)
 
 MAX_SHOWN = 1024
 """Maximum characters of a command or path in a message."""
-
-
-class HookMetrics(Protocol):
-    """The counters of hooks."""
-
-    @property
-    def http_fallbacks(self) -> Counted:
-        """https hooks that worked over http."""
-        ...
-
-    @property
-    def sleeps_cut_short(self) -> Counted:
-        """sleep hooks given up early."""
-        ...
-
-
-class Counted(Protocol):
-    """A counter."""
-
-    def inc(self) -> None:
-        """Add one."""
-        ...
 
 
 class LifecycleHookRunner:

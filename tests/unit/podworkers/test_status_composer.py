@@ -9,6 +9,7 @@ import pytest
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
@@ -76,6 +77,7 @@ class Setup:
             resizes=fakes,
             actuated=ActuatedInMemory(),
             runtime_name="fake",
+            metrics=Metrics().workers,
             host_ips=self.addresses,
             holds_claims=lambda uid: self.fakes.claims,
             status_log=lambda inputs, status: self.count(),

@@ -17,6 +17,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import Resource
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
 from kubeletpy.pods.probe_results import ProbeResults
@@ -196,6 +197,7 @@ class Setup:
             resizes=fakes,
             actuated=ActuatedInMemory(),
             runtime_name="fake",
+            metrics=Metrics().workers,
         )
         runtime = RuntimeSync(
             fakes,

@@ -120,7 +120,13 @@ class RecordingSyncer:
 
 
 def make_workers(
-    syncer: RecordingSyncer, cache: PodStatusCache, runtime: Any, recorder: Recorder, **more: Any
+    syncer: RecordingSyncer,
+    cache: PodStatusCache,
+    runtime: Any,
+    recorder: Recorder,
+    *,
+    metrics: Any = None,
+    **more: Any,
 ) -> PodWorkers:
     """Workers with a fixed jitter."""
     return PodWorkers(
@@ -132,6 +138,7 @@ def make_workers(
         recorder=recorder,
         clock=LoopClock(),
         rng=random.Random(1),
+        metrics=metrics or Metrics().workers,
         **more,
     )
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.client import RemoteRuntime
@@ -56,7 +57,7 @@ async def main(endpoint: str, directory: Path) -> None:
     await runtime.wait_ready()
     node = FakeNode(directory, cast(Any, runtime))
     counting = Counting(node.manager)
-    pleg = Pleg(cast(Any, counting), PodStatusCache(), LoopClock(), lambda uid, events: None)
+    pleg = Pleg(cast(Any, counting), PodStatusCache(), LoopClock(), lambda *_: None, Metrics().pleg)
     before = largest_kib()
     relist = asyncio.ensure_future(pleg.relist())
     await counting.enough.wait()

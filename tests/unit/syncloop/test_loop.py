@@ -11,6 +11,7 @@ import pytest
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
 from kubeletpy.pods.pod_manager import PodManager
@@ -103,6 +104,7 @@ class Node:
             self.cache,
             active=self.active,
             queries=self.queries,
+            metrics=Metrics().pods,
             delete_mirror=lambda mirror: self.deleted_mirrors.append(mirror.uid),
             found=self.found.append,
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable, Unimplemented
@@ -165,7 +167,8 @@ class Setup:
         self.runtime, self.cache = FakeRuntime(), PodStatusCache()
         self.changes: list[tuple[str, list[str]]] = []
         self.at: list[float] = []
-        self.pleg = Pleg(self.runtime, self.cache, LoopClock(), self.changed)  # type: ignore[arg-type]
+        runtime: Any = self.runtime
+        self.pleg = Pleg(runtime, self.cache, LoopClock(), self.changed, Metrics().pleg)
 
     def changed(self, uid: str, events: Sequence[LifecycleEvent]) -> None:
         self.changes.append((uid, [event.type.value for event in events]))
