@@ -23,7 +23,7 @@ from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
-from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.status.status_manager import ApiStatusManager
 from kubeletpy.volumes.claims.model import VolumeWait
 
@@ -49,7 +49,7 @@ class Snapshots:
         *,
         cache: PodStatusCache,
         reasons: ReasonCache,
-        probes: ProbeManager,
+        probes: KubeProbeManager,
         clock: Clock,
         runtime_error: Callable[[], str],
         network_error: Callable[[], str],

@@ -239,9 +239,6 @@ class _Exchange(asyncio.Protocol):
         self.following = following(self._request, reader.status, location)
         return self.following is None
 
-    def eof_received(self) -> bool:
-        return False  # the transport closes, and connection_lost ends the response
-
     def connection_lost(self, error: Exception | None) -> None:
         if error is None:
             try:

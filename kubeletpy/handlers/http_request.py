@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from kubeletpy.api import types as api
 from kubeletpy.handlers.ports import host_port, resolve_port
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Struct, replace
 
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "trailer"})
 _OF_CONNECTIONS = frozenset({"keep-alive", "proxy-connection", "te", "upgrade"})
@@ -111,12 +111,11 @@ def redirected(request: HttpRequest, location: str) -> HttpRequest | None:
         raise BadHandlerRequest(f'unsupported protocol scheme "{scheme[:63]}"')
     tls = scheme == "https"
     absolute = bool(urlsplit(location.strip()).netloc)
-    return HttpRequest(
+    return replace(
+        request,
         tls=tls,
-        host=request.host,
         port=port or (443 if tls else 80),
         target=_encode(new.path, new.query),
-        headers=request.headers,
         host_header="" if absolute else request.host_header,
     )
 

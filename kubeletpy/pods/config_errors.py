@@ -17,11 +17,15 @@ class SpecField(StrEnum):
     RUN_AS_NON_ROOT = "runAsNonRoot"
 
 
-class SandboxConfigError(ValueError):
-    """The pod's sandbox cannot be configured as the spec requires."""
+class ConfigError(ValueError):
+    """Something of the pod cannot be configured as the spec requires."""
 
     about: SpecField | None = None
     """The field that it is about, where that is distinguished."""
+
+
+class SandboxConfigError(ConfigError):
+    """The pod's sandbox cannot be configured as the spec requires."""
 
 
 class RuntimeClassError(SandboxConfigError):
@@ -30,11 +34,8 @@ class RuntimeClassError(SandboxConfigError):
     about = SpecField.RUNTIME_CLASS
 
 
-class ContainerConfigError(ValueError):
+class ContainerConfigError(ConfigError):
     """The container cannot be configured as the spec requires (CreateContainerConfigError)."""
-
-    about: SpecField | None = None
-    """The field that it is about, where that is distinguished."""
 
 
 class SubPathError(ContainerConfigError):
@@ -51,4 +52,4 @@ class RunAsNonRootError(ContainerConfigError):
 
 def about(error: Exception) -> SpecField | None:
     """The field that any error is about, where that is distinguished."""
-    return error.about if isinstance(error, (SandboxConfigError, ContainerConfigError)) else None
+    return error.about if isinstance(error, ConfigError) else None

@@ -10,8 +10,6 @@ service accounts.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubeletpy.api.canonical import parse_quantity
 from kubeletpy.api.types import JSON
 
@@ -123,25 +121,19 @@ def _port(port: JSON, host_network: bool) -> JSON:
     return filled
 
 
-def _field_ref(holder: JSON, key: str) -> JSON:
-    reference = holder.get(key)
-    if reference is None:
-        return holder
-    return dict(holder, **{key: fill(reference, {"apiVersion": "v1"})})
+def _references(holder: JSON) -> JSON:
+    """A variable's source, or a file of the downward API, with the defaults of its reference."""
+    filled = dict(holder)
+    if holder.get("fieldRef") is not None:
+        filled["fieldRef"] = fill(holder["fieldRef"], {"apiVersion": "v1"})
+    if "resourceFieldRef" in holder:
+        filled["resourceFieldRef"] = fill(holder["resourceFieldRef"], {"divisor": "0"})
+    return filled
 
 
 def _env(variable: JSON) -> JSON:
     source = variable.get("valueFrom")
-    if not source:
-        return variable
-    source = _field_ref(source, "fieldRef")
-    if "resourceFieldRef" in source:
-        source = dict(source, resourceFieldRef=_divisor(source["resourceFieldRef"]))
-    return dict(variable, valueFrom=source)
-
-
-def _divisor(reference: JSON) -> JSON:
-    return fill(reference, {"divisor": "0"})
+    return dict(variable, valueFrom=_references(source)) if source else variable
 
 
 def _handler(handler: JSON) -> JSON:
@@ -161,15 +153,7 @@ def probe(given: JSON) -> JSON:
 
 def _downward_items(holder: JSON) -> JSON:
     items = holder.get("items")
-    if not items:
-        return holder
-    filled: list[Any] = []
-    for item in items:
-        one = _field_ref(item, "fieldRef")
-        if "resourceFieldRef" in one:
-            one = dict(one, resourceFieldRef=_divisor(one["resourceFieldRef"]))
-        filled.append(one)
-    return dict(holder, items=filled)
+    return dict(holder, items=[_references(item) for item in items]) if items else holder
 
 
 def _projection(source: JSON) -> JSON:

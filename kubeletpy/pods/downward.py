@@ -5,7 +5,7 @@ Source: docs/reference/behaviour.md, h2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
 from kubeletpy.api import types as api
@@ -57,11 +57,11 @@ def field_value(selector: api.ObjectFieldSelector, pod: Pod, facts: NodeFacts) -
         case "spec.serviceAccountName":
             return pod.spec.get("serviceAccountName") or ""
         case "status.hostIP":
-            return _first(facts.host_ips)
+            return next(iter(facts.host_ips), "")
         case "status.hostIPs":
             return ",".join(facts.host_ips)
         case "status.podIP":
-            return _first(facts.pod_ips)
+            return next(iter(facts.pod_ips), "")
         case "status.podIPs":
             return ",".join(facts.pod_ips)
         case _:
@@ -118,7 +118,3 @@ def _main_container(pod: Pod, name: str) -> api.Container:
         if container.get("name") == name:
             return container
     raise DownwardError(f"container {name} not found")
-
-
-def _first(items: Sequence[str]) -> str:
-    return items[0] if items else ""

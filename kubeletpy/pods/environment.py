@@ -6,7 +6,7 @@ Errors name variables and objects, never values. Source: docs/reference/behaviou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError
@@ -113,9 +113,9 @@ def _group(group: api.EnvFromSource, sources: EnvSources | None) -> Mapping[str,
     config_map, secret = group.get("configMapRef"), group.get("secretRef")
     data: Mapping[str, str] | None = None
     if config_map is not None:
-        data = _config_map(config_map.get("name") or "", bool(config_map.get("optional")), sources)
+        data = _object("configMap", config_map, sources)
     elif secret is not None:
-        data = _secret(secret.get("name") or "", bool(secret.get("optional")), sources)
+        data = _object("secret", secret, sources)
     return {prefix + key: value for key, value in (data or {}).items()}
 
 
@@ -130,29 +130,24 @@ def _referred(
     if resource is not None:
         return resource_value(resource, pod, container, inputs.facts)
     if config_map is not None:
-        name, optional = config_map.get("name") or "", bool(config_map.get("optional"))
-        data = _config_map(name, optional, inputs.sources)
-        key = config_map.get("key") or ""
-        return _key(data, key, f"ConfigMap {pod.namespace}/{name}", optional)
+        data = _object("configMap", config_map, inputs.sources)
+        return _key(data, config_map, f"ConfigMap {pod.namespace}")
     if secret is not None:
-        name, optional = secret.get("name") or "", bool(secret.get("optional"))
-        data = _secret(name, optional, inputs.sources)
-        return _key(data, secret.get("key") or "", f"Secret {pod.namespace}/{name}", optional)
+        data = _object("secret", secret, inputs.sources)
+        return _key(data, secret, f"Secret {pod.namespace}")
     file = origin.get("fileKeyRef")
     return "" if file is None else _file(file, inputs.sources)
 
 
-def _config_map(name: str, optional: bool, sources: EnvSources | None) -> Mapping[str, str] | None:
-    data = _supported(sources, f"configMap {name}").config_map(name)
-    if data is None and not optional:
-        raise ContainerConfigError(f'configmap "{name}" not found')
-    return data
-
-
-def _secret(name: str, optional: bool, sources: EnvSources | None) -> Mapping[str, str] | None:
-    data = _supported(sources, f"secret {name}").secret(name)
-    if data is None and not optional:
-        raise ContainerConfigError(f'secret "{name}" not found')
+def _object(
+    kind: Literal["configMap", "secret"], reference: Mapping[str, Any], sources: EnvSources | None
+) -> Mapping[str, str] | None:
+    """The data of an object; None when it is missing and optional."""
+    name = reference.get("name") or ""
+    found = _supported(sources, f"{kind} {name}")
+    data = found.secret(name) if kind == "secret" else found.config_map(name)
+    if data is None and not reference.get("optional"):
+        raise ContainerConfigError(f'{kind.lower()} "{name}" not found')
     return data
 
 
@@ -164,11 +159,13 @@ def _file(selector: api.FileKeySelector, sources: EnvSources | None) -> str | No
     return value or None
 
 
-def _key(data: Mapping[str, str] | None, key: str, where: str, optional: bool) -> str | None:
+def _key(data: Mapping[str, str] | None, selector: Mapping[str, Any], where: str) -> str | None:
     """One key of an object that exists, or that is missing and optional."""
+    key = selector.get("key") or ""
     value = (data or {}).get(key)
-    if value is None and not optional:
-        raise ContainerConfigError(f"couldn't find key {key} in {where}")
+    if value is None and not selector.get("optional"):
+        name = selector.get("name") or ""
+        raise ContainerConfigError(f"couldn't find key {key} in {where}/{name}")
     return value
 
 

@@ -41,6 +41,14 @@ class ContainerKind(StrEnum):
     EPHEMERAL = "ephemeral_container"
 
 
+_LISTS = {
+    ContainerKind.REGULAR: "containers",
+    ContainerKind.INIT: "initContainers",
+    ContainerKind.EPHEMERAL: "ephemeralContainers",
+}
+"""The fields of a spec that list containers."""
+
+
 class Pod:
     """A pod from the API, a manifest file or a manifest URL.
 
@@ -56,12 +64,12 @@ class Pod:
         """
         self.object = obj
         metadata: Mapping[str, Any] = _mapping(obj, "metadata")
-        self.uid = _text(metadata, "metadata.uid")
-        self.name = _text(metadata, "metadata.name")
-        self.namespace = _text(metadata, "metadata.namespace")
+        self.uid = _text(metadata, "uid")
+        self.name = _text(metadata, "name")
+        self.namespace = _text(metadata, "namespace")
         spec = _mapping(obj, "spec")
-        for field in ("containers", "initContainers", "ephemeralContainers"):
-            _check_containers(spec.get(field, []), f"spec.{field}")
+        for field in _LISTS.values():
+            _check_containers(spec.get(field), field)
         if not spec.get("containers"):
             raise MalformedPod(f"pod {self.namespace}/{self.name}: spec.containers is empty")
 
@@ -220,12 +228,7 @@ def is_sidecar(container: api.Container) -> bool:
 
 def field_path(kind: ContainerKind, name: str) -> str:
     """The fieldPath by which events refer to a container."""
-    lists = {
-        ContainerKind.REGULAR: "containers",
-        ContainerKind.INIT: "initContainers",
-        ContainerKind.EPHEMERAL: "ephemeralContainers",
-    }
-    return f"spec.{lists[kind]}{{{name}}}"
+    return f"spec.{_LISTS[kind]}{{{name}}}"
 
 
 def _mapping(obj: Mapping[str, Any], field: str) -> Mapping[str, Any]:
@@ -235,18 +238,18 @@ def _mapping(obj: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     return value
 
 
-def _text(metadata: Mapping[str, Any], path: str) -> str:
-    value = metadata.get(path.rpartition(".")[2])
+def _text(metadata: Mapping[str, Any], field: str) -> str:
+    value = metadata.get(field)
     if not isinstance(value, str) or not value:
-        raise MalformedPod(f"{path} is missing or not a string")
+        raise MalformedPod(f"metadata.{field} is missing or not a string")
     return value
 
 
-def _check_containers(value: object, path: str) -> None:
+def _check_containers(value: object, field: str) -> None:
     if value is None:
         return
     if not isinstance(value, list):
-        raise MalformedPod(f"{path} is not a list")
+        raise MalformedPod(f"spec.{field} is not a list")
     for index, container in enumerate(value):
         if not isinstance(container, Mapping) or not isinstance(container.get("name"), str):
-            raise MalformedPod(f"{path}[{index}] has no name")
+            raise MalformedPod(f"spec.{field}[{index}] has no name")

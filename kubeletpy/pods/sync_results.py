@@ -21,7 +21,6 @@ class SyncAction(StrEnum):
     KILL_CONTAINER = "KillContainer"
     REMOVE_CONTAINER = "RemoveContainer"
     CREATE_POD_SANDBOX = "CreatePodSandbox"
-    CONFIG_POD_SANDBOX = "ConfigPodSandbox"
     KILL_POD_SANDBOX = "KillPodSandbox"
     INIT_CONTAINER = "InitContainer"
     RESIZE_POD_IN_PLACE = "ResizePodInPlace"

@@ -25,7 +25,7 @@ from kubeletpy.pods.sandbox_changed import decide_sandbox
 from kubeletpy.podworkers.protocol import StatusOverride
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import (
@@ -64,7 +64,7 @@ class StatusComposer:
         recorder: EventRecorder,
         clock: Clock,
         *,
-        probes: ProbeManager,
+        probes: KubeProbeManager,
         reasons: ReasonCache,
         resizes: AllocationManager,
         actuated: ActuatedResources,

@@ -20,7 +20,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
-from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.structs import replace
 from kubeletpy.trace.model import MAX_TEXT
@@ -41,7 +41,7 @@ class KubePodSyncer:
         runtime: RuntimeManager,
         cache: PodStatusCache,
         *,
-        probes: ProbeManager,
+        probes: KubeProbeManager,
         recorder: EventRecorder,
         clock: Clock,
         updates: TerminatingUpdates,

@@ -49,7 +49,7 @@ OnResult = Callable[[str, ProbeKind, ProbeOutcome], None]
 
 
 class KubeProbeManager:
-    """Implements :class:`~kubeletpy.probes.protocol.ProbeManager`."""
+    """Runs the probes of running pods and keeps their settled results."""
 
     def __init__(
         self,
@@ -231,17 +231,15 @@ class KubeProbeManager:
         if task.cancelled() or container_id != probe.state.container_id:
             self._arm(probe)
             return
-        found = None
+        now, found = asyncio.get_running_loop().time(), None
         if error := task.exception():
             # A probe that crashes on what a server sent must not stop others, nor itself.
             logger.error("probe broke", extra={"pod": probe.pod.key}, exc_info=error)
         else:
-            probe.last = task.result()
-            probe.last_at = asyncio.get_running_loop().time()
+            probe.last, probe.last_at = task.result(), now
             found = probe.last.outcome
         if found is not None:
             self._metrics.probed(probe.labels, _WORDS[found], seconds)
-        now = asyncio.get_running_loop().time()
         before = probe.state.result
         self._set(probe, finished(probe.spec, probe.state, found, now))
         after = probe.state.result

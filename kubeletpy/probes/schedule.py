@@ -1,7 +1,7 @@
 """When a probe runs and what its result is: a state machine. Pure.
 
-``look`` takes in what is known about the container, ``finished`` the finding of a run. The state
-contains when the next run is due; no polling is needed in between. Sources:
+``with_container_state`` takes in the state of the container, ``finished`` the finding of a run. The
+state contains when the next run is due; no polling is needed in between. Sources:
 docs/reference/behaviour.md, m1, m2. Must never read a clock: times are seconds of the event loop,
 given as ``now``.
 
@@ -135,7 +135,7 @@ def with_container_state(
     if seen.phase in TERMINAL_PHASES:
         return end(state)
     if not seen.container_id:
-        return _wait(state)
+        return replace(state, due=None)
     if seen.container_id != state.container_id:
         state = _adopt(spec, seen)
     if state.ended or state.on_hold:
@@ -143,11 +143,11 @@ def with_container_state(
     if seen.running_for is None:
         if not seen.may_run_again:
             return end(state)
-        return replace(_wait(state), result=ProbeOutcome.FAILURE)
+        return replace(state, due=None, result=ProbeOutcome.FAILURE)
     if seen.deleting and spec.kind is not ProbeKind.READINESS:
         return end(state)
     if seen.started is (spec.kind is ProbeKind.STARTUP):
-        return _wait(state)
+        return replace(state, due=None)
     if state.due is not None:
         return state
     return _begin(spec, state, now + max(0.0, spec.initial_delay - seen.running_for), draw)
@@ -176,10 +176,6 @@ def finished(
 def end(state: ProbeState) -> ProbeState:
     """Stop, and forget the result."""
     return replace(state, ended=True, result=None, due=None)
-
-
-def _wait(state: ProbeState) -> ProbeState:
-    return replace(state, due=None)
 
 
 def _adopt(spec: ProbeSpec, seen: ProbedContainer) -> ProbeState:

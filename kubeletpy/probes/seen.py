@@ -24,7 +24,7 @@ def container_state(
     if known is None or not container_id:
         return ProbedContainer(phase)
     state = known.get("state") or {}
-    running_for, survivor = None, False
+    running_for, survivor, ended = None, False, state.get("terminated")
     if "running" in state:
         started_at = state["running"].get("startedAt")
         since = parse_time(started_at) if started_at else now
@@ -36,8 +36,9 @@ def container_state(
         running_for=running_for,
         survivor=survivor,
         started=bool(known.get("started")),
-        may_run_again="terminated" not in state
-        or _may_run_again(pod, container, status, state["terminated"].get("exitCode", 0)),
+        may_run_again=ended is None
+        or restart_after_exit(pod.restart_policy, container, ended.get("exitCode", 0))[0]
+        or _restarts_all(pod, status),
         deleting=pod.being_deleted,
     )
 
@@ -48,14 +49,6 @@ def _find(status: api.PodStatus, name: str) -> api.ContainerStatus | None:
             if entry.get("name") == name:
                 return entry
     return None
-
-
-def _may_run_again(
-    pod: Pod, container: api.Container, status: api.PodStatus, exit_code: int
-) -> bool:
-    return restart_after_exit(pod.restart_policy, container, exit_code)[0] or _restarts_all(
-        pod, status
-    )
 
 
 def _restarts_all(pod: Pod, status: api.PodStatus) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.trace.names import Step
 
 
@@ -14,7 +14,7 @@ class Probes(SyncStep):
 
     name = Step.PROBES
 
-    def __init__(self, probes: ProbeManager) -> None:
+    def __init__(self, probes: KubeProbeManager) -> None:
         self._probes = probes
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:

@@ -19,7 +19,7 @@ from kubeletpy.podworkers.reason_cache import CRASH_LOOP, ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.probes.protocol import ProbeManager
+from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager, SyncPodRequest
 from kubeletpy.trace.names import Step
 
@@ -47,7 +47,7 @@ class RuntimeSync(SyncStep):
         composer: StatusComposer,
         cache: PodStatusCache,
         *,
-        probes: ProbeManager,
+        probes: KubeProbeManager,
         reasons: ReasonCache,
         resizes: AllocationManager,
         is_reported: Callable[[str], bool],

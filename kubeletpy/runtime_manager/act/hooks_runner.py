@@ -27,6 +27,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.names.labels import read_container_annotations
+from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
 
@@ -143,10 +144,7 @@ class LifecycleHookRunner:
         headers = tuple(
             header for header in request.headers if header[0].lower() != "authorization"
         )
-        plain = HttpRequest(
-            False, request.host, request.port, request.target, headers, request.host_header
-        )
-        await http.get(self._resolver, plain)
+        await http.get(self._resolver, replace(request, tls=False, headers=headers))
         self._metrics.http_fallbacks.inc()
         if pod is not None:
             where = host_port(request.host, request.port)
