@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from kubeletpy.host.below import open_folder, open_folder_of
@@ -106,8 +106,20 @@ def create_termination_file(root: str, uid: str, container: str) -> str:
 
 def remove_termination_file(root: str, uid: str, container: str, path: str) -> None:
     """Remove a file that create_termination_file made; anything else is left alone."""
-    if file := termination_file(root, uid, container, path):
-        _remove_below(root, file)
+    file = termination_file(root, uid, container, path)
+    if not file:
+        return
+    try:
+        folder, name = open_folder_of(root, file)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        logger.warning("file cannot be removed", extra={"path": file, "error": str(error)})
+        return
+    try:
+        _unlink(name, folder, file)
+    finally:
+        os.close(folder)
 
 
 def link_log(log_path: str, link_path: str) -> None:
@@ -124,14 +136,13 @@ def link_log(log_path: str, link_path: str) -> None:
         logger.warning("log link failed", extra={"link": link_path, "error": str(error)})
 
 
-def remove_logs(logs_root: str, log_path: str, links: Sequence[str]) -> None:
-    """Remove a container's log with its rotated ones, and its links.
+def remove_logs(logs_root: str, log_path: str, link: str) -> None:
+    """Remove a container's log with its rotated ones, and its link; "" if it can have none.
 
     Only below ``logs_root``: the path comes from the runtime.
     """
-    for link in map(Path, links):
-        if link.is_symlink():
-            _remove(link)
+    if link and os.path.islink(link):  # noqa: PTH114 - a string as it is
+        _unlink(link, None, link)
     try:
         folder, name = open_folder_of(logs_root, os.path.normpath(log_path))
     except OSError:
@@ -146,31 +157,10 @@ def remove_logs(logs_root: str, log_path: str, links: Sequence[str]) -> None:
         os.close(folder)
 
 
-def _remove_below(root: str, path: str) -> None:
-    try:
-        folder, name = open_folder_of(root, path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        logger.warning("file cannot be removed", extra={"path": path, "error": str(error)})
-        return
-    try:
-        _unlink(name, folder, path)
-    finally:
-        os.close(folder)
-
-
-def _unlink(name: str, folder: int, path: str) -> None:
+def _unlink(name: str, folder: int | None, path: str) -> None:
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         return
     except OSError as error:
         logger.warning("file cannot be removed", extra={"path": path, "error": str(error)})
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        logger.warning("file cannot be removed", extra={"path": str(path), "error": str(error)})

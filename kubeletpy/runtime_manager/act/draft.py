@@ -6,6 +6,8 @@ queried, once, at the end. Must never change the runtime.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.read.status_reader import (
@@ -56,7 +58,7 @@ class StatusDraft:
 
     def now(self, observed_at: int) -> PodRuntimeStatus:
         """The status as recorded, without a call to the runtime."""
-        return self._build(list(self._containers.values()), observed_at)
+        return self._build(self._containers.values(), observed_at)
 
     async def finished(self, source: StatusSource) -> PodRuntimeStatus:
         """The status after everything done so far.
@@ -65,20 +67,16 @@ class StatusDraft:
             CRIError: a touched container could not be queried.
         """
         observed_at = source.now()
-        asked = [pair for pair in self._touched.items() if pair[0] not in self._ended]
-        read = [*self._ended.values(), *await source.read_containers(asked)]
+        unread = [pair for pair in self._touched.items() if pair[0] not in self._ended]
+        read = [*self._ended.values(), *await source.read_containers(unread)]
         ended = [one for one in read if one.status.state == cri.CONTAINER_EXITED]
         self._ended = {one.status.id: one for one in ended}
         untouched = [c for c in self._containers.values() if c.id not in self._touched]
-        known = self._build(untouched, observed_at)
-        return pod_status_from_cri(
-            self._identity(), known.sandboxes, [*known.containers, *read], observed_at
-        )
+        return self._build([*untouched, *read], observed_at)
 
-    def _build(self, containers: list[ContainerStatus], observed_at: int) -> PodRuntimeStatus:
-        sandboxes = list(self._sandboxes.values())
-        return pod_status_from_cri(self._identity(), sandboxes, containers, observed_at)
-
-    def _identity(self) -> PodIdentity:
+    def _build(
+        self, containers: Iterable[ReadContainer | ContainerStatus], observed_at: int
+    ) -> PodRuntimeStatus:
         status = self._status
-        return PodIdentity(status.uid, status.name, status.namespace, status.labels)
+        identity = PodIdentity(status.uid, status.name, status.namespace, status.labels)
+        return pod_status_from_cri(identity, self._sandboxes.values(), containers, observed_at)

@@ -22,7 +22,7 @@ from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.remove import Remover
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.names.labels import read_container_labels, read_sandbox_labels
+from kubeletpy.runtime_manager.names.labels import POD_UID
 from kubeletpy.runtime_manager.plan.gc_selection import (
     DeadContainer,
     GCPolicy,
@@ -60,7 +60,7 @@ class _Listed(Struct, frozen=True):
 
     @classmethod
     def from_cri(cls, entry: cri.Container) -> _Listed:
-        uid = read_container_labels(entry.labels).pod_uid
+        uid = entry.labels.get(POD_UID, "")
         return cls(entry.id, entry.pod_sandbox_id, uid, entry.state == cri.CONTAINER_EXITED)
 
 
@@ -116,7 +116,7 @@ class ContainerGarbageCollector:
         sandboxes = await self._runtime.list_pod_sandbox()
         in_use = frozenset(container.sandbox_id for container in left)
         known = {container.pod_uid for container in left}
-        known |= {read_sandbox_labels(sandbox.labels).pod_uid for sandbox in sandboxes}
+        known |= {sandbox.labels.get(POD_UID, "") for sandbox in sandboxes}
         unneeded = sandboxes_to_remove(sandboxes, in_use, removable)
         del sandboxes  # a removal may take minutes: no answer of the runtime is held meanwhile
         for sandbox_id, uid in unneeded:

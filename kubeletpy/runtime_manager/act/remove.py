@@ -5,17 +5,18 @@ Must never remove what runs.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from kubeletpy.pods.runtime_status import ContainerState
-from kubeletpy.remote.errors import Code, CRIError, FailedPrecondition, NotFound
+from kubeletpy.remote.errors import CRIError, FailedPrecondition, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import remove_logs, remove_termination_file
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.names.labels import read_container_labels
+from kubeletpy.runtime_manager.names.labels import read_labels
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, log_link
 from kubeletpy.runtime_manager.plan.gc_selection import SHOWN
 
@@ -53,20 +54,28 @@ class Remover:
             raise FailedPrecondition(
                 "RemoveContainer", "the container is running", target=container_id
             )
-        owner = read_container_labels(status.labels)
-        try:
+        owner = read_labels(status.labels)
+        with contextlib.suppress(NotFound):
             await self._mutations.finish(
                 owner.pod_uid, self._runtime.remove_container(container_id)
             )
-        except CRIError as error:
-            if error.code is not Code.NOT_FOUND:
-                raise
         for mount in status.mounts:
             remove_termination_file(
                 self._root_dir, owner.pod_uid, owner.container_name, mount.host_path
             )
-        if not keep_logs:
-            remove_logs(self._settings.pod_logs_dir, status.log_path, self._links(status))
+        if keep_logs:
+            return
+        try:
+            link = log_link(
+                self._settings.container_logs_dir,
+                owner.pod_name,
+                owner.pod_namespace,
+                owner.container_name,
+                status.id,
+            )
+        except UnsafeName:
+            link = ""
+        remove_logs(self._settings.pod_logs_dir, status.log_path, link)
 
     async def sandbox(self, sandbox_id: str, pod_uid: str) -> None:
         """Stop a sandbox, which frees its network, and remove it.
@@ -74,10 +83,8 @@ class Remover:
         Raises:
             CRIError: it could not be stopped or removed.
         """
-        try:
+        with contextlib.suppress(NotFound):
             await self._mutations.finish(pod_uid, self._stop_and_remove(sandbox_id))
-        except NotFound:
-            return
 
     async def ended_init_containers(self, run: SyncRun, *, keep: int) -> None:
         """Keep only the newest ``keep`` ended records of each init container.
@@ -102,7 +109,7 @@ class Remover:
                 # without a record, the next start derives its attempt from the newest log
                 await self._quietly(run, record.id, keep_logs=number == 0)
 
-    async def _quietly(self, run: SyncRun, container_id: str, *, keep_logs: bool = False) -> None:
+    async def _quietly(self, run: SyncRun, container_id: str, *, keep_logs: bool) -> None:
         """Remove a record that is merely in the way; garbage collection tries again."""
         try:
             await self.container(container_id, keep_logs=keep_logs)
@@ -117,17 +124,3 @@ class Remover:
     async def _stop_and_remove(self, sandbox_id: str) -> None:
         await self._runtime.stop_pod_sandbox(sandbox_id)
         await self._runtime.remove_pod_sandbox(sandbox_id)
-
-    def _links(self, status: cri.ContainerStatus) -> list[str]:
-        owner = read_container_labels(status.labels)
-        try:
-            link = log_link(
-                self._settings.container_logs_dir,
-                owner.pod_name,
-                owner.pod_namespace,
-                owner.container_name,
-                status.id,
-            )
-        except UnsafeName:
-            return []
-        return [link]

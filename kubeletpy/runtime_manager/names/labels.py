@@ -39,21 +39,14 @@ MAX_HANDLER = 4096
 """Maximum characters of a preStop handler, or of a list of ports, in an annotation. A runtime lists
 all annotations of the node in one answer of at most 16 MiB."""
 _MAX_COUNT = 2**31 - 2  # the next one must still be an API int32
-_SANDBOX_KEYS = (POD_NAME, POD_NAMESPACE, POD_UID)
+_POD_KEYS = (POD_NAME, POD_NAMESPACE, POD_UID)
 
 
-class LabeledSandboxInfo(Struct, frozen=True):
-    """Which pod a sandbox belongs to, by its labels; empty strings for missing ones."""
+class LabeledInfo(Struct, frozen=True):
+    """The pod of a sandbox, or the pod and the name of a container, by its labels.
 
-    pod_name: str
-    pod_namespace: str
-    pod_uid: str
-    labels: Mapping[str, str]
-    """The pod's own labels."""
-
-
-class LabeledContainerInfo(Struct, frozen=True):
-    """The pod and the name of a container, by its labels; empty strings for missing ones."""
+    Empty strings for missing ones.
+    """
 
     pod_name: str
     pod_namespace: str
@@ -62,12 +55,8 @@ class LabeledContainerInfo(Struct, frozen=True):
 
 
 class AnnotatedContainerInfo(Struct, frozen=True):
-    """The fields of the spec it was made from that a container's annotations record."""
+    """The fields of its spec that a container's stop needs, as its annotations record them."""
 
-    hash: str = ""
-    restart_count: int = 0
-    termination_message_path: str = ""
-    termination_message_policy: str = ""
     pre_stop: api.LifecycleHandler | None = None
     kept_pre_stop: str = ""
     """Where a handler is kept that is too large for an annotation."""
@@ -153,14 +142,9 @@ def _ports_text(container: api.Container) -> str:
     return text if len(text) <= MAX_HANDLER else ""
 
 
-def read_sandbox_labels(labels: Mapping[str, str]) -> LabeledSandboxInfo:
-    """Which pod a sandbox belongs to."""
-    return LabeledSandboxInfo(
-        pod_name=labels.get(POD_NAME, ""),
-        pod_namespace=labels.get(POD_NAMESPACE, ""),
-        pod_uid=labels.get(POD_UID, ""),
-        labels={key: value for key, value in labels.items() if key not in _SANDBOX_KEYS},
-    )
+def pod_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels of a sandbox that are its pod's own."""
+    return {key: value for key, value in labels.items() if key not in _POD_KEYS}
 
 
 def sandbox_rank(sandbox: cri.PodSandbox | cri.PodSandboxStatus) -> tuple[int, int]:
@@ -168,25 +152,26 @@ def sandbox_rank(sandbox: cri.PodSandbox | cri.PodSandboxStatus) -> tuple[int, i
     return sandbox.metadata.attempt, sandbox.created_at
 
 
-def read_container_labels(labels: Mapping[str, str]) -> LabeledContainerInfo:
-    """Read a container's pod and name from its labels."""
-    return LabeledContainerInfo(
-        pod_name=labels.get(POD_NAME, ""),
-        pod_namespace=labels.get(POD_NAMESPACE, ""),
-        pod_uid=labels.get(POD_UID, ""),
-        container_name=labels.get(CONTAINER_NAME, ""),
+def read_labels(labels: Mapping[str, str]) -> LabeledInfo:
+    """Read whose a sandbox or container is from its labels."""
+    return LabeledInfo(
+        labels.get(POD_NAME, ""),
+        labels.get(POD_NAMESPACE, ""),
+        labels.get(POD_UID, ""),
+        labels.get(CONTAINER_NAME, ""),
     )
 
 
+def read_restart_count(annotations: Mapping[str, str]) -> int:
+    """How often a container was restarted; 0 for a value that cannot be read."""
+    return min(max(0, _integer(annotations.get(RESTART_COUNT)) or 0), _MAX_COUNT)
+
+
 def read_container_annotations(annotations: Mapping[str, str]) -> AnnotatedContainerInfo:
-    """Read a container's annotations; a value that cannot be read counts as absent."""
+    """Read what a container's stop needs; a value that cannot be read counts as absent."""
     pre_stop = _json(annotations.get(PRE_STOP_HANDLER))
     ports = _json(annotations.get(PORTS))
     return AnnotatedContainerInfo(
-        hash=annotations.get(HASH, ""),
-        restart_count=min(max(0, _integer(annotations.get(RESTART_COUNT)) or 0), _MAX_COUNT),
-        termination_message_path=annotations.get(TERMINATION_MESSAGE_PATH, ""),
-        termination_message_policy=annotations.get(TERMINATION_MESSAGE_POLICY, ""),
         pre_stop=pre_stop if isinstance(pre_stop, dict) else None,  # type: ignore[arg-type]
         kept_pre_stop=annotations.get(KEPT_PRE_STOP, ""),
         ports=tuple(port for port in ports if isinstance(port, dict))  # type: ignore[misc]

@@ -12,11 +12,7 @@ from types import MappingProxyType
 
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import (
-    read_container_labels,
-    read_sandbox_labels,
-    sandbox_rank,
-)
+from kubeletpy.runtime_manager.names.labels import CONTAINER_NAME, POD_UID, sandbox_rank
 from kubeletpy.runtime_manager.names.log_paths import (
     container_id_of_log_link,
     pod_uid_of_log_directory,
@@ -81,15 +77,15 @@ def dead_containers(
     """
     found: dict[str, DeadContainer] = {}
     for container in containers:
-        labels = read_container_labels(container.labels)
         age = max(now - container.created_at / 1e9, known_for.get(container.id, 0.0))
         if container.state == cri.CONTAINER_RUNNING or age < policy.min_age:
             continue
-        if labels.pod_uid and container.id:
+        uid = container.labels.get(POD_UID, "")
+        if uid and container.id:
             found[container.id] = DeadContainer(
                 container.id,
-                labels.pod_uid,
-                labels.container_name or container.metadata.name,
+                uid,
+                container.labels.get(CONTAINER_NAME, "") or container.metadata.name,
                 container.created_at,
                 container.state == cri.CONTAINER_UNKNOWN,
                 container.state == cri.CONTAINER_CREATED,
@@ -142,7 +138,7 @@ def sandboxes_to_remove(
     """(id, pod uid) of sandboxes to remove, oldest first. ``in_use``: ids that have containers."""
     by_pod: dict[str, list[cri.PodSandbox]] = {}
     for sandbox in {each.id: each for each in sandboxes}.values():
-        uid = read_sandbox_labels(sandbox.labels).pod_uid
+        uid = sandbox.labels.get(POD_UID, "")
         if uid and sandbox.id:
             by_pod.setdefault(uid, []).append(sandbox)
     going = []

@@ -7,6 +7,8 @@ in the newest sandbox. Source: docs/reference/behaviour.md, c12.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.pods.pod import ContainerKind, Pod
@@ -26,6 +28,7 @@ _LISTS = {
     ContainerKind.EPHEMERAL: "ephemeralContainerStatuses",
 }
 _RESTARTING_ALL = "AllContainersRestarting"
+_Entries = dict[tuple[ContainerKind, str], api.ContainerStatus]
 
 
 def with_shown_ends(
@@ -37,16 +40,20 @@ def with_shown_ends(
         status: what the runtime has.
         shown: the status that the API has or is about to get; None: not known.
     """
-    if shown is None or _restarts_all(pod, status, shown):
+    if shown is None:
+        return status
+    recorded = {record.name for record in status.containers}
+    absent = [each for each in pod.all_containers() if each[1]["name"] not in recorded]
+    if not absent:
+        return status
+    entries = _by_name(shown)
+    if _restarts_all(pod, recorded, shown, entries):
         return status
     ran_here = _before_the_last_in_its_sandbox(pod, status)
-    recorded = {record.name for record in status.containers}
-    entries = _by_name(shown)
     ends = [
         end
-        for kind, container in pod.all_containers()
-        if container["name"] not in recorded
-        and (kind is not ContainerKind.INIT or container["name"] in ran_here)
+        for kind, container in absent
+        if (kind is not ContainerKind.INIT or container["name"] in ran_here)
         and (entry := entries.get((kind, container["name"]))) is not None
         and (end := _end(container, entry)) is not None
     ]
@@ -70,7 +77,9 @@ def _before_the_last_in_its_sandbox(pod: Pod, status: PodRuntimeStatus) -> set[s
     return set(names[:last])
 
 
-def _restarts_all(pod: Pod, status: PodRuntimeStatus, shown: api.PodStatus) -> bool:
+def _restarts_all(
+    pod: Pod, recorded: Collection[str], shown: api.PodStatus, entries: _Entries
+) -> bool:
     """Whether records may be absent because all containers are to restart.
 
     That is also so where how a container ended is not known that can cause such a restart.
@@ -80,8 +89,6 @@ def _restarts_all(pod: Pod, status: PodRuntimeStatus, shown: api.PodStatus) -> b
     conditions = shown.get("conditions") or ()
     if any(c["type"] == _RESTARTING_ALL and c["status"] == "True" for c in conditions):
         return True
-    recorded = {record.name for record in status.containers}
-    entries = _by_name(shown)
     return any(
         triggers_restart_all(container, ended.get("exitCode") or 0)
         if (ended := (entry.get("state") or {}).get("terminated")) is not None
@@ -126,9 +133,9 @@ def _termination(entry: api.ContainerStatus) -> api.ContainerStateTerminated | N
     return state.get("terminated")
 
 
-def _by_name(shown: api.PodStatus) -> dict[tuple[ContainerKind, str], api.ContainerStatus]:
+def _by_name(shown: api.PodStatus) -> _Entries:
     """The entries of a status; the first of a name counts."""
-    found: dict[tuple[ContainerKind, str], api.ContainerStatus] = {}
+    found: _Entries = {}
     for kind, field in _LISTS.items():
         for entry in shown.get(field) or ():  # type: ignore[attr-defined]
             found.setdefault((kind, entry.get("name") or ""), entry)

@@ -24,13 +24,15 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.labels import (
+    CONTAINER_NAME,
+    HASH,
     POD_UID,
     RESTART_COUNT,
-    read_container_annotations,
-    read_container_labels,
-    read_sandbox_labels,
+    pod_labels,
+    read_labels,
+    read_restart_count,
 )
-from kubeletpy.structs import Struct, field
+from kubeletpy.structs import Struct, field, replace
 
 MAX_RESTART_COUNT = 2**31 - 1
 LONGEST_REASON = 1024
@@ -78,7 +80,7 @@ def pod_status_from_cri(
         if sandbox.id:
             by_sandbox.setdefault(sandbox.id, sandbox)
         if not labels and not isinstance(answer, SandboxStatus):
-            labels = read_sandbox_labels(answer.labels).labels
+            labels = pod_labels(answer.labels)
     by_container: dict[str, ContainerStatus] = {}
     for record in containers:
         if isinstance(record, ContainerStatus):
@@ -129,25 +131,17 @@ def sandbox_from_list(item: cri.PodSandbox) -> SandboxStatus:
 
 
 def container_of_pod(record: ReadContainer, uid: str) -> ContainerStatus | None:
-    """Convert one ContainerStatus of a pod; None for one that is another pod's, or nothing."""
-    if record.status.labels.get(POD_UID, uid) != uid:
-        return None
-    return container_from_cri(record)
-
-
-def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
-    """Convert one ContainerStatus; None for one that names neither itself nor its container."""
+    """Convert one ContainerStatus of a pod; None for one that is another pod's, or that names
+    neither itself nor its container."""
     status = record.status
-    labels = read_container_labels(status.labels)
-    name = labels.container_name or status.metadata.name
-    if not status.id or not name:
+    name = status.labels.get(CONTAINER_NAME, "") or status.metadata.name
+    if status.labels.get(POD_UID, uid) != uid or not status.id or not name:
         return None
-    remembered = read_container_annotations(status.annotations)
     state = _STATES.get(status.state, ContainerState.UNKNOWN)
     if record.start_abandoned:
         state = ContainerState.CREATED
     exited = state is ContainerState.EXITED
-    restarts = remembered.restart_count
+    restarts = read_restart_count(status.annotations)
     if not restarts and status.annotations.get(RESTART_COUNT) != "0":  # it is not recorded
         restarts = status.metadata.attempt
     return ContainerStatus(
@@ -164,7 +158,7 @@ def container_from_cri(record: ReadContainer) -> ContainerStatus | None:
         image=status.image.image,
         image_id=status.image_id or status.image_ref,
         image_ref=status.image_ref,
-        hash=remembered.hash,
+        hash=status.annotations.get(HASH, ""),
         restart_count=min(restarts, MAX_RESTART_COUNT),
         attempt=min(status.metadata.attempt, MAX_RESTART_COUNT),
         log_path=status.log_path,
@@ -181,24 +175,12 @@ def replace_sandbox_records(
         [*fresh.sandboxes, *(s for s in previous.sandboxes if s.id != sandbox_id)]
     )
     known = {container.id for container in fresh.containers}
-    return PodRuntimeStatus(
-        uid=fresh.uid,
-        name=fresh.name,
-        namespace=fresh.namespace,
+    others = (c for c in previous.containers if c.id not in known and c.sandbox_id != sandbox_id)
+    return replace(
+        fresh,
         sandboxes=sandboxes,
-        containers=sort_containers(
-            [
-                *fresh.containers,
-                *(
-                    c
-                    for c in previous.containers
-                    if c.id not in known and c.sandbox_id != sandbox_id
-                ),
-            ]
-        ),
+        containers=sort_containers([*fresh.containers, *others]),
         ips=pod_ips(sandboxes),
-        observed_at=fresh.observed_at,
-        labels=fresh.labels,
     )
 
 
@@ -210,14 +192,14 @@ def summaries_from_lists(
     by_sandbox: dict[str, dict[str, bool]] = {}
     by_container: dict[str, dict[str, ContainerState]] = {}
     for sandbox in sandboxes:
-        labels = read_sandbox_labels(sandbox.labels)
-        if not labels.pod_uid or not sandbox.id:
+        owner = read_labels(sandbox.labels)
+        if not owner.pod_uid or not sandbox.id:
             continue
-        names[labels.pod_uid] = (labels.pod_name, labels.pod_namespace)
+        names[owner.pod_uid] = (owner.pod_name, owner.pod_namespace)
         ready = sandbox.state == cri.SANDBOX_READY
-        by_sandbox.setdefault(labels.pod_uid, {})[sandbox.id] = ready
+        by_sandbox.setdefault(owner.pod_uid, {})[sandbox.id] = ready
     for container in containers:
-        owner = read_container_labels(container.labels)
+        owner = read_labels(container.labels)
         if not owner.pod_uid or not container.id:
             continue
         names.setdefault(owner.pod_uid, (owner.pod_name, owner.pod_namespace))

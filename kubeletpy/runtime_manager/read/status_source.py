@@ -21,7 +21,7 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.remote.errors import InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.names.labels import POD_UID, read_sandbox_labels, sandbox_rank
+from kubeletpy.runtime_manager.names.labels import POD_UID, read_labels, sandbox_rank
 from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.status_reader import (
     PodIdentity,
@@ -97,7 +97,7 @@ class StatusSource:
             self._runtime.list_pod_sandbox(cri.PodSandboxFilter(label_selector=selector)),
             self._runtime.list_containers(cri.ContainerFilter(label_selector=selector)),
         )
-        ours = [s for s in sandboxes if read_sandbox_labels(s.labels).pod_uid == uid]
+        ours = [s for s in sandboxes if s.labels.get(POD_UID) == uid]
         newest = max(ours, key=sandbox_rank, default=None)
         asked = [s.id for s in ours if s is newest or _is_ready(s)]
         ended = [sandbox_from_list(s) for s in ours if s is not newest and not _is_ready(s)]
@@ -153,7 +153,7 @@ class StatusSource:
         observed_at = event_observed_at(event.created_at, int(self._clock.now() * 1e9), self.now())
         if not event.HasField("pod_sandbox_status") or not sandbox.id or observed_at is None:
             return None
-        owner = read_sandbox_labels(sandbox.labels)
+        owner = read_labels(sandbox.labels)
         if not owner.pod_uid:
             return None
         containers: list[ContainerStatus] = []
@@ -193,13 +193,11 @@ class StatusSource:
     async def _with_message(self, status: cri.ContainerStatus, sandbox_id: str) -> ReadContainer:
         if self._own_starts.is_abandoned(status):
             return ReadContainer(status, sandbox_id, start_abandoned=True)
-        return ReadContainer(status, sandbox_id, await self._termination_message(status))
-
-    async def _termination_message(self, status: cri.ContainerStatus) -> str:
-        if not has_message_source(status):
-            return ""
-        # The file may be on a volume of the pod that hangs.
-        return await asyncio.to_thread(read_termination_message, status, self._roots)
+        message = ""
+        if has_message_source(status):
+            # The file may be on a volume of the pod that hangs.
+            message = await asyncio.to_thread(read_termination_message, status, self._roots)
+        return ReadContainer(status, sandbox_id, message)
 
 
 U = TypeVar("U")

@@ -14,7 +14,11 @@ import os
 
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.container_paths import termination_file
-from kubeletpy.runtime_manager.names.labels import read_container_annotations, read_container_labels
+from kubeletpy.runtime_manager.names.labels import (
+    TERMINATION_MESSAGE_PATH,
+    TERMINATION_MESSAGE_POLICY,
+    read_labels,
+)
 from kubeletpy.structs import Struct
 
 MAX_FILE_BYTES = 4096
@@ -35,25 +39,21 @@ class MessageRoots(Struct, frozen=True):
 
 def has_message_source(status: cri.ContainerStatus) -> bool:
     """Whether there may be anything to read: the container has ended and has a file or a log."""
-    if status.state != cri.CONTAINER_EXITED:
-        return False
-    remembered = read_container_annotations(status.annotations)
-    return bool(
-        remembered.termination_message_path
-        or remembered.termination_message_policy == FALLBACK_TO_LOGS
+    return status.state == cri.CONTAINER_EXITED and (
+        bool(status.annotations.get(TERMINATION_MESSAGE_PATH))
+        or status.annotations.get(TERMINATION_MESSAGE_POLICY) == FALLBACK_TO_LOGS
     )
 
 
 def read_termination_message(status: cri.ContainerStatus, roots: MessageRoots) -> str:
     """The message of an ended container, "" when it left none. Blocks on the files."""
-    remembered = read_container_annotations(status.annotations)
     fall_back = (
-        remembered.termination_message_policy == FALLBACK_TO_LOGS
+        status.annotations.get(TERMINATION_MESSAGE_POLICY) == FALLBACK_TO_LOGS
         and status.exit_code != 0
         and status.reason != "ContainerCannotRun"
     )
     message = ""
-    file = _own_file(status, roots) if remembered.termination_message_path else ""
+    file = _own_file(status, roots) if status.annotations.get(TERMINATION_MESSAGE_PATH) else ""
     if file:
         try:
             message = read_tail(roots.root_dir, file, MAX_FILE_BYTES).decode("utf-8", "replace")
@@ -91,7 +91,7 @@ def read_tail(root: str, path: str, limit: int, *, container_id: str = "") -> by
 
 def _own_file(status: cri.ContainerStatus, roots: MessageRoots) -> str:
     """The file that the agent made for the container's message; empty: none is mounted."""
-    owner = read_container_labels(status.labels)
+    owner = read_labels(status.labels)
     for mount in status.mounts:
         file = termination_file(
             roots.root_dir, owner.pod_uid, owner.container_name, mount.host_path

@@ -22,12 +22,7 @@ from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.names.labels import (
-    read_container_annotations,
-    read_container_labels,
-    read_sandbox_labels,
-    sandbox_rank,
-)
+from kubeletpy.runtime_manager.names.labels import HASH, pod_labels, read_labels, sandbox_rank
 from kubeletpy.syncloop.sources.static_uid import (
     ADOPTED,
     REMADE,
@@ -145,12 +140,12 @@ class StaticUids:
         )
         hashes: dict[str, dict[str, str]] = {}
         for each in sorted(containers, key=lambda one: one.created_at):
-            owner = read_container_labels(each.labels)
-            noted = read_container_annotations(each.annotations).hash
+            owner = read_labels(each.labels)
+            noted = each.annotations.get(HASH, "")
             hashes.setdefault(owner.pod_uid, {})[owner.container_name] = noted
         found: dict[tuple[str, str], list[RunningStaticPod]] = {}
         for sandbox in sorted(sandboxes, key=sandbox_rank, reverse=True):
-            pod = read_sandbox_labels(sandbox.labels)
+            pod = read_labels(sandbox.labels)
             if sandbox.state != cri.SANDBOX_READY or not pod.pod_uid:
                 continue
             annotations = dict(sandbox.annotations)
@@ -158,7 +153,7 @@ class StaticUids:
                 RunningStaticPod(
                     pod.pod_uid,
                     _seconds(annotations.get(CONFIG_SEEN, "")),
-                    pod.labels,
+                    pod_labels(sandbox.labels),
                     annotations,
                     hashes.get(pod.pod_uid, {}),
                 )

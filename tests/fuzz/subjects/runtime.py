@@ -16,7 +16,7 @@ TEXTS = (labels.PRE_STOP_HANDLER, labels.PORTS)
 def container_labels(data: bytes) -> None:
     """Labels and annotations that the runtime gives back, which others may have written."""
     values = dict(zip((*KEYS, *TEXTS), text(data).split("\0"), strict=False))
-    labels.read_sandbox_labels(values)
-    labels.read_container_labels(values)
-    found = labels.read_container_annotations(values)
-    assert found.restart_count >= 0
+    labels.pod_labels(values)
+    labels.read_labels(values)
+    labels.read_container_annotations(values)
+    assert labels.read_restart_count(values) >= 0

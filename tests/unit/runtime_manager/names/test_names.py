@@ -11,12 +11,13 @@ from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.runtime_manager.names.labels import (
     MAX_HANDLER,
     AnnotatedContainerInfo,
-    LabeledContainerInfo,
+    LabeledInfo,
     container_annotations,
     container_labels,
+    pod_labels,
     read_container_annotations,
-    read_container_labels,
-    read_sandbox_labels,
+    read_labels,
+    read_restart_count,
     sandbox_labels,
 )
 from kubeletpy.runtime_manager.names.log_paths import (
@@ -61,16 +62,16 @@ def test_sandbox_labels_win_over_the_pods_own() -> None:
         "io.kubernetes.pod.namespace": "prod",
         "io.kubernetes.pod.uid": "uid-1",
     }
-    info = read_sandbox_labels(labels)
+    info = read_labels(labels)
     assert (info.pod_name, info.pod_namespace, info.pod_uid) == ("web", "prod", "uid-1")
-    assert info.labels == {"app": "shop"}
+    assert pod_labels(labels) == {"app": "shop"}
 
 
 def test_container_labels_and_back() -> None:
     pod = make_pod()
-    info = read_container_labels(container_labels(pod, pod.containers[0]))
-    assert info == LabeledContainerInfo("web", "prod", "uid-1", "app")
-    assert read_container_labels({}) == LabeledContainerInfo("", "", "", "")
+    info = read_labels(container_labels(pod, pod.containers[0]))
+    assert info == LabeledInfo("web", "prod", "uid-1", "app")
+    assert read_labels({}) == LabeledInfo("", "", "", "")
 
 
 def test_container_annotations_and_back() -> None:
@@ -89,11 +90,11 @@ def test_container_annotations_and_back() -> None:
     assert annotations["device"] == "x"
     assert annotations["io.kubernetes.container.restartCount"] == "3"
     assert annotations["io.kubernetes.pod.terminationGracePeriod"] == "40"
+    assert annotations[HASH_KEY] == container_hash(spec)
+    assert annotations["io.kubernetes.container.terminationMessagePath"] == "/dev/log"
+    assert annotations["io.kubernetes.container.terminationMessagePolicy"] == "File"
+    assert read_restart_count(annotations) == 3
     assert read_container_annotations(annotations) == AnnotatedContainerInfo(
-        hash=container_hash(spec),
-        restart_count=3,
-        termination_message_path="/dev/log",
-        termination_message_policy="File",
         pre_stop=pre_stop,  # type: ignore[arg-type]
         ports=tuple(PORTS),  # type: ignore[arg-type]
         deletion_grace_period=5,
@@ -140,11 +141,12 @@ def test_absent_fields_leave_no_annotation() -> None:
 )
 def test_invalid_annotations_never_fail(annotations: dict[str, str]) -> None:
     assert read_container_annotations(annotations) == AnnotatedContainerInfo()
+    assert read_restart_count(annotations) == 0
 
 
 def test_a_restart_count_stays_an_int32() -> None:
     huge = {"io.kubernetes.container.restartCount": str(2**40)}
-    assert read_container_annotations(huge).restart_count + 1 < 2**31
+    assert read_restart_count(huge) + 1 < 2**31
 
 
 def test_a_grace_period_may_have_19_digits() -> None:

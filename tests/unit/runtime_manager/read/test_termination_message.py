@@ -159,7 +159,7 @@ def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path) -> None:
     said.append(read_termination_message(status(file, log), roots(tmp_path)))
     assert all(text.startswith("Error on reading termination message from logs: ") for text in said)
     assert "hunter2" not in "".join(said)
-    remove_logs(str(tmp_path / LOGS), str(log), [])
+    remove_logs(str(tmp_path / LOGS), str(log), "")
     assert (outside / "0.log").exists()
 
 
@@ -230,8 +230,9 @@ def test_logs_are_removed_below_their_root_only(tmp_path: Path) -> None:
     link_log(str(log), str(link))
     link_log(str(log), str(link))
     assert link.resolve() == log
-    remove_logs(str(root), str(root / ".." / "outside.log"), [])
-    remove_logs(str(root), str(log), [str(link), str(outside)])
+    remove_logs(str(root), str(root / ".." / "outside.log"), "")
+    remove_logs(str(root), str(log), str(link))
+    remove_logs(str(root), str(log), str(outside))
     assert outside.exists()
     assert [path.name for path in log.parent.iterdir()] == ["00.log"]
     assert not link.is_symlink()
