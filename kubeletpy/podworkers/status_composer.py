@@ -26,7 +26,7 @@ from kubeletpy.podworkers.protocol import StatusOverride
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.probe_manager import KubeProbeManager
-from kubeletpy.runtime_manager.pod_limits import ActuatedResources
+from kubeletpy.runtime_manager.pod_limits import ActuatedResources, actuated_containers
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import (
     DEADLINE_MESSAGE,
@@ -156,7 +156,7 @@ class StatusComposer:
             terminated=terminated,
             agent_started_at=self._agent_started_at(),
             resize_conditions=self._resizes.conditions(pod.uid),
-            actuated=self._actuated_resources(pod),
+            actuated=actuated_containers(self._actuated, pod),
             actuated_pod=self._actuated.get_pod_level(pod.uid),
             device_health=self._device_health(pod),
             volume_health=self._volume_health(pod.uid),
@@ -251,14 +251,6 @@ class StatusComposer:
     def finish(self, pod: Pod) -> None:
         """Settle the status of a pod that has ended and holds nothing any more."""
         self._statuses.finish(pod)
-
-    def _actuated_resources(self, pod: Pod) -> dict[str, api.ResourceRequirements]:
-        found = {}
-        for container in (*pod.init_containers, *pod.containers):
-            name = container["name"]
-            if (given := self._actuated.get(pod.uid, name)) is not None:
-                found[name] = given
-        return found
 
     def _notice(self, pod: Pod, old: api.PodStatus, new: api.PodStatus) -> None:
         if new.get("reason") == DEADLINE_REASON and old.get("reason") != DEADLINE_REASON:

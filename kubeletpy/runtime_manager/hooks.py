@@ -35,19 +35,3 @@ class LifecycleHooks(Protocol):
         stop goes on.
         """
         ...
-
-
-class NoHooks:
-    """Runs nothing."""
-
-    async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
-        """Nothing."""
-
-    async def pre_stop(
-        self,
-        pod: Pod | None,
-        container_name: str,
-        container_id: str,
-        handler: api.LifecycleHandler,
-    ) -> None:
-        """Nothing."""

@@ -51,7 +51,7 @@ from kubeletpy.runtime_manager.additions import ContainerProvider
 from kubeletpy.runtime_manager.config.dns import ResolverConfig
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.hooks import LifecycleHooks, NoHooks
+from kubeletpy.runtime_manager.hooks import LifecycleHooks
 from kubeletpy.runtime_manager.names.labels import POD_UID
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
@@ -74,7 +74,7 @@ from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
-from kubeletpy.runtime_manager.sandbox_watch import NoSandboxWatch, SandboxWatch
+from kubeletpy.runtime_manager.sandbox_watch import SandboxWatch
 from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
@@ -106,13 +106,13 @@ class KubeRuntimeManager:
         metrics: PodStartMetrics,
         *,
         root_dir: str,
+        hooks: LifecycleHooks,
         settings: RuntimeSettings | None = None,
         providers: Sequence[ContainerProvider] = (),
         runtime_handler: Callable[[Pod], Awaitable[str]] = _default_handler_only,
         cgroup_parent: Callable[[Pod], str] = lambda pod: "",
         user_namespace: Callable[[Pod], UserNamespaceRange | None] = lambda pod: None,
         host_dns: Callable[[], ResolverConfig | None] = ResolverConfig,
-        hooks: LifecycleHooks | None = None,
         actuated: ActuatedResources | None = None,
         pod_limits: PodCgroupLimits | None = None,
         resize_volume: ResizeVolume = resize_no_volume,
@@ -145,7 +145,6 @@ class KubeRuntimeManager:
         source = StatusSource(runtime, clock, roots, own_starts)
         actuated = actuated or ActuatedInMemory()
         pod_limits = pod_limits or NoPodCgroupLimits()
-        hooks = hooks or NoHooks()
         at_once = concurrent_starts or default_concurrent_starts()
         starts, stops = StartSlots(at_once), StopSlots(at_once)
         mutations = Mutations(source.now)
@@ -175,7 +174,7 @@ class KubeRuntimeManager:
             cgroup_parent=cgroup_parent,
             user_namespace=user_namespace,
             host_dns=host_dns,
-            watch=sandbox_watch or NoSandboxWatch(),
+            watch=sandbox_watch,
         )
         resizer = Resizer(
             runtime,

@@ -97,6 +97,15 @@ class ActuatedResources(Protocol):
         ...
 
 
+def actuated_containers(
+    records: ActuatedResources, pod: Pod
+) -> dict[str, api.ResourceRequirements]:
+    """The resources that a pod's containers were last given, by name; known ones only."""
+    containers = (*pod.init_containers, *pod.containers)
+    found = {each["name"]: records.get(pod.uid, each["name"]) for each in containers}
+    return {name: given for name, given in found.items() if given is not None}
+
+
 class ActuatedInMemory:
     """ActuatedResources that live only as long as the agent."""
 

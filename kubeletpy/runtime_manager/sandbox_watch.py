@@ -17,13 +17,3 @@ class SandboxWatch(Protocol):
     def refused(self, pod: Pod, handler: str, error: str) -> None:
         """The runtime has made none; ``error`` is its text."""
         ...
-
-
-class NoSandboxWatch:
-    """Where nothing follows from sandboxes."""
-
-    async def made(self, pod: Pod, sandbox_id: str, handler: str) -> None:
-        """Nothing."""
-
-    def refused(self, pod: Pod, handler: str, error: str) -> None:
-        """Nothing."""

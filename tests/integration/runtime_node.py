@@ -19,6 +19,7 @@ from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import PodSyncResult
 from kubeletpy.remote.client import RemoteRuntime
+from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
@@ -110,6 +111,7 @@ async def runtime_node(
         await runtime.connect(20)
         events, metrics, clock = EventLog(), Metrics(), SystemClock()
         images = ImageManager(runtime, events, clock, metrics.images, settings=pulls)
+        hooks = LifecycleHookRunner(runtime, events, metrics.hooks)
         manager = KubeRuntimeManager(
             runtime,
             images,
@@ -121,7 +123,7 @@ async def runtime_node(
                 pod_logs_dir=str(directory / "pods"),
                 container_logs_dir=str(directory / "containers"),
             ),
-            **{"cgroup_parent": lambda pod: cgroup_root, **options},
+            **{"cgroup_parent": lambda pod: cgroup_root, "hooks": hooks, **options},
         )
         yield RuntimeNode(runtime, manager, events, metrics, directory)
         await manager.drain(10)

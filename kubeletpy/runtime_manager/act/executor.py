@@ -14,7 +14,7 @@ from kubeletpy.clock import Clock, SteadyClock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodStartMetrics
-from kubeletpy.pods.pod import ContainerKind, field_path, is_sidecar
+from kubeletpy.pods.pod import ContainerKind, is_sidecar
 from kubeletpy.pods.sync_results import StartError, SyncAction
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.act.kill_pod import Killer
@@ -27,7 +27,7 @@ from kubeletpy.runtime_manager.act.run_pod_sandbox import (
     SandboxUnchecked,
 )
 from kubeletpy.runtime_manager.act.start_container import ContainerStarter
-from kubeletpy.runtime_manager.act.start_context import PodContext, StartFailed, Turn
+from kubeletpy.runtime_manager.act.start_context import StartFailed, Turn
 from kubeletpy.runtime_manager.act.sync_run import StopSync, SyncRun
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
@@ -221,35 +221,21 @@ class Executor:
 
     async def _start(self, run: SyncRun, action: StartContainer, turn: Turn) -> bool:
         """Start one container, unless in backoff or in an ending pod; whether it started."""
-        config = run.sandbox_config
-        if run.request.is_terminating() or config is None:
+        if run.request.is_terminating():
             turn.created.set()
             return False
         now, offset = self._life.now(), self._life.offset()
         held = self._crash_loops.admit(run.pod, action.container, run.status, now, offset)
         if held is not None:
             turn.created.set()
-            reference = pod_reference(run.pod, field_path(action.kind, action.name))
-            self._recorder.event(reference, WARNING, Reason.BACK_OFF, held.event)
+            self._recorder.event(run.reference(action), WARNING, Reason.BACK_OFF, held.event)
             run.retry(held.due_at)
             note(TraceCall.BACK_OFF, action.name, lasts=held.due_at - self._clock.now())
             _started(run, action, StartError(CRASH_LOOP, held.message, held.due_at))
             return False
         self._metrics.started_containers.labels(action.kind).inc()
-        context = PodContext(
-            run.pod,
-            run.status,
-            run.sandbox_id,
-            config,
-            run.pod_ips,
-            run.draft,
-            run.request.is_terminating,
-            run.request.pull_secrets,
-            run.request.volume_mounts,
-            run.request.shown,
-        )
         try:
-            await self._starter.start(context, action, turn)
+            await self._starter.start(run, action, turn)
         except StartFailed as failure:
             self._metrics.started_containers_errors.labels(action.kind, failure.error.code).inc()
             run.retry(failure.retry_at)

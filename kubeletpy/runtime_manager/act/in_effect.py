@@ -18,7 +18,11 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import effective_resources
 from kubeletpy.runtime_manager.plan.resize import InEffect, ResizePlan
 from kubeletpy.runtime_manager.plan.resize_steps import difference
-from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodCgroupLimits
+from kubeletpy.runtime_manager.pod_limits import (
+    ActuatedResources,
+    PodCgroupLimits,
+    actuated_containers,
+)
 from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
@@ -57,13 +61,8 @@ class ResourcesInEffect:
 
     def recorded(self, pod: Pod) -> InEffect:
         """The resources in effect according to the records alone."""
-        known = {}
-        for container in (*pod.init_containers, *pod.containers):
-            name = container["name"]
-            if (resources := self._records.get(pod.uid, name)) is not None:
-                known[name] = resources
         return InEffect(
-            containers=known,
+            containers=actuated_containers(self._records, pod),
             pod_level=self._records.get_pod_level(pod.uid),
             volumes=self._records.volumes(pod.uid),
             settings=self._settings,

@@ -28,14 +28,8 @@ class PreStopRun:
         self._container_id = container_id
         self._late = False
 
-    async def wait(self, grace: float) -> float:
-        """Wait for its end, at most ``grace`` seconds; returns the seconds it took.
-
-        Raises:
-            HookFailed: it failed.
-        """
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+    async def wait(self, grace: float) -> None:
+        """Wait for its end, at most ``grace`` seconds. Raises HookFailed."""
         with span(TraceCall.PRE_STOP, self._container, limit=grace, milestone=True):
             await asyncio.wait({self._task}, timeout=grace)
         if self._task.done():
@@ -46,7 +40,6 @@ class PreStopRun:
                 "preStop hook did not end within the grace period",
                 extra={"container_id": self._container_id, "container": self._container},
             )
-        return loop.time() - started
 
     def failed_late(self) -> bool:
         """Whether it failed or was cut off after its grace period, with its container ended."""

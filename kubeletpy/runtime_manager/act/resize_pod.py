@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from kubeletpy.metrics.pods import PodStartMetrics
-from kubeletpy.pods.granted import NOWHERE, Placement
+from kubeletpy.pods.granted import Placement
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
@@ -45,7 +45,6 @@ from kubeletpy.runtime_manager.pod_limits import (
     ActuatedResources,
     PodCgroupLimits,
     ResizeVolume,
-    resize_no_volume,
 )
 from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
@@ -71,8 +70,8 @@ class Resizer:
         *,
         settings: RuntimeSettings,
         metrics: PodStartMetrics,
-        resize_volume: ResizeVolume = resize_no_volume,
-        placement: Callable[[Pod, str], Placement] = lambda pod, name: NOWHERE,
+        resize_volume: ResizeVolume,
+        placement: Callable[[Pod, str], Placement],
     ) -> None:
         """Args:
         records: what pods were last given.
@@ -113,21 +112,15 @@ class _Resize:
 
     def __init__(self, run: SyncRun, resizer: Resizer) -> None:
         self._run = run
-        self._runtime = resizer.runtime
-        self._mutations = resizer.mutations
-        self._settings = resizer.settings
-        self._limits = resizer.limits
-        self._records = resizer.records
-        self._placement = resizer.placement
-        self._resize_volume = resizer.resize_volume
+        self._by = resizer
         self._current = PodLimits()
 
     async def carry_out(self) -> None:
         """Do all of it. Raises what a failure is."""
         run, plan = self._run, self._run.plan.resize
-        wanted = self._limits.requested(run.pod)
+        wanted = self._by.limits.requested(run.pod)
         if wanted is not None:
-            self._current = self._limits.current(run.pod)
+            self._current = self._by.limits.current(run.pod)
         await self._check_memory(wanted)
         for volume in plan.volumes.shrinking:
             await self._finish(partial(self._remount, volume))
@@ -136,7 +129,7 @@ class _Resize:
             await self._finish(partial(self._remount, volume))
         await self._change(ResizableResource.CPU, wanted)
         if plan.pod_level is not None:
-            self._records.set_pod_level(run.pod.uid, plan.pod_level)
+            self._by.records.set_pod_level(run.pod.uid, plan.pod_level)
 
     async def _change(self, resource: ResizableResource, wanted: PodLimits | None) -> None:
         """Change one resource of the containers and of the pod."""
@@ -157,10 +150,10 @@ class _Resize:
     async def _remount(self, volume: VolumeUpdate) -> None:
         pod = self._run.pod
         try:
-            await self._resize_volume(pod, volume.name, volume.bytes)
+            await self._by.resize_volume(pod, volume.name, volume.bytes)
         except VolumeSizeError as error:
             raise ResizeFailed(f"failed to resize volume {volume.name}: {error}") from error
-        self._records.set_volume(pod.uid, volume.name, volume.size)
+        self._by.records.set_volume(pod.uid, volume.name, volume.size)
 
     # -- memory in use -----------------------------------------------------------------------
 
@@ -171,14 +164,14 @@ class _Resize:
         pod_limit = 0
         if wanted is not None and (plan.memory or plan.pod):
             pod_limit = shrinking_pod_memory(self._current, wanted)
-        pod_usage = self._limits.memory_usage(run.pod) if pod_limit else 0
+        pod_usage = self._by.limits.memory_usage(run.pod) if pod_limit else 0
         usages = {name: await self._usage(update) for name, update in shrinking.items()}
         if why := refusal(pod_limit, pod_usage, shrinking, usages):
             raise ResizeFailed(why)
 
     async def _usage(self, update: ContainerUpdate) -> int | None:
         try:
-            stats = await self._runtime.container_stats(update.id)
+            stats = await self._by.runtime.container_stats(update.id)
         except CRIError as error:
             raise ResizeFailed(
                 f'unable to read memory usage for pod "{self._run.pod.description}": {error}'
@@ -201,7 +194,7 @@ class _Resize:
                 f"(resource={resource}); resize rejected: {error}"
             ) from error
         try:
-            await self._limits.write(self._run.pod, step)
+            await self._by.limits.write(self._run.pod, step)
         except PodLimitsError:
             try:
                 await self._notify_runtime(self._current)
@@ -215,9 +208,9 @@ class _Resize:
 
     async def _notify_runtime(self, limits: PodLimits) -> None:
         run = self._run
-        overhead, resources = sandbox_resources(run.pod, limits, self._settings)
+        overhead, resources = sandbox_resources(run.pod, limits, self._by.settings)
         try:
-            await self._runtime.update_pod_sandbox_resources(run.sandbox_id, overhead, resources)
+            await self._by.runtime.update_pod_sandbox_resources(run.sandbox_id, overhead, resources)
         except Unimplemented:
             pass  # only the cgroup counts, the runtime's copy is optional
         except CRIError as error:
@@ -229,26 +222,26 @@ class _Resize:
 
     async def _update(self, update: ContainerUpdate) -> None:
         run = self._run
-        known = self._records.get(run.pod.uid, update.name)
+        known = self._by.records.get(run.pod.uid, update.name)
         after = merged(known, update.desired, update.resource)
         container = {**update.container, "resources": after}
         resources = container_resources(
             run.pod,
             container,  # type: ignore[arg-type]
             update.kind,
-            self._settings,
+            self._by.settings,
         )
-        if self._placement(run.pod, update.name).no_cfs_quota and resources.cpu_period:
+        if self._by.placement(run.pod, update.name).no_cfs_quota and resources.cpu_period:
             resources.cpu_quota = NO_QUOTA
         if known is None and update.resource is ResizableResource.MEMORY:
             _leave_cpu(resources)
         record = run.status.by_id(update.id)
         run.draft.touch(update.id, record.sandbox_id if record else run.sandbox_id)
         try:
-            await self._runtime.update_container_resources(update.id, resources)
+            await self._by.runtime.update_container_resources(update.id, resources)
         except NotFound as error:
             raise ResizeFailed(f"container {update.name} was removed: {error}") from error
-        self._records.set(run.pod.uid, update.name, after)
+        self._by.records.set(run.pod.uid, update.name, after)
         if update.name not in run.resized:
             run.resized.append(update.name)
 
@@ -259,7 +252,7 @@ class _Resize:
         """
         if self._run.request.is_terminating():
             raise NotWanted
-        await self._mutations.finish(self._run.pod.uid, change())
+        await self._by.mutations.finish(self._run.pod.uid, change())
 
 
 def _leave_cpu(resources: cri.LinuxContainerResources) -> None:

@@ -74,7 +74,7 @@ class SandboxMaker:
         cgroup_parent: Callable[[Pod], str],
         user_namespace: Callable[[Pod], UserNamespaceRange | None],
         host_dns: Callable[[], ResolverConfig | None],
-        watch: SandboxWatch,
+        watch: SandboxWatch | None,
     ) -> None:
         """Args:
         runtime_handler: the CRI handler of a pod's RuntimeClass, "" for the default one; raises
@@ -83,7 +83,7 @@ class SandboxMaker:
         user_namespace: the ids that a pod is mapped to, None: the node's own; raises
             SandboxConfigError.
         host_dns: the host's resolver configuration; None to use none.
-        watch: notified of each sandbox.
+        watch: notified of each sandbox, if there is one.
         """
         self._runtime = runtime
         self._source = source
@@ -150,10 +150,12 @@ class SandboxMaker:
                     )
             except CRIError as error:
                 cause = error.details or str(error.code)
-                self._watch.refused(pod, handler, cause)
+                if self._watch is not None:
+                    self._watch.refused(pod, handler, cause)
                 message = f'Failed to create sandbox for pod "{pod.description}": {cause}'
                 raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
-        await self._watch.made(pod, sandbox_id, handler)
+        if self._watch is not None:
+            await self._watch.made(pod, sandbox_id, handler)
         try:
             with span(TraceCall.POD_SANDBOX_STATUS):
                 status = await self._source.read_sandbox(sandbox_id)

@@ -22,7 +22,7 @@ from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
+from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
@@ -37,7 +37,7 @@ from kubeletpy.runtime_manager.act.in_effect import record_given
 from kubeletpy.runtime_manager.act.kept_hooks import keep_hook
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations
-from kubeletpy.runtime_manager.act.remove_unstarted import RemoveUnstarted
+from kubeletpy.runtime_manager.act.remove_unstarted import remove_unstarted
 from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
 from kubeletpy.runtime_manager.act.slots import StartKind, StartSlots
 from kubeletpy.runtime_manager.act.start_context import (
@@ -45,11 +45,11 @@ from kubeletpy.runtime_manager.act.start_context import (
     CREATE_ERROR,
     POST_START_ERROR,
     RUN_ERROR,
-    PodContext,
     StartFailed,
     Turn,
     fail,
 )
+from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.additions import ContainerAdditions, ContainerProvider
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
@@ -127,7 +127,7 @@ class ContainerStarter:
         """Another runtime, or another configuration, may be behind the socket from now on."""
         self._left_out = None
 
-    async def start(self, context: PodContext, action: StartContainer, turn: Turn) -> None:
+    async def start(self, run: SyncRun, action: StartContainer, turn: Turn) -> None:
         """Start a container.
 
         Raises:
@@ -135,34 +135,34 @@ class ContainerStarter:
             NotWanted: the pod is to end; the container may have been created, but was not started.
         """
         try:
-            image = await self._image(context, action, action.container)
-            mounts = await self._mounted_images(context, action)
+            image = await self._image(run, action, action.container)
+            mounts = await self._mounted_images(run, action)
             if turn.after is not None:
                 await turn.after.wait()
             # before it takes a slot: a device plugin may keep it waiting
-            given = await self._gather_additions(context, action, mounts)
+            given = await self._gather_additions(run, action, mounts)
             async with self._slots.slot(StartKind.CONTAINER):
-                if context.unwanted():
+                if run.request.is_terminating():
                     raise NotWanted
-                config = await self._config(context, action, image, given)
+                config = await self._config(run, action, image, given)
                 container_id = await self._mutations.finish(
-                    context.pod.uid, self._create_and_start(context, action, config, turn)
+                    run.pod.uid, self._create_and_start(run, action, config, turn)
                 )
         finally:
             turn.created.set()
-        await self._check_stop_signal(context, action, container_id)
-        await self._post_start(context, action, container_id)
+        await self._check_stop_signal(run, action, container_id)
+        await self._post_start(run, action, container_id)
 
-    async def _mounted_images(self, context: PodContext, action: StartContainer) -> Sequence[Mount]:
+    async def _mounted_images(self, run: SyncRun, action: StartContainer) -> Sequence[Mount]:
         """The container's mounts; the images among them are on the node."""
-        mounts = list(context.volume_mounts.get(action.name, ()))
+        mounts = list(run.request.volume_mounts.get(action.name, ()))
         for index, mount in enumerate(mounts):
             if mount.image:
                 wanted: api.Container = {"name": action.name, "image": mount.image}
                 if mount.image_pull_policy:
                     wanted["imagePullPolicy"] = mount.image_pull_policy
                 try:
-                    image = await self._image(context, action, wanted)
+                    image = await self._image(run, action, wanted)
                 except StartFailed as failed:
                     failed.error = replace(failed.error, mounted_image=mount.image)
                     raise
@@ -170,61 +170,57 @@ class ContainerStarter:
         return mounts
 
     async def _image(
-        self, context: PodContext, action: StartContainer, wanted: api.Container
+        self, run: SyncRun, action: StartContainer, wanted: api.Container
     ) -> LocalImage:
         """Get an image onto the node: the container's, or one that it mounts."""
         try:
             return await self._images.ensure_image_exists(
-                context.pod,
+                run.pod,
                 wanted,
                 action.kind,
-                context.pull_secrets,
-                context.sandbox_config,
+                run.request.pull_secrets,
+                run.sandbox_config,
             )
         except ImageError as error:
             self._recorder.event(
-                context.reference(action), WARNING, Reason.FAILED, f"Error: {error.code}"
+                run.reference(action), WARNING, Reason.FAILED, f"Error: {error.code}"
             )
             raise StartFailed(
                 error.code, error.message, error.retry_at, shown_retry_at=error.tries_at
             ) from error
 
     async def _gather_additions(
-        self, context: PodContext, action: StartContainer, mounts: Sequence[Mount]
+        self, run: SyncRun, action: StartContainer, mounts: Sequence[Mount]
     ) -> ContainerAdditions:
         """Collect from the providers what the container is made with besides its spec."""
-        given = ContainerAdditions(
-            EnvironmentInputs(facts=NodeFacts(pod_ips=context.pod_ips)), mounts
-        )
+        given = ContainerAdditions(EnvironmentInputs(facts=NodeFacts(pod_ips=run.pod_ips)), mounts)
         try:
             for provider in self._providers:
-                given = await provider.provide(
-                    context.pod, action.container, context.pod_ips, given
-                )
+                given = await provider.provide(run.pod, action.container, run.pod_ips, given)
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            fail(self._recorder, context, action, CONFIG_ERROR, str(error), about=about(error))
+            fail(self._recorder, run, action, CONFIG_ERROR, str(error), about=about(error))
         return given
 
     async def _config(
         self,
-        context: PodContext,
+        run: SyncRun,
         action: StartContainer,
         image: LocalImage,
         given: ContainerAdditions,
     ) -> cri.ContainerConfig:
-        pod, container, name = context.pod, action.container, action.name
+        pod, container, name = run.pod, action.container, action.name
         try:
             log_directory = container_log_directory(
                 self._settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
             )
             inputs = ContainerInputs(
-                restart_count=self._attempt(context, action, log_directory),
+                restart_count=self._attempt(run, action, log_directory),
                 image_ref=image.ref,
                 image_user=image.uid if image.uid is not None else image.username or None,
                 environment=given.environment,
                 mounts=given.mounts,
-                termination_log=self._termination_file(context, action),
-                target_container_id=target_id(context.status, action.container),
+                termination_log=self._termination_file(run, action),
+                target_container_id=target_id(run.status, action.container),
                 extra_groups=given.groups,
                 extra_annotations=given.annotations,
                 extra_envs=given.envs,
@@ -246,35 +242,36 @@ class ContainerStarter:
                 )
             make_log_directory(log_directory)
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            fail(self._recorder, context, action, CONFIG_ERROR, str(error), about=about(error))
+            fail(self._recorder, run, action, CONFIG_ERROR, str(error), about=about(error))
         return config
 
-    def _attempt(self, context: PodContext, action: StartContainer, log_directory: str) -> int:
+    def _attempt(self, run: SyncRun, action: StartContainer, log_directory: str) -> int:
         """Counts on from the newest record, or from the logs when the runtime has forgotten.
 
         A container that was created but never started, or whose start ended with the agent that
         requested it, was not an attempt.
         """
-        known = context.status.newest(action.name)
+        known = run.status.newest(action.name)
         if known is None:
             logs = log_sizes(log_directory)
-            return attempt_by_logs(logs, last_run_shown(context.shown, action.name))
+            return attempt_by_logs(logs, last_run_shown(run.request.shown, action.name))
         unstarted = known.state is ContainerState.CREATED
         uncounted = unstarted and not self._own_starts.has_failed(known.id)
         return known.restart_count + (0 if uncounted else 1)
 
-    def _may_adopt(self, record: ContainerStatus) -> bool:
-        """Whether nobody has tried to start it, as far as is known: its creator may be dead."""
-        return record.state is ContainerState.CREATED and self._own_starts.may_adopt(record.id)
-
     async def _made_already(
-        self, context: PodContext, action: StartContainer, config: cri.ContainerConfig
+        self, run: SyncRun, action: StartContainer, config: cri.ContainerConfig
     ) -> str:
-        """A container of the same configuration that only has to be started; empty: none."""
-        record = context.status.newest(action.name)
-        if record is None or not self._may_adopt(record):
+        """A container of the same configuration that only has to be started; empty: none.
+
+        Nobody has tried to start it, as far as is known: its creator may be dead.
+        """
+        record = run.status.newest(action.name)
+        if record is None or record.state is not ContainerState.CREATED:
             return ""
-        if record.sandbox_id not in ("", context.sandbox_id):
+        if not self._own_starts.may_adopt(record.id):
+            return ""
+        if record.sandbox_id not in ("", run.sandbox_id):
             return ""
         try:
             status = (await self._runtime.container_status(record.id)).status
@@ -284,31 +281,32 @@ class ContainerStarter:
         same = status.annotations.get(CONFIG_HASH) == config.annotations[CONFIG_HASH]
         return record.id if same and status.state == cri.CONTAINER_CREATED else ""
 
-    def _termination_file(self, context: PodContext, action: StartContainer) -> str:
+    def _termination_file(self, run: SyncRun, action: StartContainer) -> str:
         if not action.container.get("terminationMessagePath"):
             return ""
-        return create_termination_file(self._root_dir, context.pod.uid, action.name)
+        return create_termination_file(self._root_dir, run.pod.uid, action.name)
 
     async def _create_and_start(
         self,
-        context: PodContext,
+        run: SyncRun,
         action: StartContainer,
         config: cri.ContainerConfig,
         turn: Turn,
     ) -> str:
         """Make one change to the runtime: it is seen through even if the sync is cancelled."""
-        container_id = await self._made_already(context, action, config)
+        container_id = await self._made_already(run, action, config)
         adopted = bool(container_id)
-        unstarted = RemoveUnstarted(self._runtime, self._recorder, self._own_starts)
-        taken = await unstarted.remove(context, action, but=container_id)
-        record_given(self._actuated, context.pod, action.container)
+        taken = await remove_unstarted(
+            run, action, self._runtime, self._recorder, self._own_starts, but=container_id
+        )
+        record_given(self._actuated, run.pod, action.container)
         if not adopted:
             config.metadata.attempt = max(config.metadata.attempt, taken)
-            container_id = await self._create(context, action, config)
-        context.draft.touch(container_id, context.sandbox_id)
+            container_id = await self._create(run, action, config)
+        run.draft.touch(container_id, run.sandbox_id)
         turn.created.set()
-        self._recorder.event(context.reference(action), NORMAL, Reason.CREATED, "Container created")
-        if context.unwanted():
+        self._recorder.event(run.reference(action), NORMAL, Reason.CREATED, "Container created")
+        if run.request.is_terminating():
             raise NotWanted
         try:
             with span(TraceCall.START_CONTAINER, action.name, milestone=True):
@@ -320,44 +318,42 @@ class ContainerStarter:
                 self._own_starts.failed(container_id, error.code)
             text = await asyncio.to_thread(_error_text, error, action, config)
             text = text.replace(container_id, action.name)
-            fail(self._recorder, context, action, RUN_ERROR, text)
-        self._recorder.event(context.reference(action), NORMAL, Reason.STARTED, "Container started")
-        self._link_log(context, config, container_id)
+            fail(self._recorder, run, action, RUN_ERROR, text)
+        self._recorder.event(run.reference(action), NORMAL, Reason.STARTED, "Container started")
+        self._link_log(run, config, container_id)
         return container_id
 
     async def _create(
-        self, context: PodContext, action: StartContainer, config: cri.ContainerConfig
+        self, run: SyncRun, action: StartContainer, config: cri.ContainerConfig
     ) -> str:
         if config.CDI_devices or any(mount.image_sub_path for mount in config.mounts):
-            await self._check_left_out(context, action, config)
+            await self._check_left_out(run, action, config)
         try:
             with span(TraceCall.CREATE_CONTAINER, action.name, milestone=True):
                 made = await self._runtime.create_container(
-                    context.sandbox_id, config, context.sandbox_config
+                    run.sandbox_id, config, run.sandbox_config
                 )
         except CRIError as error:
             why = await asyncio.to_thread(_error_text, error, action, config)
             count_image_volumes(self._metrics, config, why)
-            fail(self._recorder, context, action, CREATE_ERROR, with_image_volumes(config, why))
+            fail(self._recorder, run, action, CREATE_ERROR, with_image_volumes(config, why))
         count_image_volumes(self._metrics, config)
         return made
 
     async def _check_left_out(
-        self, context: PodContext, action: StartContainer, config: cri.ContainerConfig
+        self, run: SyncRun, action: StartContainer, config: cri.ContainerConfig
     ) -> None:
         """Refuse a container that the runtime would make without a requested part."""
         from kubeletpy.runtime_manager.act.left_out import LeftOut
 
         self._left_out = self._left_out or LeftOut(self._runtime)
-        why = await self._left_out.why(context.sandbox_id, config, context.sandbox_config)
+        why = await self._left_out.why(run.sandbox_id, config, run.sandbox_config)
         if why:
             note(TraceCall.CREATE_CONTAINER, action.name, error=why)
-            fail(self._recorder, context, action, CREATE_ERROR, why)
+            fail(self._recorder, run, action, CREATE_ERROR, why)
 
-    def _link_log(
-        self, context: PodContext, config: cri.ContainerConfig, container_id: str
-    ) -> None:
-        pod = context.pod
+    def _link_log(self, run: SyncRun, config: cri.ContainerConfig, container_id: str) -> None:
+        pod = run.pod
         link = log_link(
             self._settings.container_logs_dir,
             pod.name,
@@ -365,10 +361,10 @@ class ContainerStarter:
             config.metadata.name,
             container_id,
         )
-        link_log(f"{context.sandbox_config.log_directory}/{config.log_path}", link)
+        link_log(f"{run.sandbox_config.log_directory}/{config.log_path}", link)
 
     async def _check_stop_signal(
-        self, context: PodContext, action: StartContainer, container_id: str
+        self, run: SyncRun, action: StartContainer, container_id: str
     ) -> None:
         """Report when the container will not get the signal that its spec requests."""
         if not (action.container.get("lifecycle") or {}).get("stopSignal"):
@@ -381,28 +377,24 @@ class ContainerStarter:
                 logger.debug("stop signal not checked", extra={"error": str(error)})
                 return
         if why := why_ignored(action.container, status, enabled=enabled):
-            self._recorder.event(
-                context.reference(action), WARNING, Reason.STOP_SIGNAL_IGNORED, why
-            )
+            self._recorder.event(run.reference(action), WARNING, Reason.STOP_SIGNAL_IGNORED, why)
 
-    async def _post_start(
-        self, context: PodContext, action: StartContainer, container_id: str
-    ) -> None:
+    async def _post_start(self, run: SyncRun, action: StartContainer, container_id: str) -> None:
         if not (action.container.get("lifecycle") or {}).get("postStart"):
             return
         try:
             with span(TraceCall.POST_START, action.name, milestone=True):
-                await self._hooks.post_start(context.pod, action.container, container_id)
+                await self._hooks.post_start(run.pod, action.container, container_id)
         except HookFailed as error:
             # The hook's text may contain what events should not show to everyone.
             self._recorder.event(
-                context.reference(action),
+                run.reference(action),
                 WARNING,
                 Reason.FAILED_POST_START_HOOK,
                 "PostStartHook failed",
             )
             await self._killer.kill_container(
-                context.pod, action.name, container_id, message="FailedPostStartHook"
+                run.pod, action.name, container_id, message="FailedPostStartHook"
             )
             raise StartFailed(POST_START_ERROR, str(error)) from error
 

@@ -1,4 +1,4 @@
-"""The shared context of one sync's starts, and the report of a start that fails.
+"""The order of one sync's starts, and the report of a start that fails.
 
 Must never start anything.
 """
@@ -6,20 +6,15 @@ Must never start anything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.events.recorder import WARNING, EventRecorder
 from kubeletpy.pods.config_errors import SpecField
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod, field_path
-from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
-from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.act.draft import StatusDraft
+from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.structs import Struct, field
 from kubeletpy.trace.names import TraceCall
@@ -49,28 +44,6 @@ class StartFailed(Exception):
         self.retry_at = retry_at
 
 
-class PodContext(Struct, frozen=True):
-    """The shared context of one sync's starts."""
-
-    pod: Pod
-    status: PodRuntimeStatus
-    """The status before the sync: attempts are counted from it."""
-    sandbox_id: str
-    sandbox_config: cri.PodSandboxConfig
-    pod_ips: tuple[str, ...]
-    draft: StatusDraft
-    unwanted: Callable[[], bool]
-    """Whether the pod is to end: nothing more is started then."""
-    pull_secrets: Sequence[PullSecret] = ()
-    volume_mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
-    shown: api.PodStatus | None = None
-    """The status that the API has or is about to get; None: not known."""
-
-    def reference(self, action: StartContainer) -> api.ObjectReference:
-        """The container, as events name it."""
-        return pod_reference(self.pod, field_path(action.kind, action.name))
-
-
 class Turn(Struct):
     """A container's place in the order of creation."""
 
@@ -81,7 +54,7 @@ class Turn(Struct):
 
 def fail(
     recorder: EventRecorder,
-    context: PodContext,
+    run: SyncRun,
     action: StartContainer,
     code: str,
     message: str,
@@ -89,7 +62,7 @@ def fail(
     about: SpecField | None = None,
 ) -> NoReturn:
     """End a start with an event. Raises StartFailed."""
-    recorder.event(context.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
+    recorder.event(run.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
     if code == CONFIG_ERROR:  # no failed call would show it
         note(TraceCall.CREATE_CONTAINER, action.name, error=f"{code}: {message}")
     raise StartFailed(code, message, about=about)

@@ -174,9 +174,10 @@ class ContainerStopper:
 
     async def _pre_stop(self, victim: Victim, hook: PreStopRun, grace: float) -> float:
         """Wait for the hook for at most the grace period; returns the seconds it took."""
-        started = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         try:
-            return await hook.wait(grace)
+            await hook.wait(grace)
         except HookFailed as error:
             # Its text may contain what the pod's owner would not publish: it stays in the log.
             logger.info(
@@ -184,7 +185,7 @@ class ContainerStopper:
                 extra={"container": victim.name, "error": str(error)},
             )
             self._hook_failed(victim)
-        return asyncio.get_running_loop().time() - started
+        return loop.time() - started
 
     def _hook_failed(self, victim: Victim) -> None:
         self._recorder.event(

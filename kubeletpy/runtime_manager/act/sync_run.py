@@ -5,12 +5,14 @@ Must never act itself.
 
 from __future__ import annotations
 
-from kubeletpy.pods.pod import Pod
+from kubeletpy.api import types as api
+from kubeletpy.events.recorder import pod_reference
+from kubeletpy.pods.pod import Pod, field_path
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
-from kubeletpy.runtime_manager.plan.actions import PodActions
+from kubeletpy.runtime_manager.plan.actions import PodActions, StartContainer
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.structs import Struct, field
 
@@ -29,7 +31,8 @@ class SyncRun(Struct):
     draft: StatusDraft
     sandbox_id: str
     pod_ips: tuple[str, ...]
-    sandbox_config: cri.PodSandboxConfig | None = None
+    sandbox_config: cri.PodSandboxConfig = field(default_factory=cri.PodSandboxConfig)
+    """That of the sandbox, once containers are to start in it."""
     results: list[SyncResult] = field(default_factory=list)
     start_errors: dict[str, StartError] = field(default_factory=dict)
     sync_error: StartError | None = None
@@ -44,6 +47,10 @@ class SyncRun(Struct):
     def pod(self) -> Pod:
         """The pod being synced."""
         return self.request.pod
+
+    def reference(self, action: StartContainer) -> api.ObjectReference:
+        """The container, as events name it."""
+        return pod_reference(self.pod, field_path(action.kind, action.name))
 
     def add(
         self, action: SyncAction, target: str, error: StartError | None = None, why: str = ""

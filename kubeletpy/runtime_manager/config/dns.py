@@ -39,8 +39,6 @@ class DNSWarning(Struct, frozen=True):
     reason: Reason
     """DNSConfigForming or MissingClusterDNS."""
     message: str
-    node_message: str = ""
-    """For an event on the node, if there is one."""
 
 
 def parse_resolv_conf(text: str) -> ResolverConfig:
@@ -87,15 +85,11 @@ def pod_dns(
     elif settings.no_cluster_dns:
         config = _host_dns(settings, host)
     else:
-        node_message = (
-            "kubelet does not have ClusterDNS IP configured and cannot create Pod using "
-            '"ClusterFirst" policy. Falling back to "Default" policy.'
-        )
         warnings.append(
             DNSWarning(
                 Reason.MISSING_CLUSTER_DNS,
-                f'pod: "{pod.description}". {node_message}',
-                node_message,
+                f'pod: "{pod.description}". kubelet does not have ClusterDNS IP configured and '
+                'cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.',
             )
         )
         config = _host_dns(settings, host)

@@ -41,7 +41,8 @@ def namespace_options(
         target_id=target_id if pid == cri.TARGET else "",
     )
     if userns is not None:
-        options.userns_options.CopyFrom(_user_namespace(userns))
+        ids = id_mappings(userns)
+        options.userns_options.CopyFrom(cri.UserNamespace(mode=cri.POD, uids=ids, gids=ids))
     return options
 
 
@@ -53,8 +54,3 @@ def id_mappings(userns: UserNamespaceRange) -> list[cri.IDMapping]:
 def requests_user_namespace(pod: Pod) -> bool:
     """Whether the pod requests its own user namespace (hostUsers false)."""
     return pod.spec.get("hostUsers") is False
-
-
-def _user_namespace(userns: UserNamespaceRange) -> cri.UserNamespace:
-    mappings = id_mappings(userns)
-    return cri.UserNamespace(mode=cri.POD, uids=mappings, gids=mappings)

@@ -53,6 +53,14 @@ def linux_resources(
     return resources
 
 
+def overhead_resources(pod: Pod, settings: RuntimeSettings) -> cri.LinuxContainerResources:
+    """``spec.overhead``; empty without one. Raises ValueError."""
+    extra = amounts(pod.spec.get("overhead"))
+    if not extra:
+        return cri.LinuxContainerResources()
+    return linux_resources(settings, extra.get("cpu"), extra.get("cpu"), extra.get("memory"))
+
+
 def container_resources(
     pod: Pod, container: api.Container, kind: ContainerKind, settings: RuntimeSettings
 ) -> cri.LinuxContainerResources:

@@ -18,7 +18,7 @@ from kubeletpy.api.sysctls import namespace_of, normalize, shared_namespaces
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.hostname import HostnameError, kernel_hostname
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.pods.resources import amounts, pod_limits, pod_requests
+from kubeletpy.pods.resources import pod_limits, pod_requests
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.dns import ResolverConfig
 from kubeletpy.runtime_manager.config.namespaces import (
@@ -26,7 +26,7 @@ from kubeletpy.runtime_manager.config.namespaces import (
     namespace_options,
     requests_user_namespace,
 )
-from kubeletpy.runtime_manager.config.resources import linux_resources
+from kubeletpy.runtime_manager.config.resources import linux_resources, overhead_resources
 from kubeletpy.runtime_manager.config.security_context import groups_policy, selinux_options
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.names.labels import sandbox_labels
@@ -138,12 +138,6 @@ def _linux(
     pod_context: api.PodSecurityContext = pod.spec.get("securityContext") or {}
     requests = pod_requests(pod, overhead=False, with_claims=True)
     limits = pod_limits(pod, overhead=False, with_claims=True)
-    overhead = cri.LinuxContainerResources()
-    if pod.spec.get("overhead"):
-        extra = amounts(pod.spec["overhead"])
-        overhead = linux_resources(
-            settings, extra.get("cpu"), extra.get("cpu"), extra.get("memory")
-        )
     return cri.LinuxPodSandboxConfig(
         cgroup_parent=cgroup_parent,
         security_context=_security(pod, extra_groups, userns),
@@ -154,7 +148,7 @@ def _linux(
                 for sysctl in pod_context.get("sysctls") or ()
             },
         },
-        overhead=overhead,
+        overhead=overhead_resources(pod, settings),
         resources=linux_resources(
             settings, requests.get("cpu"), limits.get("cpu"), limits.get("memory")
         ),

@@ -6,7 +6,8 @@ docs/reference/behaviour.md, j1, j2, j3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError, RunAsNonRootError
@@ -54,16 +55,10 @@ _SHARED_FIELDS = (
 
 def effective_security_context(pod: Pod, container: api.Container) -> api.SecurityContext:
     """The container's security context over the pod's, field by field."""
-    merged: api.SecurityContext = {}
-    of_pod = pod.spec.get("securityContext") or {}
-    for name in _SHARED_FIELDS:
-        value = of_pod.get(name)
-        if value is not None:
-            merged[name] = value  # type: ignore[literal-required]
-    for name, value in (container.get("securityContext") or {}).items():
-        if value is not None:
-            merged[name] = value  # type: ignore[literal-required]
-    return merged
+    of_pod: Mapping[str, Any] = pod.spec.get("securityContext") or {}
+    own: Mapping[str, Any] = container.get("securityContext") or {}
+    pairs = (*((name, of_pod.get(name)) for name in _SHARED_FIELDS), *own.items())
+    return cast(api.SecurityContext, {name: value for name, value in pairs if value is not None})
 
 
 def verify_run_as_non_root(pod: Pod, container: api.Container, image_user: ImageUser) -> None:

@@ -93,7 +93,11 @@ class CrashLoopBackoff:
     ) -> HeldBack | None:
         """Whether a start must wait; if not, and the container has ended before, count it."""
         name = container["name"]
-        ended = [record for record in status.containers if _has_ended(record, name)]
+        ended = [
+            record
+            for record in status.containers
+            if record.name == name and record.state is ContainerState.EXITED
+        ]
         if not ended:
             return None
         key = crash_loop_key(pod, container)
@@ -171,7 +175,3 @@ def resumed_delay(
         doublings = min(doublings, steps)
     delay = min(base * 2 ** min(doublings, MOST_DOUBLINGS), maximum)
     return BackoffState(delay, newest.created_at / 1e9)
-
-
-def _has_ended(record: ContainerStatus, name: str) -> bool:
-    return record.name == name and record.state is ContainerState.EXITED

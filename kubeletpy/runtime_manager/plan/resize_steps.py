@@ -15,7 +15,7 @@ from kubeletpy.pods.limits import UNLIMITED, PodLimits
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import amounts
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.config.resources import linux_resources
+from kubeletpy.runtime_manager.config.resources import overhead_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import ResizableResource
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
@@ -52,13 +52,8 @@ def pod_steps(resource: ResizableResource, current: PodLimits, wanted: PodLimits
 
 def applied(current: PodLimits, step: PodLimits) -> PodLimits:
     """The limits after a step."""
-    return replace(
-        current,
-        shares=current.shares if step.shares is None else step.shares,
-        quota_us=current.quota_us if step.quota_us is None else step.quota_us,
-        period_us=current.period_us if step.period_us is None else step.period_us,
-        memory=current.memory if step.memory is None else step.memory,
-    )
+    changed = {name: getattr(step, name) for name in PodLimits.__struct_fields__}
+    return replace(current, **{name: new for name, new in changed.items() if new is not None})
 
 
 def difference(current: PodLimits, wanted: PodLimits) -> str:
@@ -85,11 +80,6 @@ def sandbox_resources(
     """
     extra = amounts(pod.spec.get("overhead"))
     cpu, memory = whole(extra.get("cpu", _ZERO) * 1000), whole(extra.get("memory", _ZERO))
-    overhead = cri.LinuxContainerResources()
-    if extra:
-        overhead = linux_resources(
-            settings, extra.get("cpu"), extra.get("cpu"), extra.get("memory")
-        )
     resources = cri.LinuxContainerResources(cpu_period=limits.period_us or 0)
     if limits.shares is not None:
         resources.cpu_shares = limits.shares
@@ -99,7 +89,7 @@ def sandbox_resources(
         resources.cpu_quota = max(quota - cpu_quota(cpu, limits.period_us or 0), 0)
     if (bound := limits.memory or UNLIMITED) != UNLIMITED:
         resources.memory_limit_in_bytes = max(bound - memory, 0)
-    return overhead, resources
+    return overhead_resources(pod, settings), resources
 
 
 def shrinking_pod_memory(current: PodLimits, wanted: PodLimits) -> int:

@@ -11,6 +11,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import PodSyncResult
+from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
@@ -42,6 +43,7 @@ class FakeNode:
         """Replace the manager by a new one without state."""
         self.known = None
         images = ImageManager(cast(Any, self.images), self.events, LoopClock(), self.metrics.images)
+        hooks = LifecycleHookRunner(cast(Any, self.runtime), self.events, self.metrics.hooks)
         self.manager = KubeRuntimeManager(
             cast(Any, self.runtime),
             images,
@@ -55,7 +57,7 @@ class FakeNode:
                 container_logs_dir=str(self.directory / "containers"),
                 cluster_dns=("10.96.0.10",),
             ),
-            **self.options,
+            **{"hooks": hooks, **self.options},
         )
 
     async def refresh(self, pod: Pod) -> PodRuntimeStatus:

@@ -67,17 +67,17 @@ async def test_a_start_that_fails_for_a_mounted_image_names_it(image: str, mount
         providers=(),
         user_namespace=lambda _pod: None,
     )
-    context: Any = SimpleNamespace(
+    mounts = {"main": [Mount("/models", "", image="r.example/models:1")]}
+    run: Any = SimpleNamespace(
         pod=make_pod(),
-        pull_secrets=(),
+        request=SimpleNamespace(pull_secrets=(), volume_mounts=mounts),
         sandbox_config=None,
         reference=lambda _action: None,
-        volume_mounts={"main": [Mount("/models", "", image="r.example/models:1")]},
     )
     action: Any = SimpleNamespace(
         name="main", kind=ContainerKind.REGULAR, container={"name": "main", "image": image}
     )
     with pytest.raises(StartFailed) as failed:
-        await starter.start(context, action, Turn())
+        await starter.start(run, action, Turn())
     assert failed.value.error.code == ImageErrorCode.PULL
     assert failed.value.error.mounted_image == mounted

@@ -74,8 +74,7 @@ def test_missing_cluster_dns_falls_back_to_the_host_and_warns() -> None:
     config, (warning,) = pod_dns(make_pod(), RuntimeSettings(), HOST)
     assert config == HOST
     assert warning.reason == "MissingClusterDNS"
-    assert warning.message.startswith('pod: "web_prod(uid-1)". ')
-    assert warning.message.endswith(warning.node_message)
+    assert warning.message.startswith('pod: "web_prod(uid-1)". kubelet does not have ClusterDNS IP')
 
 
 def test_a_node_that_states_to_have_no_cluster_dns_gets_no_warning() -> None:
