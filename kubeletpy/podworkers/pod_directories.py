@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from kubeletpy.host.trees import holds_mount, remove_tree
-from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.volumes.files.paths import UnsafePath
 
 log = logging.getLogger(__name__)
@@ -57,10 +56,6 @@ class PodDirectories:
             return any((self._pods_dir / uid / "volumes").iterdir())
         except OSError:
             return False
-
-    def sweep_unknown(self, found: NodePods) -> None:
-        """Remove the directories of all unknown pods in the background. Never blocks."""
-        self.sweep_soon(found.existing)
 
     def sweep_soon(self, keep: Collection[str]) -> None:
         """Remove the directories of pods not in ``keep`` (uids) in the background. Never blocks."""

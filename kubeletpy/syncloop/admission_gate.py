@@ -47,10 +47,6 @@ Place = Callable[[Pod], "Rejection | Settle | None"]
 """Gives a pod its place on the machine; None: done."""
 
 
-def anywhere(pod: Pod) -> None:
-    """A pod needs no particular place."""
-
-
 class AdmissionGate:
     """The sync loop's :data:`~kubeletpy.syncloop.rejection.Admit`."""
 
@@ -64,7 +60,7 @@ class AdmissionGate:
         node: Callable[[], api.Node | None],
         newest_node: Callable[[], Awaitable[api.Node | None]],
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
-        place: Place = anywhere,
+        place: Place,
         held: Callable[[str], Mapping[str, int]] = lambda uid: NOTHING,
         plugins: Callable[[Pod], Awaitable[None] | None] = lambda pod: None,
         resizes_preempt: bool = True,

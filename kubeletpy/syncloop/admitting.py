@@ -30,8 +30,8 @@ class Admitting:
         active: Callable[[], list[Pod]],
         current: Callable[[str], Pod | None],
         start: Callable[[str], None],
-        show_held: Callable[[Pod], None] = lambda pod: None,
-        on_admitted: Callable[[Pod], None] = lambda pod: None,
+        show_held: Callable[[Pod], None],
+        on_admitted: Callable[[Pod], None],
     ) -> None:
         """Args:
         reject: has the pod's worker report a refusal.

@@ -22,8 +22,8 @@ from kubeletpy.syncloop.pleg import Pleg
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK_S = 0.02
-LAST_LOOK_S = 1.0
+FIRST_PAUSE_S = 0.02
+LAST_PAUSE_S = 1.0
 """Pauses before polls, each twice as long as the previous one."""
 
 CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
@@ -39,37 +39,37 @@ class EarlyPolls:
         self._cache = cache
         self._pleg = pleg
         self._current_pod = current_pod
-        self._looking: dict[str, asyncio.Task[None]] = {}
+        self._polls: dict[str, asyncio.Task[None]] = {}
         """Running polls, by pod uid."""
-        self._looked: dict[str, str] = {}
+        self._polled: dict[str, str] = {}
         """Pod uid -> the init container that was polled last."""
 
     def changed(self, uid: str) -> None:
         """The cache has a new status of a pod, or none any more."""
         status = self._cache.status(uid)
         if status is None:
-            self._looked.pop(uid, None)
+            self._polled.pop(uid, None)
             return
         if self._pleg.has_events:
             return
         container_id = self._running_init_container(uid, status)
-        if not container_id or self._looked.get(uid) == container_id:
+        if not container_id or self._polled.get(uid) == container_id:
             return
-        self._looked[uid] = container_id
-        if (before := self._looking.get(uid)) is not None:
+        self._polled[uid] = container_id
+        if (before := self._polls.get(uid)) is not None:
             before.cancel()
         task = asyncio.get_running_loop().create_task(self._poll(status, container_id))
-        self._looking[uid] = task
+        self._polls[uid] = task
         task.add_done_callback(lambda done: self._ended(uid, done))
 
     def close(self) -> None:
         """Stop polling."""
-        for task in self._looking.values():
+        for task in self._polls.values():
             task.cancel()
 
     def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
-        if self._looking.get(uid) is task:
-            del self._looking[uid]
+        if self._polls.get(uid) is task:
+            del self._polls[uid]
 
     def _running_init_container(self, uid: str, status: PodRuntimeStatus) -> str:
         current = self._current_pod(uid)
@@ -79,8 +79,8 @@ class EarlyPolls:
         return next((c.id for c in status.running_containers if c.name in names), "")
 
     async def _poll(self, status: PodRuntimeStatus, container_id: str) -> None:
-        pause = FIRST_LOOK_S
-        while pause <= LAST_LOOK_S:
+        pause = FIRST_PAUSE_S
+        while pause <= LAST_PAUSE_S:
             await asyncio.sleep(pause)
             pause *= 2
             try:

@@ -65,12 +65,13 @@ class Housekeeping:
         pods = self._pods.pods()
         desired = self._pods.uids()
         views = self._workers.orphan_pass(desired)
-        self._forget_statuses(desired.union(views))
+        mirrors = self._pods.mirrors()
+        self._statuses.forget_except(desired.union(views, (m.uid for m in mirrors)))
         for mirror in self._pods.orphan_mirrors():
             if not self._is_pictured(mirror, unsettled):
                 self._delete_mirror(mirror)
         active = self._active.active(pods)
-        self._count(pods, active)
+        self._metrics.pods(_by_static(pods), _by_static(active), len(mirrors))
         admitted = [pod for pod in active if pod.uid not in unsettled]
         self._start_unknown(admitted, views, received_at)
         self._end_terminal(pods, views, received_at)
@@ -81,9 +82,6 @@ class Housekeeping:
     def republish_pods(self) -> None:
         """Make the next pass report what it found even if no pod came or went."""
         self._last = None
-
-    def _forget_statuses(self, known: frozenset[str]) -> None:
-        self._statuses.forget_except(known.union(m.uid for m in self._pods.mirrors()))
 
     def _is_pictured(self, mirror: Pod, unsettled: Collection[str]) -> bool:
         """Whether anything that a mirror shows still exists."""
@@ -112,9 +110,9 @@ class Housekeeping:
         """Deleted pods that never ran (refused ones): let their deletion complete."""
         running = self._cache.running()
         for pod in pods:
-            if pod.being_deleted and pod.is_terminal_in_api:
-                if pod.uid in views or pod.uid in running:
-                    continue
+            if not (pod.being_deleted and pod.is_terminal_in_api):
+                continue
+            if pod.uid not in views and pod.uid not in running:
                 update = PodUpdate(UpdateType.KILL, pod=pod, received_at=received_at)
                 self._workers.update_pod(update)
                 views[pod.uid] = WorkerSummary(Stage.TERMINATING, False, True, pod.is_static)
@@ -140,9 +138,6 @@ class Housekeeping:
             )
             views[uid] = WorkerSummary(Stage.TERMINATING, True, False, False)
             self._metrics.orphan_found()
-
-    def _count(self, pods: Sequence[Pod], active: Sequence[Pod]) -> None:
-        self._metrics.pods(_by_static(pods), _by_static(active), len(self._pods.mirrors()))
 
     def _publish_pods(self, desired: frozenset[str], views: dict[str, WorkerSummary]) -> None:
         alive = (Stage.SYNC, Stage.TERMINATING)

@@ -8,6 +8,7 @@ sync loop: inputs, handlers. It must never kill anything before all sources have
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
@@ -33,7 +34,7 @@ from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType, worth_wa
 from kubeletpy.syncloop.merge import Merge
 from kubeletpy.syncloop.operations import MergedDelivery, Op
 from kubeletpy.syncloop.pause import Pause
-from kubeletpy.syncloop.rejection import Admit, admit_all
+from kubeletpy.syncloop.rejection import Admit
 from kubeletpy.syncloop.sources.priority import priority_warning
 from kubeletpy.syncloop.sources.ready import ReadySources
 from kubeletpy.syncloop.unread import UnreadPods
@@ -61,13 +62,13 @@ class SyncLoop:
         dead_containers: DeadContainers,
         recorder: EventRecorder,
         clock: Clock,
-        admit: Admit = admit_all,
+        admit: Admit,
         allocations: AllocationManager | None = None,
-        runtime_error: Callable[[], str] = lambda: "",
-        on_api_object: Callable[[Pod], None] = lambda pod: None,
+        on_api_object: Callable[[Pod], None],
+        on_updated: Callable[[Pod, Pod], None],
+        on_admitted: Callable[[Pod], None],
+        runtime_error: Callable[[], str],
         show_held: Callable[[Pod], None] = lambda pod: None,
-        on_updated: Callable[[Pod, Pod], None] = lambda old, new: None,
-        on_admitted: Callable[[Pod], None] = lambda pod: None,
     ) -> None:
         """Args:
         sources: all must deliver before anything is killed.
@@ -196,11 +197,9 @@ class SyncLoop:
     async def _wait(self) -> None:
         # a burst of finished pods is one pass, not one each
         await asyncio.sleep(HOUSEKEEPING_PERIOD / 20)
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HOUSEKEEPING_PERIOD):
                 await self._soon.wait()
-        except TimeoutError:
-            pass
         self._soon.clear()
 
     def _resume(self, sets: dict[str, Sequence[api.Pod]], changed: Iterable[str]) -> None:

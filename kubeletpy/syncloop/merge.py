@@ -101,7 +101,7 @@ class Merge:
             try:
                 pods.append(self._readable(state, changes, obj))
             except MalformedPod as error:
-                state.unknown.add(_uid(obj))
+                state.unknown.add(object_uid(obj))
                 malformed.append(_malformed(source, obj, error))
         self._merge_source(state, changes, pods, now)
         first, state.seen = not state.seen, True
@@ -130,13 +130,13 @@ class Merge:
         """Take one change: ADDED, MODIFIED or DELETED, as a watch names them."""
         state = self._sources.setdefault(source, _SourcePods())
         changes = _Changes(source)
-        state.unknown.discard(_uid(obj))
+        state.unknown.discard(object_uid(obj))
         try:
-            gone = state.delivered.get(_uid(obj)) if event_type == "DELETED" else None
+            gone = state.delivered.get(object_uid(obj)) if event_type == "DELETED" else None
             pod = gone or self._readable(state, changes, obj)
         except MalformedPod as error:
             if event_type != "DELETED":
-                state.unknown.add(_uid(obj))
+                state.unknown.add(object_uid(obj))
             return MergedDelivery(malformed=(_malformed(source, obj, error),))
         known = state.delivered.get(pod.uid)
         alone = state.names.get(pod.full_name, [pod.uid]) == [pod.uid]
@@ -164,7 +164,7 @@ class Merge:
         """
         if not self._claims_count:
             obj = without_claims(obj)
-        uid = _uid(obj)
+        uid = object_uid(obj)
         known = state.delivered.get(uid)
         try:
             pod = _checked(obj) if known is None else _checked_again(obj, known.object)
@@ -297,7 +297,8 @@ def _checked_again(obj: api.Pod, known: api.Pod) -> Pod:
     return Pod(shared)
 
 
-def _uid(obj: object) -> str:
+def object_uid(obj: object) -> str:
+    """The uid of an object that may not be a pod; empty: it has none."""
     metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
     uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
     return uid if isinstance(uid, str) else ""

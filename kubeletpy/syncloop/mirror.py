@@ -16,7 +16,6 @@ from typing import Any
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
-from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -27,23 +26,13 @@ NodeUid = Callable[[], str | None]
 """The uid of our node object; None while it is unknown or being deleted."""
 
 
-class MirrorPlan(Struct, frozen=True):
-    """The calls needed to bring a mirror up to date."""
-
-    delete: bool = False
-    create: bool = False
-
-
-def plan_mirror(pod: Pod, mirror: Pod | None) -> MirrorPlan:
-    """Compare a static pod with its mirror."""
-    if mirror is None:
-        return MirrorPlan(create=True)
-    same = (
+def is_current(pod: Pod, mirror: Pod) -> bool:
+    """Whether a mirror shows its static pod as it is; if not, it is to be replaced."""
+    return (
         not mirror.being_deleted
         and mirror.full_name == pod.full_name
         and mirror.annotations.get(CONFIG_MIRROR) == pod.annotations.get(CONFIG_HASH)
     )
-    return MirrorPlan() if same else MirrorPlan(delete=True, create=True)
 
 
 def mirror_object(pod: Pod, node_name: str, node_uid: str) -> dict[str, Any]:
@@ -70,7 +59,7 @@ def mirror_object(pod: Pod, node_name: str, node_uid: str) -> dict[str, Any]:
 
 
 class ApiMirrorKeeper:
-    """Implements :class:`~kubeletpy.podworkers.services.MirrorKeeper` over the API."""
+    """Implements :class:`~kubeletpy.podworkers.steps.mirror.MirrorKeeper` over the API."""
 
     def __init__(
         self,
@@ -92,8 +81,9 @@ class ApiMirrorKeeper:
 
     def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
         """Have the mirror made or replaced if needed. Never blocks."""
-        plan = plan_mirror(pod, mirror)
-        if (plan.create or plan.delete) and self._node_uid() is not None:
+        if mirror is not None and is_current(pod, mirror):
+            return
+        if self._node_uid() is not None:
             self._wish(pod.full_name, pod, mirror)
 
     def delete(self, mirror: Pod) -> None:
@@ -130,7 +120,7 @@ class ApiMirrorKeeper:
                 delay = min(delay * 2, LAST_RETRY)
 
     async def _carry_out(self, pod: Pod | None, mirror: Pod | None) -> None:
-        if mirror is not None and (pod is None or plan_mirror(pod, mirror).delete):
+        if mirror is not None and (pod is None or not is_current(pod, mirror)):
             # removed or replaced by now: the watch reports it, and the pod is synced again
             with contextlib.suppress(NotFound, Conflict):
                 await self._api.delete(

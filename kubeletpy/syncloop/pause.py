@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.api import types as api
-from kubeletpy.syncloop.merge import Merge
+from kubeletpy.syncloop.merge import Merge, object_uid
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +35,15 @@ class Pause:
         self._sets: dict[str, dict[str, api.Pod]] = {}
         self._changed: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
-        self._look = asyncio.Event()
+        self._recheck = asyncio.Event()
 
     def hold_set(self, source: str, objects: Sequence[api.Pod]) -> bool:
         """Keep a full set if inputs are held; returns whether they are."""
         if not self._holding():
             return False
-        self._sets[source] = {_key(obj, index): obj for index, obj in enumerate(objects)}
+        self._sets[source] = {
+            object_uid(obj) or f"malformed {index}": obj for index, obj in enumerate(objects)
+        }
         return True
 
     def hold_event(self, source: str, event_type: str, obj: api.Pod) -> bool:
@@ -51,7 +52,7 @@ class Pause:
             return False
         if source not in self._sets:
             self._sets[source] = dict(self._merge.delivered(source))
-        key = _key(obj, 0)
+        key = object_uid(obj) or "malformed 0"
         if event_type == "DELETED":
             self._sets[source].pop(key, None)
         else:
@@ -67,7 +68,7 @@ class Pause:
 
     def recheck(self) -> None:
         """Check the error now: it may have changed."""
-        self._look.set()
+        self._recheck.set()
 
     def close(self) -> None:
         """Stop waiting for the runtime."""
@@ -89,19 +90,13 @@ class Pause:
             if now() - begun >= QUIET and not reported:
                 log.warning("syncing pods is paused", extra={"error": error})
                 reported = True
-            self._look.clear()
+            self._recheck.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
-                    await self._look.wait()
+                    await self._recheck.wait()
             delay = min(delay * 2, LAST_WAIT)
         if reported:
             log.info("syncing pods resumed")
         sets, changed = self._sets, self._changed
         self._sets, self._changed, self._task = {}, {}, None
         self._resume({source: list(objects.values()) for source, objects in sets.items()}, changed)
-
-
-def _key(obj: Any, index: int) -> str:
-    metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
-    uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
-    return uid if isinstance(uid, str) else f"malformed {index}"

@@ -9,6 +9,7 @@ It must never act on a pod: it fills the cache and calls ``on_change``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
@@ -62,7 +63,7 @@ class Pleg:
         self._last_relist: float | None = None
         self._events_flow = False
         self._interval = RELIST_PERIOD_S
-        self._broken = ""
+        self._broken = False
 
     # -- the loop ----------------------------------------------------------------------------
 
@@ -72,11 +73,10 @@ class Pleg:
             while True:
                 self._wake.clear()
                 missed = await self.relist()
-                if self._events_flow:
-                    self._interval = self._next_check(missed)
-                else:
-                    self._interval = RELIST_PERIOD_S
-                await self._pause(self._interval)
+                self._interval = self._next_check(missed)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._interval):
+                        await self._wake.wait()
         finally:
             for task in self._reads.values():
                 task.cancel()
@@ -111,14 +111,9 @@ class Pleg:
             f"threshold is {format_duration(round(threshold, 3))}"
         )
 
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-
     def _next_check(self, missed: bool) -> float:
+        if not self._events_flow:
+            return RELIST_PERIOD_S
         if missed or self._interval <= 0.0:
             return EVENTS_FIRST_RELIST_S
         return min(self._interval * 2, EVENTS_RELIST_PERIOD_S)
@@ -132,11 +127,12 @@ class Pleg:
         try:
             listed = {pod.uid: pod for pod in await self._runtime.list_pods()}
         except CRIError as error:
-            self._failed(str(error))
+            if not self._broken:
+                log.warning("runtime could not be relisted", extra={"error": str(error)})
+            self._broken = True
             return True
         changed = [uid for uid, pod in listed.items() if not self._is_known(uid, pod)]
-        gone = [uid for uid in self._all_known() if uid not in listed]
-        for uid in gone:
+        for uid in {*self._known, *self._cache} - listed.keys():
             self._remove_pod(uid, listed_at)
         if changed:
             left = iter(changed)
@@ -153,7 +149,7 @@ class Pleg:
         self.metrics.relist_done(self._last_relist - start, interval, self._clock.now())
         if self._broken:
             log.info("runtime answers relists again")
-            self._broken = ""
+            self._broken = False
         return bool(changed)
 
     def _is_known(self, uid: str, pod: RuntimePodSummary) -> bool:
@@ -167,9 +163,6 @@ class Pleg:
             self._known[uid] = pod
             return True
         return False
-
-    def _all_known(self) -> set[str]:
-        return {*self._known, *self._cache}
 
     def _remove_pod(self, uid: str, listed_at: int) -> None:
         status = self._cache.status(uid)
@@ -209,11 +202,6 @@ class Pleg:
         if status.empty:
             return self._cache.remove(uid)
         return self._cache.set(status)
-
-    def _failed(self, error: str) -> None:
-        if not self._broken:
-            log.warning("runtime could not be relisted", extra={"error": error})
-        self._broken = error
 
     # -- single pods -------------------------------------------------------------------------
 

@@ -23,8 +23,3 @@ class Deferred(Struct, frozen=True):
 
 Admit = Callable[[Pod, Sequence[Pod]], Rejection | Deferred | None]
 """Judges a pod alongside the other active pods of the node; None: it may run."""
-
-
-def admit_all(pod: Pod, others: Sequence[Pod]) -> Rejection | None:
-    """Refuses nothing."""
-    return None

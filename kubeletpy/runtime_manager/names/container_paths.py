@@ -22,11 +22,13 @@ def termination_file(root: str, uid: str, container: str, path: str) -> str:
 
     ``path`` is the mounted path as the runtime reports it: it may have resolved links in ``root``.
     """
+    directory, _, name = path.rpartition("/")
+    if not _TERMINATION_FILE.fullmatch(name):
+        return ""
     try:
         parts = container_parts(uid, container)
     except UnsafeName:
         return ""
-    directory, _, name = path.rpartition("/")
-    if not _TERMINATION_FILE.fullmatch(name) or not directory.endswith("/" + "/".join(parts)):
+    if not directory.endswith("/" + "/".join(parts)):
         return ""
     return "/".join((root.rstrip("/"), *parts, name))

@@ -6,9 +6,9 @@ Source: docs/reference/behaviour.md, s.
 from __future__ import annotations
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import NODE_CRITICAL_CLASS
 
 NODE_CRITICAL = 2_000_001_000
-NODE_CRITICAL_CLASS = "system-node-critical"
 _MIRROR = "the API server may refuse the mirror pod"
 _REMEDY = f"set priorityClassName {NODE_CRITICAL_CLASS} and priority {NODE_CRITICAL}, or neither"
 

@@ -1,4 +1,4 @@
-"""Mirror pods: the plan, and that no step waits for the API."""
+"""Mirror pods: which ones are replaced, and that no step waits for the API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
-from kubeletpy.syncloop.mirror import ApiMirrorKeeper, MirrorPlan, plan_mirror
+from kubeletpy.syncloop.mirror import ApiMirrorKeeper, is_current
 from tests.unit.podworkers.builders import make_static, pod_object
 from tests.virtual_time import on_virtual_time, settle
 
@@ -23,16 +23,13 @@ def mirror(digest: str = "uid-static", **kwargs: Any) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("found", "plan"),
-    [
-        (None, MirrorPlan(create=True)),
-        (mirror(), MirrorPlan()),
-        (mirror("old"), MirrorPlan(delete=True, create=True)),
-        (mirror(deleting=0), MirrorPlan(delete=True, create=True)),
-    ],
+    ("found", "current"),
+    [(mirror(), True), (mirror("old"), False), (mirror(deleting=0), False)],
 )
-def test_plan(found: Pod | None, plan: MirrorPlan) -> None:
-    assert plan_mirror(make_static(), found) == plan
+def test_mirrors_of_other_manifests_and_deleted_ones_are_replaced(
+    found: Pod, current: bool
+) -> None:
+    assert is_current(make_static(), found) is current
 
 
 class Api:

@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.syncloop.sources.priority import (
-    NODE_CRITICAL,
-    NODE_CRITICAL_CLASS,
-    priority_warning,
-)
+from kubeletpy.pods.qos import NODE_CRITICAL_CLASS
+from kubeletpy.syncloop.sources.priority import NODE_CRITICAL, priority_warning
 from tests.unit.runtime_manager.pods_and_records import make_pod
 
 
