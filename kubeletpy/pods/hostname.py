@@ -10,8 +10,8 @@ import re
 
 from kubeletpy.pods.pod import Pod
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_SUBDOMAIN = 253
 MAX_HOSTNAME = 63
 MAX_FQDN = 64
@@ -29,11 +29,11 @@ def pod_hostname(pod: Pod) -> str:
     """
     override = pod.spec.get("hostnameOverride")
     if override is not None:
-        if not _SUBDOMAIN.fullmatch(override) or len(override) > _MAX_SUBDOMAIN:
+        if not SUBDOMAIN.fullmatch(override) or len(override) > _MAX_SUBDOMAIN:
             raise HostnameError(f'pod HostnameOverride "{override}" is not a valid DNS subdomain')
         return _cut(pod, override)
     hostname = pod.spec.get("hostname")
-    if hostname and not _LABEL.fullmatch(hostname):
+    if hostname and not LABEL.fullmatch(hostname):
         raise HostnameError(f'pod Hostname "{hostname}" is not a valid DNS label')
     return _cut(pod, hostname or pod.name)
 
@@ -48,7 +48,7 @@ def pod_domain(pod: Pod, cluster_domain: str) -> str:
     subdomain = pod.spec.get("subdomain")
     if not subdomain or pod.spec.get("hostnameOverride") is not None:
         return ""
-    if not _LABEL.fullmatch(subdomain):
+    if not LABEL.fullmatch(subdomain):
         raise HostnameError(f'pod Subdomain "{subdomain}" is not a valid DNS label')
     return f"{subdomain}.{pod.namespace}.svc.{cluster_domain}"
 

@@ -9,8 +9,6 @@ Source: docs/reference/behaviour.md, c6, c7; KEP-5307 (container restart rules),
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
@@ -95,7 +93,7 @@ def triggers_restart_all(container: api.Container, exit_code: int) -> bool:
 
 def could_restart_all(pod: Pod) -> bool:
     """Whether any container has a RestartAllContainers rule (only such pods show the condition)."""
-    return any(causes_restart_all(container) for container in _main_containers(pod))
+    return any(map(causes_restart_all, (*pod.init_containers, *pod.containers)))
 
 
 def causes_restart_all(container: api.Container) -> bool:
@@ -116,11 +114,6 @@ def restart_all_active(pod: Pod, status: PodRuntimeStatus) -> bool:
         record is not None
         and record.state is ContainerState.EXITED
         and triggers_restart_all(container, record.exit_code)
-        for container in _main_containers(pod)
+        for container in (*pod.init_containers, *pod.containers)
         for record in (status.newest(container["name"]),)
     )
-
-
-def _main_containers(pod: Pod) -> Iterator[api.Container]:
-    yield from pod.init_containers
-    yield from pod.containers

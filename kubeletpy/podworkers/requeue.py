@@ -66,8 +66,9 @@ def _without_deadline(
     outcome: SyncOutcome | None, now: float, jitter: float, settings: RequeueSettings
 ) -> float:
     stretch = 1.0 + jitter
+    backoff = min(settings.error_backoff, settings.sync_frequency) * stretch
     if outcome is None:
-        return min(settings.error_backoff, settings.sync_frequency) * stretch
+        return backoff
     if outcome.network_not_ready:
         return settings.network_backoff * stretch
     resync = _resync(settings, stretch, now)
@@ -77,11 +78,9 @@ def _without_deadline(
         due = min(max(left, SHORTEST_WAIT) if left > 0 else AFTER_DUE, resync)
         if outcome.error and not outcome.waiting:
             # something else failed as well, which has no due time of its own
-            return min(due, min(settings.error_backoff, settings.sync_frequency) * stretch)
+            return min(due, backoff)
         return due
-    if outcome.error:
-        return min(settings.error_backoff, settings.sync_frequency) * stretch
-    return resync
+    return backoff if outcome.error else resync
 
 
 def _resync(settings: RequeueSettings, stretch: float, now: float) -> float:

@@ -175,8 +175,11 @@ class WorkerMachine:
 
     def _never_start(self, record: WorkerRecord, now: float) -> list[Effect]:
         self.records[record.uid] = replace(record, pending=None, finished=True, terminated_at=now)
-        effects: list[Effect] = [Terminated(record.uid), Finished(record.uid)]
-        return effects + self._release_name(record, now)
+        return [
+            Terminated(record.uid),
+            Finished(record.uid),
+            *self._release_name(record, now),
+        ]
 
     def _may_start_static(self, record: WorkerRecord) -> bool:
         return self.names.may_start(
@@ -205,8 +208,7 @@ class WorkerMachine:
             return self._again(record, outcome, event)
         if stage is Stage.TERMINATED:
             self.records[record.uid] = replace(record, pending=None, finished=True)
-            effects: list[Effect] = [Finished(record.uid)]
-            return effects + self._release_name(record, event.now)
+            return [Finished(record.uid), *self._release_name(record, event.now)]
         if stage is Stage.TERMINATING:
             return self._terminated(record, event.now)
         if outcome.terminal:
@@ -234,11 +236,10 @@ class WorkerMachine:
         return self._requeue_last(record, now)
 
     def _terminated(self, record: WorkerRecord, now: float) -> list[Effect]:
-        effects: list[Effect] = [Terminated(record.uid)]
         if record.active is None or record.active.pod is None:
-            return effects + self._forget(record, now)
+            return [Terminated(record.uid), *self._forget(record, now)]
         record = replace(record, terminated_at=now, status_override=None)
-        return effects + self._requeue_last(record, now)
+        return [Terminated(record.uid), *self._requeue_last(record, now)]
 
     def _requeue_last(self, record: WorkerRecord, now: float) -> list[Effect]:
         if record.pending is None:
@@ -280,8 +281,7 @@ class WorkerMachine:
         if record.finished:
             return self._forget(record, now)
         if record.started_at is None and not record.observed_runtime:
-            effects: list[Effect] = [Terminated(record.uid)]
-            return effects + self._forget(record, now)
+            return [Terminated(record.uid), *self._forget(record, now)]
         record = replace(record, deleted=True)
         self.records[record.uid] = record
         if record.termination_requested:
@@ -295,5 +295,4 @@ class WorkerMachine:
     def _forget(self, record: WorkerRecord, now: float) -> list[Effect]:
         del self.records[record.uid]
         self.trail.forget(record.uid)
-        effects: list[Effect] = [Forgotten(record.uid)]
-        return effects + self._release_name(record, now)
+        return [Forgotten(record.uid), *self._release_name(record, now)]

@@ -32,7 +32,7 @@ ORPHAN_GRACE = 1
 
 
 class KubePodSyncer:
-    """Implements :class:`~kubeletpy.podworkers.protocol.PodSyncer`."""
+    """Implements :class:`~kubeletpy.podworkers.verbs.PodSyncer`."""
 
     def __init__(
         self,

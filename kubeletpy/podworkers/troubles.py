@@ -68,21 +68,13 @@ class Troubles:
     def restore(self, kept: Mapping[str, Any]) -> None:
         """Add the notes of an earlier agent; newer notes of this agent win."""
         failing, ends = (_mapping(kept.get(each)) for each in ("failing", "ends"))
-        self._take_ends(ends)
-        self._take_rows(failing)
-
-    def _take_ends(self, kept: Mapping[str, Any]) -> None:
-        earlier = {u: float(at) for u, at in kept.items() if isinstance(at, int | float)}
+        earlier = {u: float(at) for u, at in ends.items() if isinstance(at, int | float)}
         self._ends = dict(list({**self._ends, **earlier}.items())[-MAX_PODS:])
-
-    def _take_rows(self, kept: Mapping[str, Any]) -> None:
         rows: dict[str, tuple[float, float]] = {}
-        for uid, row in kept.items():
+        for uid, row in failing.items():
             match row:
                 case [int() | float() as first, int() | float() as last]:
                     rows[uid] = (float(first), float(last))
-                case _:
-                    continue
         for uid, (first, last) in self._rows.items():
             before = rows.pop(uid, (first, first))
             rows[uid] = (before[0] if first - before[1] <= OVER_S else first, last)

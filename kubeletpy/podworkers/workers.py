@@ -303,21 +303,20 @@ class PodWorkers:
             return
         now = self._clock.now()
         outcome: SyncOutcome | None = None
-        error = None if task.cancelled() else task.exception()
-        if task.cancelled() or error is not None:
+        if task.cancelled():
             self._cache.invalidate(run.uid)
-        if not task.cancelled():
-            if error is None:
-                outcome = task.result()
-            else:
-                # a task boundary: a fault in one pod's sync must not end the agent or the pod
-                cause = exhausted(error)
-                outcome = SyncOutcome(error=str(cause or f"{type(error).__name__}: {error}"))
-                named = run.work.pod or run.work.runtime_pod
-                pod = "" if named is None else f"{named.namespace}/{named.name}"
-                events = self._machine.trail.last_events(run.uid)
-                extra = {"pod": pod, "uid": run.uid, "events": events}
-                log.error("sync of pod failed", extra=extra, exc_info=error)
+        elif (error := task.exception()) is None:
+            outcome = task.result()
+        else:
+            # a task boundary: a fault in one pod's sync must not end the agent or the pod
+            self._cache.invalidate(run.uid)
+            cause = exhausted(error)
+            outcome = SyncOutcome(error=str(cause or f"{type(error).__name__}: {error}"))
+            named = run.work.pod or run.work.runtime_pod
+            pod = "" if named is None else f"{named.namespace}/{named.name}"
+            events = self._machine.trail.last_events(run.uid)
+            extra = {"pod": pod, "uid": run.uid, "events": events}
+            log.error("sync of pod failed", extra=extra, exc_info=error)
         self.notes.ended(run, outcome, now)
         jitter = self._rng.uniform(0.0, 0.5)
         self._handle(SyncEnded(run.uid, outcome, now, jitter))

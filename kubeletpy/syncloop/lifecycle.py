@@ -54,13 +54,10 @@ def summarise(status: PodRuntimeStatus) -> RuntimePodSummary:
     )
 
 
-def agrees(status: PodRuntimeStatus | None, summary: RuntimePodSummary) -> bool:
+def agrees(status: PodRuntimeStatus, summary: RuntimePodSummary) -> bool:
     """Whether a known status already states what a relist shows: no need to check again."""
-    return (
-        status is not None
-        and {sandbox.id: sandbox.ready for sandbox in status.sandboxes} == summary.sandboxes
-        and {c.id: c.state for c in status.containers} == summary.containers
-    )
+    known = summarise(status)
+    return known.sandboxes == summary.sandboxes and known.containers == summary.containers
 
 
 def worth_waking(events: Iterable[LifecycleEvent]) -> bool:

@@ -130,13 +130,14 @@ class Merge:
         """Take one change: ADDED, MODIFIED or DELETED, as a watch names them."""
         state = self._sources.setdefault(source, _SourcePods())
         changes = _Changes(source)
-        state.unknown.discard(object_uid(obj))
+        uid = object_uid(obj)
+        state.unknown.discard(uid)
         try:
-            gone = state.delivered.get(object_uid(obj)) if event_type == "DELETED" else None
-            pod = gone or self._readable(state, changes, obj)
+            deleted = state.delivered.get(uid) if event_type == "DELETED" else None
+            pod = deleted or self._readable(state, changes, obj)
         except MalformedPod as error:
             if event_type != "DELETED":
-                state.unknown.add(object_uid(obj))
+                state.unknown.add(uid)
             return MergedDelivery(malformed=(_malformed(source, obj, error),))
         known = state.delivered.get(pod.uid)
         alone = state.names.get(pod.full_name, [pod.uid]) == [pod.uid]

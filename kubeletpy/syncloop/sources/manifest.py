@@ -18,6 +18,7 @@ from kubeletpy.api import types as api
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
 from kubeletpy.pods import defaults, volume_fields
 from kubeletpy.pods.canonical_spec import canonical_spec
+from kubeletpy.pods.hostname import LABEL, SUBDOMAIN
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.structs import Struct
@@ -30,8 +31,6 @@ MAX_NODES = 200_000
 
 
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class ManifestError(ValueError):
@@ -101,12 +100,12 @@ def static_pod(manifest: Any, origin: Origin, computed: set[str] | None = None) 
         raise ManifestError("metadata.annotations is not an object")
     uid = metadata.get("uid") or _uid(manifest, origin)
     namespace = metadata.get("namespace") or "default"
-    if not isinstance(namespace, str) or not _LABEL.fullmatch(namespace):
+    if not isinstance(namespace, str) or not LABEL.fullmatch(namespace):
         raise ManifestError(f"invalid pod: metadata.namespace {namespace!r} is not a DNS label")
     if not isinstance(uid, str) or not _UID.fullmatch(uid):
         raise ManifestError(f"invalid pod: metadata.uid {uid!r} is not a uid")
     full_name = f"{name}-{origin.node_name.lower()}"
-    if len(full_name) > 253 or not _SUBDOMAIN.fullmatch(full_name):
+    if len(full_name) > 253 or not SUBDOMAIN.fullmatch(full_name):
         raise ManifestError(f"invalid pod: metadata.name {full_name!r} is not a DNS subdomain")
     pod: dict[str, Any] = {
         "apiVersion": "v1",
@@ -221,7 +220,7 @@ def _check(pod: Mapping[str, Any]) -> None:
     names: set[str] = set()
     for _, container in view.all_containers():
         name = container["name"]
-        if not _LABEL.fullmatch(name):
+        if not LABEL.fullmatch(name):
             raise ManifestError(f"invalid pod: container name {name!r} is not a DNS label")
         if name in names:
             raise ManifestError(f"invalid pod: two containers are named {name!r}")

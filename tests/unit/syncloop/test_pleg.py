@@ -80,7 +80,6 @@ def test_a_list_that_agrees_with_the_cache_needs_no_read() -> None:
     known = runtime_status(state=R)
     shown = summarise(known)
     assert agrees(known, shown)
-    assert not agrees(None, shown)
     assert not agrees(runtime_status(state=E), shown)
     assert not agrees(runtime_status(ready=False), shown)
     assert not agrees(without(known, "c1", 5), shown)
