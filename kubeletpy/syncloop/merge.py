@@ -182,7 +182,8 @@ class Merge:
     def _merge_one(self, state: _SourcePods, changes: _Changes, uid: str, now: float) -> None:
         pod, existing = state.delivered[uid], state.merged.get(uid)
         if existing is None:
-            merged = _annotated(pod, changes.source, _seen_annotation(now))
+            seen = f"{format_micro_time(now)[:-1]}000Z"
+            merged = _annotated(pod, changes.source, seen)
             changes.add(Op.ADD, merged)
         else:
             merged = _annotated(
@@ -244,10 +245,6 @@ class _Changes:
                 PodOperation(Op.RECONCILE, self.source, tuple(self._pods[Op.RECONCILE]))
             )
         return MergedDelivery(tuple(operations), tuple(self._refused), tuple(malformed))
-
-
-def _seen_annotation(now: float) -> str:
-    return f"{format_micro_time(now)[:-1]}000Z"
 
 
 def _visible(names: Mapping[str, list[str]]) -> set[str]:

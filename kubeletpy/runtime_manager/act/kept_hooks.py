@@ -53,9 +53,9 @@ def kept_hook(root: str, uid: str, container: str, name: str) -> api.LifecycleHa
     if not _DIGEST.fullmatch(name):
         raise HookLost("the annotation does not name a file of this agent")
     try:
-        data = _read_hook_file(
-            root, os.fspath(container_directory(root, uid, container) / _file_name(name))
-        )
+        path = container_directory(root, uid, container) / _file_name(name)
+        with os.fdopen(open_file(root, os.fspath(path)), "rb") as file:
+            data = file.read(MAX_BYTES + 1)
     except (UnsafeName, OSError) as error:
         raise HookLost(getattr(error, "strerror", None) or str(error)) from error
     if hashlib.sha256(data).hexdigest() != name:
@@ -71,8 +71,3 @@ def kept_hook(root: str, uid: str, container: str, name: str) -> api.LifecycleHa
 
 def _file_name(name: str) -> str:
     return f"prestop-{name[:32]}.json"
-
-
-def _read_hook_file(root: str, path: str) -> bytes:
-    with os.fdopen(open_file(root, path), "rb") as file:
-        return file.read(MAX_BYTES + 1)

@@ -23,7 +23,6 @@ from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sync_results import StartError, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
-from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
@@ -234,7 +233,8 @@ class _Resize:
         if self._by.placement(run.pod, update.name).no_cfs_quota and resources.cpu_period:
             resources.cpu_quota = NO_QUOTA
         if known is None and update.resource is ResizableResource.MEMORY:
-            _leave_cpu(resources)
+            # 0 leaves unchanged what is not known here; the next update sets it
+            resources.cpu_shares = resources.cpu_quota = resources.cpu_period = 0
         record = run.status.by_id(update.id)
         run.draft.touch(update.id, record.sandbox_id if record else run.sandbox_id)
         try:
@@ -253,8 +253,3 @@ class _Resize:
         if self._run.request.is_terminating():
             raise NotWanted
         await self._by.mutations.finish(self._run.pod.uid, change())
-
-
-def _leave_cpu(resources: cri.LinuxContainerResources) -> None:
-    """0 leaves unchanged what is not known here; the next update sets it."""
-    resources.cpu_shares = resources.cpu_quota = resources.cpu_period = 0

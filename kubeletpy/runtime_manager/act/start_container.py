@@ -213,13 +213,16 @@ class ContainerStarter:
             log_directory = container_log_directory(
                 self._settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
             )
+            termination_log = ""
+            if container.get("terminationMessagePath"):
+                termination_log = create_termination_file(self._root_dir, pod.uid, name)
             inputs = ContainerInputs(
                 restart_count=self._attempt(run, action, log_directory),
                 image_ref=image.ref,
                 image_user=image.uid if image.uid is not None else image.username or None,
                 environment=given.environment,
                 mounts=given.mounts,
-                termination_log=self._termination_file(run, action),
+                termination_log=termination_log,
                 target_container_id=target_id(run.status, action.container),
                 extra_groups=given.groups,
                 extra_annotations=given.annotations,
@@ -280,11 +283,6 @@ class ContainerStarter:
             return ""
         same = status.annotations.get(CONFIG_HASH) == config.annotations[CONFIG_HASH]
         return record.id if same and status.state == cri.CONTAINER_CREATED else ""
-
-    def _termination_file(self, run: SyncRun, action: StartContainer) -> str:
-        if not action.container.get("terminationMessagePath"):
-            return ""
-        return create_termination_file(self._root_dir, run.pod.uid, action.name)
 
     async def _create_and_start(
         self,
