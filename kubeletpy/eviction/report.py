@@ -133,7 +133,7 @@ class PressureReport(Struct, frozen=True):
     levels: tuple[Level, ...]
     doubts: tuple[tuple[Signal, Doubt], ...]
     """Implausible numbers that are ignored, and why."""
-    deeds: tuple[EvictionReport, ...]
+    evictions: tuple[EvictionReport, ...]
     """Oldest first."""
     helps: tuple[Help, ...]
 
@@ -171,7 +171,7 @@ def report(
         conditions=held,
         levels=levels,
         doubts=tuple(doubts.items()),
-        deeds=tuple(_eviction_report(each, offset) for each in done),
+        evictions=tuple(_eviction_report(each, offset) for each in done),
         helps=tuple(_helps(rules, state, held)),
     )
 

@@ -37,9 +37,10 @@ def node(view: View | None) -> str:
     if view["doubts"]:
         lines = "\n".join(f"  {signal}: {why}" for signal, why in view["doubts"])
         parts.append(f"Implausible numbers, ignored\n{lines}")
-    if view["deeds"]:
+    if view["evictions"]:
         lines = "\n".join(
-            f"  {_eviction_line(each, now)}" for each in reversed(view["deeds"][-MAX_EVICTIONS:])
+            f"  {_eviction_line(each, now)}"
+            for each in reversed(view["evictions"][-MAX_EVICTIONS:])
         )
         parts.append(f"Actions taken, newest first\n{lines}")
     if view["helps"]:

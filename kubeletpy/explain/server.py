@@ -199,7 +199,7 @@ class ExplainServer:
         from kubeletpy.explain.gather import explain
 
         uid, found = facts.uid, to_builtins(explain(facts))
-        evictions = (self._pressure() or {}).get("deeds") or ()
+        evictions = (self._pressure() or {}).get("evictions") or ()
         evicted = [row for row in evictions if row["pod"] is not None and row["pod"]["uid"] == uid]
         by_limit = None if evicted else self._by_limit(uid)
         return {**found, "eviction": evicted[-1] if evicted else None, "by_limit": by_limit}

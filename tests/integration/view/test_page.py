@@ -96,17 +96,17 @@ async def test_the_policy_holds_even_if_the_script_had_a_fault(server: ViewServe
     async with browser() as page:
         await page.go(server.url)
         await page.until("document.querySelectorAll('#list li').length")
-        for deed in (
+        for script in (
             "document.body.innerHTML = '<b>x</b>'",
             "eval('1')",
             "document.body.append(Object.assign(document.createElement('script'), {text: '1'}))",
         ):
             error = await page.run(
-                f"(() => {{ try {{ {deed}; return '' }} catch (e) {{ return e.name }} }})()"
+                f"(() => {{ try {{ {script}; return '' }} catch (e) {{ return e.name }} }})()"
             )
-            assert error in ("TypeError", "EvalError"), deed
-        for deed in ("fetch('http://127.0.0.1:1/')", "fetch('https://example.com/')"):
-            assert await page.run(f"{deed}.then(() => 'sent', () => 'refused')") == "refused"
+            assert error in ("TypeError", "EvalError"), script
+        for script in ("fetch('http://127.0.0.1:1/')", "fetch('https://example.com/')"):
+            assert await page.run(f"{script}.then(() => 'sent', () => 'refused')") == "refused"
         handler = "document.body.setAttribute('onclick', 'window.hit = 1')"
         await page.run(f"(() => {{ try {{ {handler}; document.body.click() }} catch {{ }} }})()")
         assert await page.run("window.hit === undefined")

@@ -47,7 +47,7 @@ async def test_a_healthy_node() -> None:
     machine = Machine(RULES, [eater("calm", memory=GI)])
     await machine.runs(5)
     found = machine.keeper.report()
-    assert (found.conditions, found.deeds, found.helps, found.doubts) == ((), (), (), ())
+    assert (found.conditions, found.evictions, found.helps, found.doubts) == ((), (), (), ())
     levels = {(each.field, each.threshold, each.grace) for each in found.levels}
     assert levels == {
         ("evictionHard.memory.available", GI, 0),
@@ -80,7 +80,7 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
     assert EPOCH <= held.since < EPOCH + 1
     assert held.ends_at is not None
     assert found.helps == (Help(Remedy.WAIT, None, 0),)
-    (eviction,) = found.deeds
+    (eviction,) = found.evictions
     assert (eviction.outcome, eviction.signal, eviction.threshold) == (
         EvictionOutcome.EVICTED,
         Signal.MEMORY,
@@ -98,7 +98,7 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
         "memory.available was 0 GiB, below 1.0 GiB" in text
     )
     assert "Remedies\n  nothing: there is enough again" in text
-    told = render_pressure.eviction(view["deeds"][0], view["at"])
+    told = render_pressure.eviction(view["evictions"][0], view["at"])
     assert told.startswith("Evicted because the node ran short\n  20s ago: memory.available was 0")
     assert "    3. default/critical: critical or static: stays\n" in told
     assert told.endswith("  next would have been default/big")
@@ -109,7 +109,7 @@ async def test_reclaims_and_remedies() -> None:
     machine = Machine(RULES, [eater("critical", disk=93 * GI, priority=2_000_000_000)], garbage=GI)
     await machine.runs(20)
     found = machine.keeper.report()
-    assert [each.outcome for each in found.deeds][:1] == [EvictionOutcome.RECLAIM_NOT_ENOUGH]
+    assert [each.outcome for each in found.evictions][:1] == [EvictionOutcome.RECLAIM_NOT_ENOUGH]
     assert found.helps == (Help(Remedy.FREE_SPACE, Signal.NODEFS, 12 * GI - (DISK - 93 * GI)),)
     text = render_pressure.node(as_json(machine))
     assert "removed unused containers and images, which was not enough" in text
@@ -121,7 +121,7 @@ async def test_reclaims_and_remedies() -> None:
 async def test_a_reclaim_that_was_enough() -> None:
     machine = Machine(RULES, [eater("writer", disk=80 * GI)], garbage=15 * GI)
     await machine.runs(20)
-    (eviction,) = machine.keeper.report().deeds
+    (eviction,) = machine.keeper.report().evictions
     assert eviction.outcome is EvictionOutcome.RECLAIMED
     assert (eviction.pod, eviction.next, eviction.ranking) == (None, None, ())
     assert "which was enough: nodefs.available was 5.0 GiB, below 10.0 GiB" in render_pressure.node(
@@ -231,7 +231,7 @@ def test_past_evictions() -> None:
         "outcome": EvictionOutcome.EVICTED,
         **numbers,
     }
-    assert report(UNDER, EvictionState(), {}, done, now=100.0, wall=1100.0).deeds == (
+    assert report(UNDER, EvictionState(), {}, done, now=100.0, wall=1100.0).evictions == (
         EvictionReport(at=1085.0, outcome=EvictionOutcome.RECLAIM_NOT_ENOUGH, ranking=(), **nobody),
         EvictionReport(at=1086.0, outcome=EvictionOutcome.RECLAIMED, ranking=(a, c), **nobody),
         EvictionReport(at=1087.0, ranking=(a, c, b), next=b, **evicted),

@@ -72,7 +72,7 @@ def test_a_threshold_has_one_unit(signal: str, numbers: tuple[int, int, int], li
         "conditions": [],
         "levels": [level],
         "doubts": [],
-        "deeds": [],
+        "evictions": [],
         "helps": [],
     }
     assert line in render_pressure.node(view).splitlines()
@@ -94,7 +94,7 @@ def test_remedies_have_a_unit(remedy: str, amount: int, said: str) -> None:
         "conditions": [],
         "levels": [],
         "doubts": [],
-        "deeds": [],
+        "evictions": [],
         "helps": helps,
     }
     assert f"x: {said}" in render_pressure.node(view)

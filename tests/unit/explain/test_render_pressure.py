@@ -36,7 +36,7 @@ def level(field: str, **changes: Any) -> dict[str, Any]:
     return {**plain, **changes}
 
 
-QUIET = {"at": NOW, "conditions": [], "levels": [], "doubts": [], "deeds": [], "helps": []}
+QUIET = {"at": NOW, "conditions": [], "levels": [], "doubts": [], "evictions": [], "helps": []}
 
 
 def test_a_node() -> None:
@@ -51,7 +51,7 @@ def test_a_node() -> None:
             level("evictionSoft.memory.available", grace=90.0),
         ],
         "doubts": [["pid.available", "no such file"]],
-        "deeds": [
+        "evictions": [
             eviction_row("reclaimed", NOW - 20),
             eviction_row("too little", NOW - 10, grace=60.0),
             eviction_row("evicted", reclaimed=[]),
@@ -97,7 +97,7 @@ def test_a_node_without_troubles() -> None:
 
 def test_the_newest_ten_evictions() -> None:
     evictions = [eviction_row("reclaimed", NOW - n) for n in range(20, 0, -1)]
-    rows = render_pressure.node({**QUIET, "deeds": evictions}).split("\n")
+    rows = render_pressure.node({**QUIET, "evictions": evictions}).split("\n")
     shown = [row.split()[0] for row in rows if " ago: " in row]
     assert shown == [f"{n}s" for n in range(1, 11)]
 

@@ -379,7 +379,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         "request": 0,
         "over": True,
     }
-    deed = {
+    evicted = {
         "at": 0.0,
         "outcome": "evicted",
         "signal": "memory.available",
@@ -393,13 +393,13 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         "ranking": [place],
         "next": None,
     }
-    other = {**deed, "pod": None, "outcome": "reclaimed"}
+    other = {**evicted, "pod": None, "outcome": "reclaimed"}
     pressure: dict[str, Any] = {
         "at": 1.0,
         "conditions": [],
         "levels": [],
         "doubts": [["pid.available", "it is old"]],
-        "deeds": [deed, other],
+        "evictions": [evicted, other],
         "helps": [],
     }
     path = tmp_path / "explain.sock"
@@ -476,8 +476,8 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         assert await run(explain, at, "web") == 0
         assert "Evicted because the node ran short\n" in capsys.readouterr().out
         assert await run(explain, at, "web", "-o", "json") == 0
-        assert json.loads(capsys.readouterr().out)["eviction"] == deed
-        pressure["deeds"] = []
+        assert json.loads(capsys.readouterr().out)["eviction"] == evicted
+        pressure["evictions"] = []
         assert await run(explain, at, "web") == 0
         text = capsys.readouterr().out
         assert "Evicted because it exceeded a limit of its local storage\n" in text
