@@ -5,7 +5,8 @@ Pure. Transition times are set where a status is stored, not here: see :mod:`.st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, is_sidecar
@@ -41,10 +42,15 @@ def find(conditions: Iterable[api.PodCondition] | None, kind: str) -> api.PodCon
     return None
 
 
+def holds(conditions: Iterable[api.PodCondition] | None, kind: str) -> bool:
+    """Whether the condition with that type is True."""
+    found = find(conditions, kind)
+    return found is not None and found.get("status") == "True"
+
+
 def is_ready(status: api.PodStatus) -> bool:
     """Whether a pod's condition Ready is True."""
-    found = find(status.get("conditions"), "Ready")
-    return found is not None and found.get("status") == "True"
+    return holds(status.get("conditions"), "Ready")
 
 
 def condition(
@@ -61,47 +67,44 @@ def condition(
     return made
 
 
-def _names(names: Sequence[str]) -> str:
-    return f"[{' '.join(names)}]"
-
-
 def _sort_containers(
     containers: Iterable[api.Container],
     statuses: Mapping[str, api.ContainerStatus],
-    field: str,
+    by_start: Callable[[api.Container], bool],
 ) -> tuple[list[str], list[str]]:
-    """Names without a status, and names whose ``field`` is not true."""
+    """Names without a status, and names that are not ready, or not started if ``by_start``."""
     unknown, lacking = [], []
     for container in containers:
         status = statuses.get(container["name"])
         if status is None:
             unknown.append(container["name"])
-        elif not status.get("ready" if field == "ready" else "started"):
+        elif not status.get("started" if by_start(container) else "ready"):
             lacking.append(container["name"])
     return unknown, lacking
+
+
+def _message(**names: Sequence[str]) -> str:
+    """Lists containers by the kind of status that they have; empty: there are none."""
+    return ", ".join(
+        f"containers with {kind} status: [{' '.join(each)}]" for kind, each in names.items() if each
+    )
 
 
 def containers_ready(
     pod: Pod, statuses: Mapping[str, api.ContainerStatus], phase: str
 ) -> api.PodCondition:
     """ContainersReady: all sidecars and regular containers are ready."""
-    kind, generation = "ContainersReady", pod.generation
+    made = partial(condition, "ContainersReady", generation=pod.generation)
     if not statuses:
-        return condition(kind, False, "UnknownContainerStatuses", generation=generation)
-    sidecars = [c for c in pod.init_containers if is_sidecar(c)]
-    unknown, unready = _sort_containers([*sidecars, *pod.containers], statuses, "ready")
+        return made(False, "UnknownContainerStatuses")
+    every = [*filter(is_sidecar, pod.init_containers), *pod.containers]
+    unknown, unready = _sort_containers(every, statuses, by_start=lambda _: False)
     if phase == "Succeeded" and not unknown:
-        return condition(kind, False, "PodCompleted", generation=generation)
+        return made(False, "PodCompleted")
     if phase == "Failed":
-        return condition(kind, False, "PodFailed", generation=generation)
-    parts = []
-    if unknown:
-        parts.append(f"containers with unknown status: {_names(unknown)}")
-    if unready:
-        parts.append(f"containers with unready status: {_names(unready)}")
-    if parts:
-        return condition(kind, False, "ContainersNotReady", ", ".join(parts), generation=generation)
-    return condition(kind, True, generation=generation)
+        return made(False, "PodFailed")
+    message = _message(unknown=unknown, unready=unready)
+    return made(False, "ContainersNotReady", message) if message else made(True)
 
 
 def ready(
@@ -123,24 +126,8 @@ def ready(
                 f'the status of pod readiness gate "{wanted}" is not "True", '
                 f"but {found.get('status')}"
             )
-    if parts:
-        return condition(
-            "Ready", False, "ReadinessGatesNotReady", ", ".join(parts), generation=pod.generation
-        )
-    return condition("Ready", True, generation=pod.generation)
-
-
-def _init_lacking(
-    pod: Pod, statuses: Mapping[str, api.ContainerStatus]
-) -> tuple[list[str], list[str]]:
-    unknown: list[str] = []
-    incomplete: list[str] = []
-    for container in pod.init_containers:
-        field = "started" if is_sidecar(container) else "ready"
-        missing, lacking = _sort_containers([container], statuses, field)
-        unknown += missing
-        incomplete += lacking
-    return unknown, incomplete
+    made = partial(condition, "Ready", generation=pod.generation)
+    return made(False, "ReadinessGatesNotReady", ", ".join(parts)) if parts else made(True)
 
 
 def initialized(
@@ -150,27 +137,20 @@ def initialized(
     old: Iterable[api.PodCondition],
 ) -> api.PodCondition:
     """Initialized: every init container is done (a sidecar: started), or was before."""
-    kind, generation = "Initialized", pod.generation
+    made = partial(condition, "Initialized", generation=pod.generation)
     if not statuses and pod.init_containers:
-        return condition(kind, False, "UnknownContainerStatuses", generation=generation)
-    unknown, incomplete = _init_lacking(pod, statuses)
+        return made(False, "UnknownContainerStatuses")
+    unknown, incomplete = _sort_containers(pod.init_containers, statuses, by_start=is_sidecar)
     if phase == "Succeeded" and not unknown:
-        return condition(kind, True, "PodCompleted", generation=generation)
+        return made(True, "PodCompleted")
     if not unknown and not incomplete:
-        return condition(kind, True, generation=generation)
+        return made(True)
     regular_started = any(_has_run(statuses.get(c["name"])) for c in pod.containers)
-    before = find(old, kind)
-    if regular_started or (before is not None and before.get("status") == "True"):
+    if regular_started or holds(old, "Initialized"):
         # once initialized, always initialized: sidecars, restarted init containers don't undo it
-        return condition(kind, True, generation=generation)
-    parts = []
-    if unknown:
-        parts.append(f"containers with unknown status: {_names(unknown)}")
-    if incomplete:
-        parts.append(f"containers with incomplete status: {_names(incomplete)}")
-    return condition(
-        kind, False, "ContainersNotInitialized", ", ".join(parts), generation=generation
-    )
+        return made(True)
+    message = _message(unknown=unknown, incomplete=incomplete)
+    return made(False, "ContainersNotInitialized", message)
 
 
 def _has_run(status: api.ContainerStatus | None) -> bool:
@@ -183,14 +163,10 @@ def _has_run(status: api.ContainerStatus | None) -> bool:
 
 def all_containers_restarting(active: bool, phase: str) -> api.PodCondition:
     """AllContainersRestarting, for pods that have such a rule."""
-    kind = RESTARTING_ALL
+    made = partial(condition, RESTARTING_ALL)
     if phase in TERMINAL_PHASES:
-        return condition(kind, False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
+        return made(False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
     if active:
-        return condition(
-            kind,
-            True,
-            "RestartAllContainersStarted",
-            "a container exited with a rule that restarts all containers of the pod",
-        )
-    return condition(kind, False)
+        message = "a container exited with a rule that restarts all containers of the pod"
+        return made(True, "RestartAllContainersStarted", message)
+    return made(False)

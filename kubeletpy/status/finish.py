@@ -40,23 +40,20 @@ def _ended(entry: api.ContainerStatus, now: float) -> api.ContainerStatus:
 
 def _begun(entries: list[api.ContainerStatus]) -> int:
     """How many init containers show signs of having been started; at least one."""
-    begun = (
-        number
-        for number, entry in enumerate(entries, start=1)
-        if "waiting" not in (entry.get("state") or {})
-        or (entry.get("lastState") or {}).get("terminated")
+    return max((n for n, entry in enumerate(entries, start=1) if _was_started(entry)), default=1)
+
+
+def _was_started(entry: api.ContainerStatus) -> bool:
+    return "waiting" not in (entry.get("state") or {}) or bool(
+        (entry.get("lastState") or {}).get("terminated")
     )
-    return max(begun, default=1)
 
 
 def _has_initialized(pod: Pod, status: api.PodStatus) -> bool:
     if not pod.init_containers:
         return True
-    for entry in status.get("containerStatuses") or ():
-        if (entry.get("lastState") or {}).get("terminated"):
-            return True
-        if "waiting" not in (entry.get("state") or {}):
-            return True
+    if any(map(_was_started, status.get("containerStatuses") or ())):
+        return True
     inits = status.get("initContainerStatuses") or []
     if not inits:
         return False
@@ -64,7 +61,5 @@ def _has_initialized(pod: Pod, status: api.PodStatus) -> bool:
     state = last.get("state") or {}
     if is_sidecar(spec):
         return "running" in state and bool(last.get("started"))
-    for ended in (state.get("terminated"), (last.get("lastState") or {}).get("terminated")):
-        if ended is not None and ended.get("exitCode") == 0:
-            return True
-    return False
+    ends = (state.get("terminated"), (last.get("lastState") or {}).get("terminated"))
+    return any(ended is not None and ended.get("exitCode") == 0 for ended in ends)

@@ -132,20 +132,16 @@ def deadline(pod: Pod, start_time: str | None) -> float | None:
     return parse_time(start_time) + seconds
 
 
-def _was_restarting_all(old: api.PodStatus) -> bool:
-    """Whether a container missing in the runtime was removed by the agent for its restart."""
-    reported = conditions.find(old.get("conditions"), conditions.RESTARTING_ALL)
-    return reported is not None and reported["status"] == "True"
-
-
 def _with_containers(inputs: StatusInputs) -> api.PodStatus:
     pod, old = inputs.pod, inputs.old
+    # if so, a container missing in the runtime was removed by the agent for its restart
+    was_restarting_all = conditions.holds(old.get("conditions"), conditions.RESTARTING_ALL)
     common = ContainerStatusInputs(
         pod=pod,
         runtime=inputs.runtime,
         runtime_name=inputs.runtime_name,
         start_errors=inputs.start_errors,
-        restarting_all=inputs.restarting_all or _was_restarting_all(old),
+        restarting_all=inputs.restarting_all or was_restarting_all,
         recursive_read_only=inputs.recursive_read_only,
         actuated=inputs.actuated,
         now=inputs.now,
@@ -220,8 +216,7 @@ def _ready(
     if started_at is None or parse_time(started_at) > inputs.agent_started_at - 10:
         return False
     # the agent restarted under a running container: what was ready stays ready until probed
-    known = conditions.find(inputs.pod.status.get("conditions"), "Ready")
-    return known is not None and known.get("status") == "True"
+    return conditions.is_ready(inputs.pod.status)
 
 
 def _phase(

@@ -207,11 +207,7 @@ class ApiStatusManager:
         self._on_change(pod.uid)
 
     def _count_terminations(self, old: api.PodStatus, new: api.PodStatus) -> None:
-        for field in (
-            "containerStatuses",
-            "initContainerStatuses",
-            "ephemeralContainerStatuses",
-        ):
+        for field in store.CONTAINER_LISTS:
             entries: list[api.ContainerStatus] = new.get(field) or []  # type: ignore[assignment]
             before: list[api.ContainerStatus] = old.get(field) or []  # type: ignore[assignment]
             known = {_termination_key(entry) for entry in before}

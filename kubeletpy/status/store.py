@@ -6,6 +6,7 @@ Pure: time is an argument. Must never send anything.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
@@ -16,6 +17,13 @@ from kubeletpy.status import conditions
 
 MESSAGE_BYTES_PER_POD = 12288
 """All termination messages of a pod combined, in bytes; each container gets an equal share."""
+
+CONTAINER_LISTS: Final = (
+    "initContainerStatuses",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+)
+"""Fields of a pod status with a status for each container of a kind."""
 
 FOREIGN_FIELDS = (
     "resourceClaimStatuses",
@@ -63,18 +71,10 @@ def _with_transition(
     return timed
 
 
-def _cut(text: str, limit: int) -> str:
-    return text.encode()[:limit].decode(errors="ignore")
-
-
 def _cut_messages(pod: Pod, status: api.PodStatus) -> None:
     count = sum(1 for _ in pod.all_containers())
     limit = MESSAGE_BYTES_PER_POD // max(count, 1)
-    for field in (
-        "initContainerStatuses",
-        "containerStatuses",
-        "ephemeralContainerStatuses",
-    ):
+    for field in CONTAINER_LISTS:
         entries: list[api.ContainerStatus] = status.get(field) or []  # type: ignore[assignment]
         if entries:
             status[field] = [_cut_entry(entry, limit) for entry in entries]
@@ -86,7 +86,7 @@ def _cut_entry(entry: api.ContainerStatus, limit: int) -> api.ContainerStatus:
         state: api.ContainerState = entry.get(name) or {}  # type: ignore[assignment]
         ended = state.get("terminated")
         if ended is not None and ended.get("message"):
-            message = _cut(ended["message"], limit)
+            message = ended["message"].encode()[:limit].decode(errors="ignore")
             shortened[name] = {"terminated": {**ended, "message": message}}
     return shortened
 
@@ -132,7 +132,8 @@ def illegal_transition(pod: Pod, old: api.PodStatus, new: api.PodStatus) -> str 
             container = specs.get(entry["name"])
             if ended is None or container is None or is_sidecar(container):
                 continue
-            if _restarts(pod, container, ended):
+            exit_code = ended.get("exitCode") or 0
+            if restart_after_exit(pod.restart_policy, container, exit_code)[0]:
                 continue
             following = after.get(entry["name"])
             if following is None or "terminated" in (following.get("state") or {}):
@@ -147,10 +148,6 @@ def _entries(status: api.PodStatus, field: str) -> Iterable[api.ContainerStatus]
     return status.get(field) or ()  # type: ignore[return-value]
 
 
-def _restarts(pod: Pod, container: api.Container, ended: api.ContainerStateTerminated) -> bool:
-    return restart_after_exit(pod.restart_policy, container, ended.get("exitCode") or 0)[0]
-
-
 def merge_for_api(
     in_api: api.PodStatus, kept: api.PodStatus, *, containers_may_run: bool
 ) -> api.PodStatus:
@@ -163,12 +160,8 @@ def merge_for_api(
     going_terminal = (
         kept.get("phase") in TERMINAL_PHASES and in_api.get("phase") not in TERMINAL_PHASES
     )
-    if going_terminal and containers_may_run:
-        for name in ("phase", "reason", "message"):
-            shown.pop(name, None)  # type: ignore[misc]
-            if in_api.get(name):
-                shown[name] = in_api[name]
-    for name in FOREIGN_FIELDS:
+    hidden = ("phase", "reason", "message") if going_terminal and containers_may_run else ()
+    for name in (*hidden, *FOREIGN_FIELDS):
         shown.pop(name, None)  # type: ignore[misc]
         if in_api.get(name):
             shown[name] = in_api[name]  # type: ignore[literal-required]
@@ -183,29 +176,15 @@ def merge_for_api(
 def _merge_conditions(
     in_api: api.PodStatus, kept: api.PodStatus, *, take_disruption: bool
 ) -> list[api.PodCondition]:
-    merged: list[api.PodCondition] = []
-    for condition in in_api.get("conditions") or ():
-        kind = condition.get("type")
-        if kind in conditions.OWNED or (kind == DISRUPTION_TARGET and take_disruption):
-            continue
-        merged.append(condition)
-    known = {condition.get("type") for condition in merged}
-    for condition in kept.get("conditions") or ():
-        kind = condition["type"]
-        ours = kind in conditions.OWNED or (kind == DISRUPTION_TARGET and take_disruption)
-        if ours and kind not in known:
-            merged.append(condition)
-    return merged
+    ours = conditions.OWNED | ({DISRUPTION_TARGET} if take_disruption else set())
+    theirs = [each for each in in_api.get("conditions") or () if each.get("type") not in ours]
+    return theirs + [each for each in kept.get("conditions") or () if each["type"] in ours]
 
 
 def _not_ready(status: api.PodStatus) -> None:
     reason = "PodCompleted" if status.get("phase") == "Succeeded" else "PodFailed"
-    changed = []
-    for condition in status["conditions"]:
+    for index, condition in enumerate(status["conditions"]):
         if condition["type"] in ("Ready", "ContainersReady"):
             ended: api.PodCondition = {**condition, "status": "False", "reason": reason}
             ended.pop("message", None)
-            changed.append(ended)
-        else:
-            changed.append(condition)
-    status["conditions"] = changed
+            status["conditions"][index] = ended
