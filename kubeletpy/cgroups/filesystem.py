@@ -7,6 +7,7 @@ cost more. Must never follow a path out of the hierarchies, nor remount anything
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -60,22 +61,15 @@ class CgroupFilesystem:
         path = safe_path(path)
         return all(os.access(mount + path, os.F_OK) for mount in self._needed)
 
-    def create(self, path: str, resources: CgroupResources) -> None:
+    def create(self, path: str, resources: CgroupResources, *, group: bool = False) -> None:
         """Create a cgroup and its parents, or reuse what exists, and set its limits.
 
-        Raises CgroupError.
+        ``group``: its children are limited too. Raises CgroupError.
         """
         path = safe_path(path)
         for mount in self._made:
             self._create_cgroup(mount, path)
-        self.write(path, resources)
-
-    def create_group(self, path: str, resources: CgroupResources) -> None:
-        """Like :meth:`create`, for a cgroup whose children are limited too. Raises CgroupError."""
-        path = safe_path(path)
-        for mount in self._made:
-            self._create_cgroup(mount, path)
-        if self.version == 2:
+        if group and self.version == 2:
             self._delegate(self._made[0], path)
         self.write(path, resources)
 
@@ -181,8 +175,8 @@ class CgroupFilesystem:
         Raises CgroupError.
         """
         path = safe_path(path)
-        gone = [self._rmdir(mount + path) for mount in self._every]
-        return all(gone)
+        absent = [self._rmdir(mount + path) for mount in self._every]
+        return all(absent)
 
     def remove_tree(self, path: str) -> None:
         """Kill everything in a cgroup and below it, and remove the whole subtree.
@@ -194,18 +188,15 @@ class CgroupFilesystem:
         path = safe_path(path)
         trees = [list(_walk(mount + path)) for mount in self._every]
         self._kill(path, [directory for tree in trees for directory in tree])
-        gone = [self._rmdir(directory) for tree in trees for directory in reversed(tree)]
-        if not all(gone):
+        absent = [self._rmdir(directory) for tree in trees for directory in reversed(tree)]
+        if not all(absent):
             raise CgroupBusy(f"cgroup {path} still has processes or children")
 
     def _kill(self, path: str, directories: list[str]) -> None:
         if self.version == 2:
-            kill_file = f"{self._made[0]}{path}/cgroup.kill"
-            try:
-                _write(kill_file, "1")
+            with contextlib.suppress(OSError):  # before Linux 5.14, or already removed
+                _write(f"{self._made[0]}{path}/cgroup.kill", "1")
                 return
-            except OSError:  # before Linux 5.14, or already removed
-                pass
         for _ in range(KILL_ATTEMPTS):
             pids = {pid for directory in directories for pid in _processes(directory)}
             pids -= {0, 1, os.getpid()}

@@ -48,8 +48,9 @@ def as_requested(version: int, found: CgroupResources, wanted: CgroupResources) 
     keeps a whole percentage of a CPU.
     """
     shares, memory = found.shares, found.memory
-    if version == 2 and _same_weight(shares, wanted.shares):
-        shares = wanted.shares
+    if version == 2 and wanted.shares is not None:
+        rounded = weight_to_shares(shares_to_weight(wanted.shares))
+        shares = wanted.shares if shares == rounded else shares
     if memory is not None and wanted.memory and memory == wanted.memory // PAGE * PAGE:
         memory = wanted.memory
     quota = found.quota_us
@@ -89,7 +90,3 @@ def _v2(read: Callable[[str, str], str]) -> CgroupResources:
 
 def _or_unlimited(text: str) -> int:
     return NO_LIMIT if text == "max" else int(text)
-
-
-def _same_weight(found: int | None, wanted: int | None) -> bool:
-    return wanted is not None and found == weight_to_shares(shares_to_weight(wanted))

@@ -7,10 +7,8 @@ from pathlib import Path
 from kubeletpy.cgroups.detect import MOUNT_POINT
 from kubeletpy.host import selinux
 from kubeletpy.host.kernel_text import number
+from kubeletpy.pods.cgroup_units import page_size_name
 from kubeletpy.structs import Struct
-
-_UNITS = ((1 << 20, "GB"), (1 << 10, "MB"), (1, "KB"))
-"""Kibibytes -> unit, as cgroups name page sizes."""
 
 
 class KernelFacts(Struct, frozen=True):
@@ -53,17 +51,12 @@ def read_kernel_facts(root: Path = Path("/")) -> KernelFacts:
 
 
 def _page_sizes(root: Path) -> tuple[str, ...]:
-    found = []
-    for entry in (root / "sys/kernel/mm/hugepages").glob("hugepages-*kB"):
-        kibibytes = entry.name.removeprefix("hugepages-").removesuffix("kB")
-        if (size := number(kibibytes)) is not None:
-            found.append(size)
-    return tuple(_page_size(size) for size in sorted(found))
-
-
-def _page_size(kibibytes: int) -> str:
-    unit, name = next((u, n) for u, n in _UNITS if kibibytes >= u and kibibytes % u == 0)
-    return f"{kibibytes // unit}{name}"
+    entries = (root / "sys/kernel/mm/hugepages").glob("hugepages-*kB")
+    kibibytes = (
+        number(each.name.removeprefix("hugepages-").removesuffix("kB")) for each in entries
+    )
+    sizes = sorted(each * 1024 for each in kibibytes if each is not None)
+    return tuple(map(page_size_name, sizes))
 
 
 def _max_pids(root: Path) -> int:

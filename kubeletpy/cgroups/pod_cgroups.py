@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
 from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
 from kubeletpy.cgroups.tree import CgroupTree
@@ -170,26 +169,22 @@ class PodCgroups:
         loop = asyncio.get_running_loop()
         while loop.time() < deadline:
             self._groups_changed.clear()
-            await self._settle()
+            try:
+                await self._tree.files.settle()
+            except CgroupError as error:
+                log.warning("limits of cgroups do not last", extra={"why": str(error)})
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):
                     await self._groups_changed.wait()
-
-    async def _settle(self) -> None:
-        try:
-            await self._tree.files.settle()
-        except CgroupError as error:
-            log.warning("limits of cgroups do not last", extra={"why": str(error)})
 
     def _limit_node(self) -> None:
         kubepods = self._tree.names.kubepods
         try:
             self._tree.limit_node()
         except CgroupError as error:
+            # the pods may use more than that: reported at each attempt
+            self._reported.pop(kubepods, None)
             what = f'Failed to update Node Allocatable Limits "{kubepods}"'
-            self._reported.pop(
-                kubepods, None
-            )  # the pods may use more than that: reported at each attempt
             self._failed(kubepods, f"{what}: {error}")
         else:
             self._enforced(kubepods, "Updated Node Allocatable limit across pods")
@@ -223,11 +218,11 @@ class PodCgroups:
 
     def _remember(self, pod: Pod) -> None:
         try:
-            added, memory = burstable_cpu(pod), memory_kept(pod)
+            cpu, memory = burstable_cpu(pod), memory_kept(pod)
         except ValueError:  # reported on the pod itself when its own cgroup is created
             return
-        if added:
-            self._cpu[pod.uid] = added
+        if cpu:
+            self._cpu[pod.uid] = cpu
         if any(memory):
             self._memory[pod.uid] = memory
 
@@ -339,7 +334,7 @@ class PodCgroups:
             self._recorder.event(self._node, kind, reason, message)
         self._reported[what] = message
 
-    @contextmanager
+    @contextlib.contextmanager
     def _timed(self, operation: str) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         started = loop.time()

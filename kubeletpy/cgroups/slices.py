@@ -8,7 +8,6 @@ The files are written first, so that a limit holds at once and exactly.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,6 @@ from kubeletpy.host.dbus_error import DBusError
 
 if TYPE_CHECKING:
     from kubeletpy.host.dbus import Bus
-
-log = logging.getLogger(__name__)
 
 SYSTEMD = "org.freedesktop.systemd1"
 MANAGER = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
@@ -68,10 +65,6 @@ class SliceUnits:
         if own:
             self._own.add(path)
         self._wanted[path] = with_more(self._wanted.get(path), resources)
-
-    def applied(self, path: str) -> CgroupResources | None:
-        """The limits that systemd has for a cgroup; None: it has not been passed any."""
-        return self._applied.get(path)
 
     def again(self, path: str) -> None:
         """Pass a unit's limits again at the next :meth:`settle`."""
@@ -164,14 +157,9 @@ class SystemdFilesystem(CgroupFilesystem):
         super().__init__(files.version, files.hierarchies, files.others)
         self.slices = slices
 
-    def create(self, path: str, resources: CgroupResources) -> None:
+    def create(self, path: str, resources: CgroupResources, *, group: bool = False) -> None:
         """Create a cgroup and its slice, see the base class. Raises CgroupError."""
-        super().create(path, resources)
-        self.slices.set_limits(path, resources, own=True)
-
-    def create_group(self, path: str, resources: CgroupResources) -> None:
-        """Create a group of cgroups and its slice, see the base class. Raises CgroupError."""
-        super().create_group(path, resources)
+        super().create(path, resources, group=group)
         self.slices.set_limits(path, resources, own=True)
 
     def write(self, path: str, resources: CgroupResources) -> None:

@@ -18,12 +18,10 @@ from kubeletpy.cgroups.values import (
     CgroupResources,
     PodCgroupSettings,
     ReservedMemory,
-    best_effort_group,
-    burstable_group,
     kept_group,
     pod_resources,
     protection,
-    taken_last_group,
+    qos_group,
     weight_to_shares,
 )
 from kubeletpy.host.kernel_text import number
@@ -74,12 +72,12 @@ class CgroupTree:
         """
         sizes = self.options.pods.hugepage_sizes
         unlimited = CgroupResources()
-        self.files.create_group(self.names.kubepods, unlimited)
+        self.files.create(self.names.kubepods, unlimited, group=True)
         best_effort = self.names.group(QoSClass.BEST_EFFORT)
-        self.files.create_group(best_effort, best_effort_group(sizes))
+        self.files.create(best_effort, qos_group(0, sizes), group=True)
         burstable = self.names.group(QoSClass.BURSTABLE)
         existed = self.files.exists(burstable)
-        self.files.create_group(burstable, unlimited)
+        self.files.create(burstable, unlimited, group=True)
         if existed:  # its pods keep their share until their number is known
             self._burstable_shares = self._read_shares(burstable)
         else:
@@ -97,7 +95,7 @@ class CgroupTree:
 
     def set_burstable(self, cpu_milli: int, *, only_more: bool = False) -> None:
         """Give the Burstable group the sum of its pods' requests. Raises CgroupError."""
-        wanted = burstable_group(cpu_milli, self.options.pods.hugepage_sizes)
+        wanted = qos_group(cpu_milli, self.options.pods.hugepage_sizes)
         shares, now = wanted.shares or MIN_SHARES, self._burstable_shares
         if shares == now or (only_more and now is not None and shares < now):
             return
@@ -107,7 +105,9 @@ class CgroupTree:
     def protect(self, guaranteed: int, burstable: int) -> None:
         """Protect the sum of the requests of each class, in bytes. Raises CgroupError."""
         self.files.write(self.names.kubepods, kept_group(guaranteed, burstable))
-        self.files.write(self.names.group(QoSClass.BURSTABLE), taken_last_group(burstable))
+        self.files.write(
+            self.names.group(QoSClass.BURSTABLE), CgroupResources(memory_low=burstable)
+        )
 
     def protected(self) -> tuple[int, int]:
         """Bytes now protected for Guaranteed and for Burstable pods; 0: not given."""

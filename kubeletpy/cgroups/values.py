@@ -162,14 +162,13 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
     )
 
 
-def burstable_group(cpu_milli: int, hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
-    """The group of Burstable pods, which together request ``cpu_milli`` millicores."""
-    return CgroupResources(shares=cpu_shares(cpu_milli), hugepages=_unbounded(hugepage_sizes))
+def qos_group(cpu_milli: int, hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
+    """The group of a QoS class whose pods together request ``cpu_milli`` millicores.
 
-
-def best_effort_group(hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
-    """The group of BestEffort pods: the minimum of cpu under contention."""
-    return CgroupResources(shares=MIN_SHARES, hugepages=_unbounded(hugepage_sizes))
+    0, for BestEffort: the minimum of cpu under contention.
+    """
+    unbounded = dict.fromkeys(hugepage_sizes, HUGEPAGES_UNBOUNDED)
+    return CgroupResources(shares=cpu_shares(cpu_milli), hugepages=unbounded)
 
 
 def kubepods_group(
@@ -285,11 +284,6 @@ def kept_group(guaranteed: int, burstable: int) -> CgroupResources:
     return CgroupResources(memory_min=guaranteed + burstable, memory_low=burstable)
 
 
-def taken_last_group(burstable: int) -> CgroupResources:
-    """The group of Burstable pods."""
-    return CgroupResources(memory_low=burstable)
-
-
 class ReservedMemory(Struct, frozen=True):
     """qosReserved: withhold a share of higher classes' requests from the groups below them."""
 
@@ -312,7 +306,3 @@ def _memory_request(pod: Pod, *, with_claims: bool = True) -> int:
 def milli(amounts: Amounts, name: str) -> int:
     """Thousandths of an amount, rounded up; 0 when there is none."""
     return whole(amounts[name] * 1000) if name in amounts else 0
-
-
-def _unbounded(sizes: Iterable[str]) -> dict[str, int]:
-    return dict.fromkeys(sizes, HUGEPAGES_UNBOUNDED)

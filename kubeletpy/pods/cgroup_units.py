@@ -32,11 +32,12 @@ def hugepage_limits(limits: Amounts) -> dict[str, int]:
     for name, amount in limits.items():
         if name.startswith(HUGEPAGES_PREFIX):
             size = whole(amounts({"": name.removeprefix(HUGEPAGES_PREFIX)})[""])
-            found[_page_size_name(size)] = whole(amount)
+            found[page_size_name(size)] = whole(amount)
     return found
 
 
-def _page_size_name(size: int) -> str:
+def page_size_name(size: int) -> str:
+    """A page size in bytes as cgroups name it: ``2MB``."""
     for unit, suffix in _PAGE_UNITS:
         if size >= unit and size % unit == 0:
             return f"{size // unit}{suffix}"

@@ -46,7 +46,7 @@ def test_a_pods_group_from_its_making_to_its_end(hierarchy: Path, root: str) -> 
     assert given, "this machine's v2 hierarchy has no controller that pods get"
     files = CgroupFilesystem(2, dict.fromkeys(offered, hierarchy), ())
     group, pod = f"{root}/kubepods/burstable", f"{root}/kubepods/burstable/pod1"
-    files.create_group(group, CgroupResources())
+    files.create(group, CgroupResources(), group=True)
     limits = CgroupResources(hugepages={"2MB": 4 << 20}, pids=50, memory=64 << 20, shares=100)
     files.create(pod, limits)
     for path in (root, f"{root}/kubepods", group):

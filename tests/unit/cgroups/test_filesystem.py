@@ -56,7 +56,7 @@ def test_v1_is_written_in_the_hierarchies_it_belongs_to(v1: LookAlike) -> None:
 
 
 def test_v2_hands_controllers_down_to_every_group_above(v2: LookAlike) -> None:
-    v2.create_group("/kubepods", CgroupResources())
+    v2.create("/kubepods", CgroupResources(), group=True)
     v2.create(POD, LIMITS)
     pod = v2.root / POD[1:]
     assert text(pod / "cpu.weight") == "20"

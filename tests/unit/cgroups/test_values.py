@@ -10,12 +10,11 @@ from kubeletpy.cgroups.values import (
     HUGEPAGES_UNBOUNDED,
     CgroupResources,
     PodCgroupSettings,
-    best_effort_group,
     burstable_cpu,
-    burstable_group,
     kubepods_group,
     memory_kept,
     pod_resources,
+    qos_group,
     reserved_group,
     shares_to_weight,
     v1_files,
@@ -158,9 +157,9 @@ def test_the_settings_of_pods_cgroups() -> None:
 
 
 def test_the_groups() -> None:
-    assert burstable_group(0) == R(shares=2)
-    assert burstable_group(1500, ("2MB",)) == R(shares=1536, hugepages={"2MB": HUGEPAGES_UNBOUNDED})
-    assert best_effort_group(("2MB",)) == R(shares=2, hugepages={"2MB": HUGEPAGES_UNBOUNDED})
+    assert qos_group(0) == R(shares=2)
+    assert qos_group(1500, ("2MB",)) == R(shares=1536, hugepages={"2MB": HUGEPAGES_UNBOUNDED})
+    assert qos_group(0, ("2MB",)) == R(shares=2, hugepages={"2MB": HUGEPAGES_UNBOUNDED})
     assert burstable_cpu(pod(container("250m"))) == 250
     assert burstable_cpu(pod(fixed("1", "1Mi"))) == 0
     assert burstable_cpu(pod()) == 0
