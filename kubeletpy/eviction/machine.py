@@ -22,7 +22,7 @@ from kubeletpy.eviction.signals import (
     SignalObservation,
     layout_of,
 )
-from kubeletpy.host.kernel_text import number
+from kubeletpy.host.kernel_text import number, sizes
 from kubeletpy.host.patient_threads import SteadyThreads
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService
@@ -149,8 +149,7 @@ class MachineSignals:
         """Memory and tasks: what /proc and one cgroup show."""
         found: dict[Signal, SignalObservation] = {}
         if Signal.MEMORY in wanted:
-            sizes = proc_text.sizes(read_text(f"{self._proc}/meminfo"))
-            memory = node_memory(sizes, self._huge_pages)
+            memory = node_memory(sizes(read_text(f"{self._proc}/meminfo")), self._huge_pages)
             if memory is not None:
                 found[Signal.MEMORY] = SignalObservation(*memory, at)
         if Signal.ALLOCATABLE_MEMORY in wanted and self._groups is not None and self._kubepods:
@@ -182,12 +181,12 @@ class MachineSignals:
         return asked.result()
 
 
-def node_memory(sizes: Mapping[str, int], huge_pages: int = 0) -> tuple[int, int] | None:
+def node_memory(meminfo: Mapping[str, int], huge_pages: int = 0) -> tuple[int, int] | None:
     """(available, capacity) of a machine, from /proc/meminfo in bytes: what the summary shows.
 
     ``huge_pages``: bytes that are no available memory.
     """
-    total, available = sizes.get("MemTotal"), proc_text.available(sizes, huge_pages)
+    total, available = meminfo.get("MemTotal"), proc_text.available(meminfo, huge_pages)
     return None if total is None or available is None else (available, total)
 
 

@@ -25,6 +25,17 @@ def words(line: str) -> list[str]:
     return [word for word in line.replace("\t", " ").split(" ") if word]
 
 
+def sizes(text: str) -> dict[str, int]:
+    """/proc/meminfo or /proc/PID/status: name -> bytes, for the lines in kB."""
+    found: dict[str, int] = {}
+    for line in lines(text):
+        parts = words(line)
+        size = number(parts[1]) if len(parts) == 3 and parts[2] == "kB" else None
+        if size is not None:
+            found[parts[0].rstrip(":")] = size * 1024
+    return found
+
+
 def number(text: str | None) -> int | None:
     """A count in ASCII digits; None for anything else (``max``, a sign, other digits)."""
     stripped = (text or "").strip(" \t\n")

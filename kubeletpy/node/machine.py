@@ -12,7 +12,7 @@ import platform
 import socket
 from pathlib import Path
 
-from kubeletpy.host.kernel_text import lines, number
+from kubeletpy.host.kernel_text import lines, number, sizes
 from kubeletpy.host.user_namespace import in_user_namespace
 from kubeletpy.node.facts import MachineFacts
 
@@ -34,29 +34,19 @@ def _os_image() -> str:
     return "Linux"
 
 
-def _meminfo() -> dict[str, int]:
-    sizes = {}
-    for line in lines(_read_text("/proc/meminfo")):
-        key, _, rest = line.partition(":")
-        size = number(rest.removesuffix("kB")) if rest.endswith(" kB") else None
-        if size is not None:
-            sizes[key] = size * 1024
-    return sizes
-
-
 def _storage(directory: Path) -> int:
     while not directory.exists() and directory != directory.parent:
         directory = directory.parent
     try:
-        sizes = os.statvfs(directory)
+        found = os.statvfs(directory)
     except OSError:
         return 0
-    return sizes.f_frsize * sizes.f_blocks
+    return found.f_frsize * found.f_blocks
 
 
 def read_machine_facts(root_dir: Path) -> MachineFacts:
     """Read the facts; blocks for a few file reads, all from kernel file systems."""
-    memory = _meminfo()
+    memory = sizes(_read_text("/proc/meminfo"))
     machine = platform.machine()
     machine_id = _read_text("/etc/machine-id") or _read_text("/var/lib/dbus/machine-id")
     return MachineFacts(

@@ -34,22 +34,23 @@ class RuntimeMonitor:
         self._runtime = runtime
         self._on_change = on_change
         self._health: RuntimeHealth | None = None
-        self._good_at: float | None = None
-        self._look = asyncio.Event()
+        self.good_at: float | None = None
+        """Event-loop seconds at which it was last known to be well; None: never."""
+        self._check_due = asyncio.Event()
         self._lost = ""
 
     async def run(self) -> None:
         """Poll until cancelled."""
         wait = FIRST_WAIT_S
         while True:
-            self._look.clear()
+            self._check_due.clear()
             if not await self.check():
                 continue
             if not (self.runtime_error() or self.network_error()):
                 wait = PERIOD_S
             try:
                 async with asyncio.timeout(wait):
-                    await self._look.wait()
+                    await self._check_due.wait()
                 wait = FIRST_WAIT_S
             except TimeoutError:
                 wait = min(2 * wait, PERIOD_S)
@@ -67,7 +68,7 @@ class RuntimeMonitor:
         if health is not None:
             self._health = health
             if health.runtime_ready:
-                self._good_at = asyncio.get_running_loop().time()
+                self.good_at = asyncio.get_running_loop().time()
                 self._lost = ""
         after = (self.runtime_error(), self.network_error())
         if after != before:
@@ -79,7 +80,7 @@ class RuntimeMonitor:
         """The connection to the runtime was lost or is back."""
         before = self.runtime_error()
         self._lost = "" if connected else "its endpoint is not connected"
-        self._look.set()
+        self._check_due.set()
         if self.runtime_error() != before:
             self._on_change()
 
@@ -92,7 +93,7 @@ class RuntimeMonitor:
         if not self._health.runtime_ready:
             return f"{DOWN}: {self._health.message}"
         now = asyncio.get_running_loop().time()
-        if self._good_at is None or now - self._good_at > RUNTIME_DOWN_AFTER_S:
+        if self.good_at is None or now - self.good_at > RUNTIME_DOWN_AFTER_S:
             return f"{DOWN}: it has not answered for {RUNTIME_DOWN_AFTER_S:.0f} s"
         return ""
 
@@ -100,11 +101,6 @@ class RuntimeMonitor:
     def unanswered(self) -> bool:
         """Whether the error is only that the runtime has not answered since the agent's start."""
         return self._health is None and not self._lost
-
-    @property
-    def good_at(self) -> float | None:
-        """Event-loop seconds at which it was last known to be well; None: never."""
-        return self._good_at
 
     def network_error(self) -> str:
         """Why pods can't have a network; empty when they can."""

@@ -45,7 +45,7 @@ class RuntimeUpkeep:
         self._read = read
         self._changed = changed
         self._wanted = pod_cidr
-        self._told = ""
+        self._passed = ""
         self._returned = False
         self._due = asyncio.Event()
         if pod_cidr:
@@ -67,7 +67,7 @@ class RuntimeUpkeep:
     def connection_changed(self, connected: bool) -> None:
         """The connection to the runtime was lost or is back."""
         if connected:
-            self._returned, self._told = True, ""
+            self._returned, self._passed = True, ""
             self._due.set()
 
     async def run(self) -> None:
@@ -97,8 +97,8 @@ class RuntimeUpkeep:
                 self._info = found
                 self._changed()
         wanted = self._wanted
-        if wanted and wanted != self._told:
+        if wanted and wanted != self._passed:
             network = cri.NetworkConfig(pod_cidr=wanted)
             await self._runtime.update_runtime_config(cri.RuntimeConfig(network_config=network))
-            self._told = wanted
+            self._passed = wanted
             log.info("the runtime has received the range of pods", extra={"podCIDR": wanted})

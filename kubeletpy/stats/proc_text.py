@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.host.kernel_text import lines, number, words
+from kubeletpy.host.kernel_text import lines, number, sizes, words
 from kubeletpy.stats.cgroup_text import pressure, table
 from kubeletpy.stats.usage import GroupStats, Interface
 
@@ -59,17 +59,6 @@ def machine(texts: dict[str, str], ticks: int, at: int, huge_pages: int = 0) -> 
         memory_psi=pressure(texts.get("pressure/memory")),
         io_psi=pressure(texts.get("pressure/io")),
     )
-
-
-def sizes(meminfo: str) -> dict[str, int]:
-    """/proc/meminfo or /proc/PID/status: name -> bytes, for the lines in kB."""
-    found: dict[str, int] = {}
-    for line in lines(meminfo):
-        said = words(line)
-        size = number(said[1]) if len(said) == 3 and said[2] == "kB" else None
-        if size is not None:
-            found[said[0].rstrip(":")] = size * 1024
-    return found
 
 
 def memory_used(sizes: Mapping[str, int]) -> int | None:

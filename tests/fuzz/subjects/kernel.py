@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubeletpy.guards import kernel_log
 from kubeletpy.host import mount_table
+from kubeletpy.host.kernel_text import sizes
 from kubeletpy.stats import cgroup_text, proc_text
 from tests.fuzz.target import target, text
 
@@ -80,4 +81,4 @@ def proc_files(data: bytes) -> None:
     proc_text.started_after_boot(given, 100)
     proc_text.boot_time(given), proc_text.interfaces(given), proc_text.default_interface(given)
     proc_text.tasks(given), proc_text.group_paths(given), proc_text.cpu_topology(given)
-    proc_text.devices(given), proc_text.sizes(given)
+    proc_text.devices(given), sizes(given)

@@ -13,6 +13,7 @@ from kubeletpy.eviction import machine
 from kubeletpy.eviction.machine import MachineSignals, node_memory
 from kubeletpy.eviction.notices import MemoryNotices
 from kubeletpy.eviction.signals import Layout, Signal
+from kubeletpy.host.kernel_text import sizes
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats import proc_text
@@ -70,16 +71,16 @@ def signals(proc: Path, images: Images | None = None) -> MachineSignals:
 
 
 def test_kernel_memory_and_inactive_files_do_not_count_as_used() -> None:
-    sizes = {"MemTotal": 1000, "AnonPages": 300, "Cached": 400, "Buffers": 20, "Slab": 90}
-    assert node_memory(sizes) == (280, 1000)
-    assert node_memory({**sizes, "Inactive(file)": 200}) == (480, 1000)
+    meminfo = {"MemTotal": 1000, "AnonPages": 300, "Cached": 400, "Buffers": 20, "Slab": 90}
+    assert node_memory(meminfo) == (280, 1000)
+    assert node_memory({**meminfo, "Inactive(file)": 200}) == (480, 1000)
     assert node_memory({}) is None
     assert node_memory({"MemTotal": 5}) is None
 
 
 def test_memory_signals_agree_with_the_summary() -> None:
     shown = proc_text.machine({"meminfo": MEMINFO}, 100, 0).memory_available
-    found = node_memory(proc_text.sizes(MEMINFO))
+    found = node_memory(sizes(MEMINFO))
     assert found is not None
     assert found[0] == shown
 

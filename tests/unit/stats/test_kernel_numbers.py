@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.host.kernel_text import sizes
 from kubeletpy.stats import cgroup_text, proc_text
 from kubeletpy.stats.usage import DeviceIo, GroupStats, Interface
 
@@ -87,7 +88,7 @@ def test_memory_of_a_machine(
 
 @pytest.mark.parametrize("line", ["", "A:", "A: 5", "A: 5 MB", "A: x kB", "A: 5 kB more"])
 def test_sizes_are_in_kib(line: str) -> None:
-    assert proc_text.sizes(f"{line}\nB: 1 kB\n") == {"B": KIB}
+    assert sizes(f"{line}\nB: 1 kB\n") == {"B": KIB}
 
 
 STATUS = "VmRSS:\t 40 kB\nRssAnon:\t 30 kB\nVmSwap:\t 1 kB\n"
