@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
@@ -166,17 +167,8 @@ class ImageGarbageCollector:
             ImageGCError: images could not be removed, or too little could be freed.
         """
         with self._tracer.span("Images/GarbageCollect", {}):
-            return await self._round()
-
-    async def _round(self) -> int:
-        async with self._one_by_one:
-            began = self._clock.now()
-            in_use = await self.detect()
-            try:
-                return await self._collect(in_use)
-            finally:
-                await self._save()
-                await self._report_remaining(began)
+            async with self._one_by_one:
+                return await self._run_pass(self._collect)
 
     async def remove_unused(self) -> int:
         """Remove all unused images except young ones; returns the bytes freed.
@@ -188,37 +180,47 @@ class ImageGarbageCollector:
             ImageGCError: images could not be removed.
         """
         async with self._one_by_one:
-            return await self._remove_unused()
+            return await self._run_pass(self._remove_unused)
 
-    async def _remove_unused(self) -> int:
+    async def _run_pass(self, remove: Callable[[frozenset[str]], Awaitable[int]]) -> int:
+        """Detect images, have unused ones removed, then keep their ages and report what is left."""
         began = self._clock.now()
         in_use = await self.detect()
+        try:
+            return await remove(in_use)
+        finally:
+            await self._save()
+            if self._on_remaining is not None:
+                await self._on_remaining(frozenset(self._records), began)
+
+    async def _remove_unused(self, in_use: frozenset[str]) -> int:
         now = self._age_clock.now()
         unused = [
             image
             for image in eviction_order(self._records, in_use)
             if may_free_space(image, self._policy, now)
         ]
-        try:
-            return await self._free(unused, sum(image.size for image in unused) + 1)
-        finally:
-            await self._save()
-            await self._report_remaining(began)
+        return await self._free(unused, sum(image.size for image in unused) + 1)
 
     async def _collect(self, in_use: frozenset[str]) -> int:
         now = self._age_clock.now()
         candidates = eviction_order(self._records, in_use)
         aged = too_old(candidates, self._policy, now)
-        await self._remove_all(aged, AGE)
+        _, failures = await self._remove(aged, AGE)
+        if failures:
+            raise ImageGCError(
+                f"wanted to free images older than {self._policy.max_age:g}s, encountered "
+                f"errors in image deletion: {failures}"
+            )
         disk = await self._disk()
         wanted = bytes_to_free(disk, self._policy)
         if not wanted:
             return 0
-        gone = {image.id for image in aged}
+        removed = {image.id for image in aged}
         rest = [
             image
             for image in candidates
-            if image.id not in gone and may_free_space(image, self._policy, now)
+            if image.id not in removed and may_free_space(image, self._policy, now)
         ]
         freed = await self._free(rest, wanted)
         if freed < wanted:
@@ -232,47 +234,34 @@ class ImageGarbageCollector:
             raise ImageGCError(message)
         return freed
 
-    async def _report_remaining(self, began: float) -> None:
-        if self._on_remaining is not None:
-            await self._on_remaining(frozenset(self._records), began)
-
     async def _free(self, images: Sequence[ImageRecord], wanted: int) -> int:
-        freed = 0
-        failures: list[str] = []
-        for image in images:
-            if freed >= wanted:
-                break
-            try:
-                await self._remove(image, SPACE)
-            except CRIError as error:
-                failures.append(str(error))
-            else:
-                freed += image.size
+        freed, failures = await self._remove(images, SPACE, wanted)
         if failures:
             raise ImageGCError(
                 f"wanted to free {wanted} bytes, but freed {freed} "
-                f"bytes space with errors in image deletion: {'; '.join(failures)}"
+                f"bytes space with errors in image deletion: {failures}"
             )
         return freed
 
-    async def _remove_all(self, images: Sequence[ImageRecord], reason: str) -> None:
+    async def _remove(
+        self, images: Sequence[ImageRecord], reason: str, enough: float = math.inf
+    ) -> tuple[int, str]:
+        """Remove images until ``enough`` bytes are freed; the bytes freed, and what failed."""
+        freed = 0
         failures: list[str] = []
         for image in images:
+            if freed >= enough:
+                break
             try:
-                await self._remove(image, reason)
+                await self._images.remove_image(cri.ImageSpec(image=image.id))
             except CRIError as error:
                 failures.append(str(error))
-        if failures:
-            raise ImageGCError(
-                f"wanted to free images older than {self._policy.max_age:g}s, encountered "
-                f"errors in image deletion: {'; '.join(failures)}"
-            )
-
-    async def _remove(self, image: ImageRecord, reason: str) -> None:
-        await self._images.remove_image(cri.ImageSpec(image=image.id))
-        self._records.pop(image.id, None)
-        self._metrics.image_garbage_collected(reason)
-        logger.info("unused image removed", extra={"image_id": image.id, "reason": reason})
+                continue
+            freed += image.size
+            self._records.pop(image.id, None)
+            self._metrics.image_garbage_collected(reason)
+            logger.info("unused image removed", extra={"image_id": image.id, "reason": reason})
+        return freed, "; ".join(failures)
 
     async def _disk(self) -> Disk:
         info = await self._images.image_fs_info()

@@ -10,12 +10,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.images.reference import (
-    DEFAULT_TAG,
-    InvalidReference,
-    parse_reference,
-    with_default_tag,
-)
+from kubeletpy.images.records.names import full_name
+from kubeletpy.images.reference import InvalidReference, with_default_tag
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.structs import Struct, replace
@@ -87,14 +83,9 @@ def refresh(
     """Update the records to what the runtime lists: new, used and removed images."""
     fresh: dict[str, ImageRecord] = {}
     for image in images:
-        known = records.get(image.id)
-        fresh[image.id] = replace(
-            image,
-            first_detected=known.first_detected if known else image.first_detected,
-            last_used=now
-            if image.id in in_use
-            else (known.last_used if known else image.last_used),
-        )
+        before = records.get(image.id, image)
+        last_used = now if image.id in in_use else before.last_used
+        fresh[image.id] = replace(image, first_detected=before.first_detected, last_used=last_used)
     return fresh
 
 
@@ -155,9 +146,7 @@ def used_image_ids(
     return frozenset(
         image.id
         for image in images
-        if image.id in names
-        or any(n in names for n in image.repo_digests)
-        or any(n in names for n in image.repo_tags)
+        if not names.isdisjoint((image.id, *image.repo_digests, *image.repo_tags))
     )
 
 
@@ -189,10 +178,6 @@ def image_volumes(pods: Iterable[Pod]) -> set[str]:
 def _full_names(reference: str) -> set[str]:
     """How a runtime may list an image that a user refers to this way."""
     try:
-        full = parse_reference(reference)
+        return {full_name(reference), with_default_tag(reference)}
     except InvalidReference:
         return set()
-    if full.digest:
-        return {f"{full.repository}@{full.digest}"}
-    tag = full.tag or DEFAULT_TAG
-    return {f"{full.repository}:{tag}", with_default_tag(reference)}

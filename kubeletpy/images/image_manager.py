@@ -14,12 +14,12 @@ from kubeletpy.api import types as api
 from kubeletpy.api.scrub import shown_image
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, EventType, pod_reference
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.images.errors import ImageError, ImageErrorCode, never_pulled, runtime_text
 from kubeletpy.images.local_image import LocalImage, local_image
 from kubeletpy.images.metrics import ImageMetrics, NoPullTimes, PullTimes
 from kubeletpy.images.node_credentials import NodeCredentials
-from kubeletpy.images.pod_credentials import CredentialProviders, CredentialSources
+from kubeletpy.images.pod_credentials import CredentialProviders, CredentialSources, PodCredentials
 from kubeletpy.images.policy import ImageAction, decide, needs_lookup
 from kubeletpy.images.pull_secrets import PullSecretLike
 from kubeletpy.images.puller import ImagePuller, PullSettings, WantedImage
@@ -107,9 +107,12 @@ class ImageManager:
             ) from error
         spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
         wanted = WantedImage(pod, image, spec, reference, wanted_policy)
-        credentials = self._sources.for_image(pod, full, secrets)
-        found = await self._find_local_image(wanted) if needs_lookup(wanted_policy) else None
-        present = found is not None if needs_lookup(wanted_policy) else None
+        credentials = PodCredentials(self._sources, pod, full, secrets)
+        found: LocalImage | None = None
+        present: bool | None = None
+        if needs_lookup(wanted_policy):
+            found = await self._find_local_image(wanted)
+            present = found is not None
         accessible = True
         if found is not None and self._records is not None:
             accessible = await self._records.may_use(image, found.ref, credentials.get)
@@ -124,13 +127,11 @@ class ImageManager:
                 reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message
             )
         if action is ImageAction.USE and found is not None:
-            self._event(
-                reference,
-                NORMAL,
-                Reason.PULLED,
+            message = (
                 f'Container image "{image}" already present on machine and can be accessed by '
-                "the pod",
+                "the pod"
             )
+            self._recorder.event(reference, NORMAL, Reason.PULLED, message)
             self._pull_times.image_there(pod.uid, wanted.purpose)
             return found
         return await self._puller.pull(wanted, credentials, sandbox_config)
@@ -147,15 +148,10 @@ class ImageManager:
             ) from error
         return local_image(answer)
 
-    def _event(
-        self, reference: api.ObjectReference, event_type: EventType, reason: Reason, message: str
-    ) -> None:
-        self._recorder.event(reference, event_type, reason, message)
-
     def _reported(
         self, reference: api.ObjectReference, reason: Reason, code: ImageErrorCode, message: str
     ) -> ImageError:
-        self._event(reference, WARNING, reason, message)
+        self._recorder.event(reference, WARNING, reason, message)
         return ImageError(code, message)
 
 

@@ -31,10 +31,6 @@ class CredentialSources:
         self._node = node
         self._providers = providers
 
-    def for_image(self, pod: Pod, image: str, secrets: Sequence[PullSecretLike]) -> PodCredentials:
-        """The credentials of a pod for an image; nothing is looked up yet."""
-        return PodCredentials(self, pod, image, secrets)
-
     async def find(
         self, pod: Pod, image: str, secrets: Sequence[PullSecretLike]
     ) -> Sequence[Credential]:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from kubeletpy.remote.rate import Rate
 from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
@@ -39,10 +40,7 @@ class PullQueue:
         self._places = asyncio.Semaphore(parallel) if parallel else None
         self._waiting: dict[Ticket, float] = {}
         self._running: dict[Ticket, float] = {}
-        self._qps = qps
-        self._burst = float(max(burst, 1))
-        self._tokens = self._burst
-        self._refilled_at: float | None = None
+        self._rate = Rate(qps, max(burst, 1)) if qps > 0 else None
 
     @asynccontextmanager
     async def place(self, ticket: Ticket) -> AsyncIterator[None]:
@@ -74,13 +72,5 @@ class PullQueue:
         Raises:
             PullRateExceeded: there were too many.
         """
-        if self._qps <= 0:
-            return
-        now = asyncio.get_running_loop().time()
-        if self._refilled_at is not None:
-            earned = (now - self._refilled_at) * self._qps
-            self._tokens = min(self._burst, self._tokens + earned)
-        self._refilled_at = now
-        if self._tokens < 1:
+        if self._rate is not None and not self._rate.takes(asyncio.get_running_loop().time()):
             raise PullRateExceeded("pull QPS exceeded")
-        self._tokens -= 1

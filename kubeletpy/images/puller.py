@@ -140,7 +140,7 @@ class ImagePuller:
         )
         credentials = distinct(await pod_credentials.get())
         loop = asyncio.get_running_loop()
-        asked_at = loop.time()
+        queued_at = loop.time()
         try:
             with span(TraceCall.PULL_IMAGE, wanted.image, milestone=True):
                 ticket = Ticket(wanted.pod.uid, wanted.image)
@@ -155,7 +155,7 @@ class ImagePuller:
         except (CRIError, PullRateExceeded, IntentNotRecorded) as error:
             raise self._failed(wanted, key, error) from error
         self._pull_times.image_there(wanted.pod.uid, wanted.purpose)
-        waited, pulled = ended_at - asked_at, ended_at - started_at
+        waited, pulled = ended_at - queued_at, ended_at - started_at
         self._recorder.event(
             wanted.reference,
             NORMAL,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 
 from kubeletpy.config.credential_providers import CredentialProvider, TokenAttributes
 from kubeletpy.host.program import Program, ProgramFailed, RunProgram
@@ -139,7 +140,7 @@ class Provider:
         if flight is None:
             task = asyncio.get_running_loop().create_task(self._call(repository, scope, account))
             flight = self._flights[exact] = _Flight(task, group)
-            task.add_done_callback(lambda ended: self._landed(exact, ended))
+            task.add_done_callback(partial(self._landed, exact))
         return await asyncio.shield(flight.task)
 
     def _cached_auths(self, repository: str, scope: Hashable) -> Auths | None:

@@ -52,21 +52,19 @@ class RecordFiles:
         for directory in (self._pulling.parent, self._pulling, self._pulled):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = LoadedRecords()
-        for path, data, problem in self._read_all(self._pulling):
+        for path in self._list(self._pulling):
             try:
-                if data is None:
-                    raise MalformedRecord(problem)
-                found.intents.append(_intent(path, data))
-            except MalformedRecord as error:
-                found.problems.append(f"{path}: {error}")
-        for path, data, problem in self._read_all(self._pulled):
+                image = read_intent(_read(path))
+                _check_name(path, image)
+                found.intents.append(image)
+            except (MalformedRecord, OSError) as error:
+                found.problems.append(f"{path}: {_why(error)}")
+        for path in self._list(self._pulled):
             try:
-                if data is None:
-                    raise MalformedRecord(problem)
-                found.records.append(_named(path, read_record(data)))
-            except MalformedRecord as error:
+                found.records.append(_read_record(path))
+            except (MalformedRecord, OSError) as error:
                 found.unreadable.append(path.name)
-                found.problems.append(f"{path}: {error}")
+                found.problems.append(f"{path}: {_why(error)}")
         return found
 
     def write_intent(self, image: str) -> None:
@@ -84,12 +82,10 @@ class RecordFiles:
             MalformedRecord: the file is not a record.
             OSError: it can't be read.
         """
-        path = self._pulled / file_name(image_ref)
         try:
-            data = _read_record(path)
+            return _read_record(self._pulled / file_name(image_ref))
         except FileNotFoundError:
             return None
-        return _named(path, read_record(data))
 
     def write_record(self, record: PulledRecord) -> None:
         """Write a record. Raises OSError."""
@@ -103,19 +99,16 @@ class RecordFiles:
         """Remove a file that is not a record. Raises OSError."""
         (self._pulled / name).unlink(missing_ok=True)
 
-    def _read_all(self, directory: Path) -> Iterator[tuple[Path, bytes | None, str]]:
-        """Each of our files, oldest first, with its content or what is wrong with it."""
+    def _list(self, directory: Path) -> Iterator[Path]:
+        """Each of our files, oldest first; unfinished ones are removed."""
         entries = [entry for entry in os.scandir(directory) if entry.name.startswith(FILE_PREFIX)]
         entries = [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
         for entry in sorted(entries, key=_age):
             path = Path(entry.path)
             if entry.name.endswith(TEMPORARY):
                 path.unlink(missing_ok=True)
-                continue
-            try:
-                yield path, _read_record(path), ""
-            except OSError as error:
-                yield path, None, str(error.strerror)
+            else:
+                yield path
 
 
 def _age(entry: os.DirEntry[str]) -> float:
@@ -125,24 +118,25 @@ def _age(entry: os.DirEntry[str]) -> float:
         return 0.0
 
 
-def _read_record(path: Path) -> bytes:
+def _read(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
-        data = file.read(MAX_FILE + 1)
-    return data[:MAX_FILE]
+        return file.read(MAX_FILE)
 
 
-def _named(path: Path, record: PulledRecord) -> PulledRecord:
-    if file_name(record.image_ref) != path.name:
-        raise MalformedRecord("the file is named for another image")
+def _read_record(path: Path) -> PulledRecord:
+    record = read_record(_read(path))
+    _check_name(path, record.image_ref)
     return record
 
 
-def _intent(path: Path, data: bytes) -> str:
-    image = read_intent(data)
+def _check_name(path: Path, image: str) -> None:
     if file_name(image) != path.name:
         raise MalformedRecord("the file is named for another image")
-    return image
+
+
+def _why(error: Exception) -> str:
+    return str(error.strerror if isinstance(error, OSError) else error)
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, TypeVar
+
+from msgspec import structs
 
 from kubeletpy.api.times import format_time, parse_time
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
@@ -21,6 +24,8 @@ READ_VERSIONS = (API_VERSION, "kubelet.config.k8s.io/v1alpha1")
 INTENT_KIND = "ImagePullIntent"
 RECORD_KIND = "ImagePulledRecord"
 FILE_PREFIX = "sha256-"
+
+_ORDER = attrgetter("namespace", "name", "uid")
 
 Part = TypeVar("Part", SecretSource, AccountSource)
 
@@ -174,22 +179,14 @@ def _write_grants(grants: Grants) -> dict[str, Any]:
     written: dict[str, Any] = {}
     if grants.secrets:
         written["kubernetesSecrets"] = [
-            {**_coordinates(secret), "credentialHash": grants.secrets[secret]}
-            for secret in sorted(grants.secrets, key=_order)
+            {**structs.asdict(secret), "credentialHash": grants.secrets[secret]}
+            for secret in sorted(grants.secrets, key=_ORDER)
         ]
     if grants.accounts:
         written["kubernetesServiceAccounts"] = [
-            _coordinates(account) for account in sorted(grants.accounts, key=_order)
+            structs.asdict(account) for account in sorted(grants.accounts, key=_ORDER)
         ]
     return written
-
-
-def _order(part: SecretSource | AccountSource) -> tuple[str, str, str]:
-    return part.namespace, part.name, part.uid
-
-
-def _coordinates(part: SecretSource | AccountSource) -> dict[str, str]:
-    return {"uid": part.uid, "namespace": part.namespace, "name": part.name}
 
 
 def _read_grants(value: object) -> Grants:
