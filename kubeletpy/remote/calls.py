@@ -79,7 +79,7 @@ class ServiceCalls:
         self._metrics = metrics
         described = cri.DESCRIPTOR.services_by_name[service]
         self._service = described.full_name
-        self._stubs = stubs(connection.channel, described, raw=True)
+        self._stubs = stubs(connection.channel, described)
 
     async def unary(
         self,

@@ -70,11 +70,9 @@ def unary(
     """
     declared = _Declared(like)
     fields = declared.response.DESCRIPTOR.fields_by_name
-    value_of: Callable[[Any], Any] = attrgetter(answer) if answer else (lambda message: message)
+    value_of: Callable[[Any], Any] = attrgetter(answer) if answer else _message_or_none
     if answer and not fields[answer].is_repeated:
         check = check or _is_set(answer)
-    elif not fields:
-        value_of = _nothing
 
     @wraps(like)
     async def method(self: Client, *args: Any, **kwargs: Any) -> Any:
@@ -104,11 +102,11 @@ def streamed(
     @wraps(like)
     async def method(self: Client, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         request = declared.request(args, kwargs)
-        asked = request.filter if "filter" in request.DESCRIPTOR.fields_by_name else None
+        selection = request.filter if "filter" in request.DESCRIPTOR.fields_by_name else None
         async for message in self.services[declared.service].stream(
             declared.call, request, declared.response, most=MOST_STREAMED
         ):
-            for item in believe(getattr(message, items), asked):
+            for item in believe(getattr(message, items), selection):
                 yield item
 
     return cast(Method, method)
@@ -123,5 +121,5 @@ def _is_set(field: str) -> Callable[[Any], str]:
     return check
 
 
-def _nothing(message: object) -> None:
-    """The value of an answer without fields."""
+def _message_or_none(message: Any) -> Any:
+    return message if message.DESCRIPTOR.fields else None

@@ -66,11 +66,15 @@ class PluginCallFailed(Exception):
         super().__init__(f"{call}: rpc error: code = {code.shown} desc = {self.details}")
 
 
-async def _parsed(answer: type[Answer], data: bytes) -> Answer:
-    """An answer, parsed where its size belongs. Raises DecodeError."""
-    if len(data) > LARGE_ANSWER:
-        return await asyncio.to_thread(answer.FromString, data)
-    return answer.FromString(data)
+async def _parsed(answer: type[Answer], data: bytes, call: str) -> Answer:
+    """An answer, parsed where its size belongs. Raises PluginCallFailed."""
+    try:
+        if len(data) > LARGE_ANSWER:
+            return await asyncio.to_thread(answer.FromString, data)
+        return answer.FromString(data)
+    except DecodeError:
+        text = "the answer is not what the call returns"
+        raise PluginCallFailed(Code.INTERNAL, call, text, answered=False) from None
 
 
 class Calls(Protocol):
@@ -117,9 +121,9 @@ class PluginCalls:
         """
         options = [*_OPTIONS, ("grpc.max_receive_message_length", max_answer)]
         self._channel = grpc.aio.insecure_channel(dial_target(socket), options=options)
-        self._stubs = stubs(self._channel, service, raw=True)
+        self._stubs = stubs(self._channel, service)
         for each in more:
-            self._stubs |= stubs(self._channel, each, raw=True)
+            self._stubs |= stubs(self._channel, each)
         self._plugin = plugin
         self._closed = False
 
@@ -129,11 +133,9 @@ class PluginCalls:
             async with asyncio.timeout(within):
                 await self._channel.channel_ready()
         except TimeoutError:
+            call = f"connecting to {self._plugin}"
             raise PluginCallFailed(
-                Code.UNAVAILABLE,
-                f"connecting to {self._plugin}",
-                f"no answer within {within:g}s",
-                answered=False,
+                Code.UNAVAILABLE, call, no_answer(within), answered=False
             ) from None
 
     async def call(
@@ -162,17 +164,14 @@ class PluginCalls:
                 code, details = Code.DEADLINE_EXCEEDED, no_answer(within)
             raise PluginCallFailed(code, call, details) from None
         except TimeoutError:
-            text = f"no answer within {within:g}s"
-            raise PluginCallFailed(Code.DEADLINE_EXCEEDED, call, text, answered=False) from None
+            raise PluginCallFailed(
+                Code.DEADLINE_EXCEEDED, call, no_answer(within), answered=False
+            ) from None
         except asyncio.CancelledError:
             if not self._closed or cancellation.is_ours():
                 raise
             raise self._lost(call) from None
-        try:
-            return await _parsed(answer, data)
-        except DecodeError:
-            text = "the answer is not what the call returns"
-            raise PluginCallFailed(Code.INTERNAL, call, text, answered=False) from None
+        return await _parsed(answer, data, call)
 
     async def follow(self, changed: Callable[[bool], None]) -> None:
         """Keep the connection up, and call ``changed`` with whether it is; until closed."""
@@ -194,13 +193,10 @@ class PluginCalls:
             raise self._lost(call)
         try:
             async for data in self._stubs[method](request):
-                yield await _parsed(answer, data)
+                yield await _parsed(answer, data, call)
         except grpc.aio.AioRpcError as error:
             details = scrub(error.details() or "")
             raise PluginCallFailed(Code[error.code().name], call, details) from None
-        except DecodeError:
-            text = "the answer is not what the call returns"
-            raise PluginCallFailed(Code.INTERNAL, call, text, answered=False) from None
         except asyncio.CancelledError:
             if not self._closed or cancellation.is_ours():
                 raise

@@ -171,18 +171,13 @@ class SimpleRuntime(PartialRuntime):
     async def pod_sandbox_status(
         self, pod_sandbox_id: str, verbose: bool = False
     ) -> cri.PodSandboxStatusResponse:
-        sandbox = self.sandboxes.get(pod_sandbox_id)
-        if sandbox is None:
-            raise NotFound("PodSandboxStatus", "no such sandbox", target=pod_sandbox_id)
+        sandbox = self._sandbox("PodSandboxStatus", pod_sandbox_id)
         return cri.PodSandboxStatusResponse(status=self._sandbox_status(sandbox))
 
     async def create_container(
         self, pod_sandbox_id: str, config: cri.ContainerConfig, sandbox_config: cri.PodSandboxConfig
     ) -> str:
-        sandbox = self.sandboxes.get(pod_sandbox_id)
-        if sandbox is None:
-            raise NotFound("CreateContainer", "no such sandbox", target=pod_sandbox_id)
-        container = Container(config, sandbox)
+        container = Container(config, self._sandbox("CreateContainer", pod_sandbox_id))
         self.containers[container.id] = container
         return container.id
 
@@ -262,6 +257,12 @@ class SimpleRuntime(PartialRuntime):
             container._ended.set()
             if not self._exits.full():
                 self._exits.put_nowait(container)
+
+    def _sandbox(self, method: str, sandbox_id: str) -> Sandbox:
+        sandbox = self.sandboxes.get(sandbox_id)
+        if sandbox is None:
+            raise NotFound(method, "no such sandbox", target=sandbox_id)
+        return sandbox
 
     def _container(self, method: str, container_id: str) -> Container:
         container = self.containers.get(container_id)

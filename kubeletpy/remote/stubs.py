@@ -9,17 +9,13 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 
-def stubs(
-    channel: grpc.aio.Channel, service: ServiceDescriptor, *, raw: bool = False
-) -> dict[str, Any]:
-    """A callable for each method of a service; ``raw``: answers come as bytes."""
+def stubs(channel: grpc.aio.Channel, service: ServiceDescriptor) -> dict[str, Any]:
+    """A callable for each method of a service; answers come as bytes."""
     made: dict[str, Any] = {}
     for method in service.methods:
         make = channel.unary_stream if method.server_streaming else channel.unary_unary
-        answer = None if raw else GetMessageClass(method.output_type).FromString
         made[method.name] = make(
             f"/{service.full_name}/{method.name}",
             request_serializer=GetMessageClass(method.input_type).SerializeToString,
-            response_deserializer=answer,
         )
     return made

@@ -17,10 +17,8 @@ def deadline_for(method: str, request_timeout: float, *, own: float = 0.0) -> fl
 
     ``request_timeout`` is runtimeRequestTimeout in seconds. ``own`` is the timeout the request
     itself carries, in seconds: StopContainer's grace period, ExecSync's and CheckpointContainer's
-    timeout. Raises ValueError for a negative one.
+    timeout.
     """
-    if own < 0:
-        raise ValueError(f"{method}: negative timeout {own:g} s")
     if method in NO_DEADLINE:
         return None
     if method == "RunPodSandbox":

@@ -81,11 +81,16 @@ class UnaryCall:
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + within, FIRST_RETRY_S
         for tls in itertools.cycle(self._tls):
-            asked = head(self._authority, self._method, self._user_agent, deadline - loop.time())
-            exchange = Exchange(asked, framed(message), self._bounds, greeting=self._now_connected)
+            request = head(self._authority, self._method, self._user_agent, deadline - loop.time())
+            exchange = Exchange(
+                request, framed(message), self._bounds, greeting=self._now_connected
+            )
             try:
                 await carry_out(exchange, await self._connect(), self._turns, tls=tls)
-                return read_message(_response(exchange))
+                response = GrpcResponse(
+                    exchange.status, exchange.headers, bytes(exchange.body), exchange.trailers
+                )
+                return read_message(response)
             except OSError as error:
                 if exchange.greeted:
                     raise CallFailed(Code.UNAVAILABLE, f"connection lost: {error}") from None
@@ -102,10 +107,6 @@ class UnaryCall:
     def _now_connected(self) -> None:
         self.connected = True
         self._greeted()
-
-
-def _response(exchange: Exchange) -> GrpcResponse:
-    return GrpcResponse(exchange.status, exchange.headers, bytes(exchange.body), exchange.trailers)
 
 
 def _failure(error: ExchangeFailed) -> CallFailed:

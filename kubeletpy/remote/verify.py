@@ -9,6 +9,7 @@ the wrong container. Must never repair an answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from typing import Any, TypeVar
 
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -35,9 +36,7 @@ def wrong_sandbox_status(answer: cri.PodSandboxStatusResponse) -> str:
     if not answer.HasField("status"):
         return "status not set"
     status = answer.status
-    problem = unset(status, "id", "created_at")
-    if not problem and not status.HasField("metadata"):
-        problem = "metadata not set"
+    problem = unset(status, "id", "created_at") or _without_metadata(status)
     return problem or unset(status.metadata, "name", "namespace", "uid")
 
 
@@ -46,10 +45,12 @@ def wrong_container_status(answer: cri.ContainerStatusResponse) -> str:
     if not answer.HasField("status"):
         return "status not set"
     status = answer.status
-    problem = unset(status, "id", "created_at", "image_ref")
-    if not problem and not status.HasField("metadata"):
-        problem = "metadata not set"
+    problem = unset(status, "id", "created_at", "image_ref") or _without_metadata(status)
     return problem or unset(status.metadata, "name") or unset(status.image, "image")
+
+
+def _without_metadata(status: cri.PodSandboxStatus | cri.ContainerStatus) -> str:
+    return "" if status.HasField("metadata") else "metadata not set"
 
 
 def wrong_status(answer: cri.StatusResponse) -> str:
@@ -87,7 +88,7 @@ def believable_sandboxes(
     item holds the memory of its complete answer: what is left of a larger one is copied.
     """
     known = [item for item in items if item.id and item.HasField("metadata")]
-    return _passing(known, filter, cri.PodSandbox)
+    return _passing(known, filter)
 
 
 def believable_containers(
@@ -97,20 +98,13 @@ def believable_containers(
     known = [
         item for item in items if item.id and item.pod_sandbox_id and item.HasField("metadata")
     ]
-    return _passing(known, filter, cri.Container)
+    return _passing(known, filter)
 
 
-def _passing(known: list[Item], filter: Any, kind: type[Item]) -> tuple[list[Item], int]:
-    asked = filter if filter is not None and filter.ByteSize() else None
-    kept = [item for item in known if lets_through(asked, item)]
+def _passing(known: list[Item], filter: Any) -> tuple[list[Item], int]:
+    kept = [item for item in known if lets_through(filter, item)]
     dropped = len(known) - len(kept)
-    return [_copied(kind, item) for item in kept] if dropped > len(kept) else kept, dropped
-
-
-def _copied(kind: type[Item], item: Item) -> Item:
-    made = kind()
-    made.CopyFrom(item)
-    return made
+    return [deepcopy(item) for item in kept] if dropped > len(kept) else kept, dropped
 
 
 def believable_images(items: Iterable[cri.Image]) -> list[cri.Image]:

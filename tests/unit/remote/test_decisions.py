@@ -51,11 +51,6 @@ def test_codes_are_shown_as_people_search_for_them(code: errors.Code, shown: str
     assert code.shown == shown
 
 
-def test_negative_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="StopContainer: negative timeout -1 s"):
-        deadline_for("StopContainer", 120, own=-1)
-
-
 @pytest.mark.parametrize(
     ("endpoint", "target"),
     [
