@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kubeletpy.eviction.local_storage import Offender
 from kubeletpy.eviction.signals import (
-    ORDER,
     Condition,
     Observations,
     Signal,
@@ -110,7 +109,7 @@ def decide(
     ready = {t: since for t, since in first_seen.items() if now - since >= t.grace}
     crossings = tuple(
         Crossing(t, seen[t.signal], since)
-        for t, since in sorted(ready.items(), key=lambda each: _place(each[0]))
+        for t, since in ready.items()  # in the order of the rules
         if seen[t.signal].at > state.last[t.signal].at  # one observation is not enough
     )
     new_state = EvictionState(
@@ -121,7 +120,9 @@ def decide(
         pressed={c: last for c, last in pressed.items() if c in reported},
         since={c: state.since.get(c, now) for c in reported},
     )
-    held = tuple(each for each in crossings if over and _is_of_disk(each.threshold))
+    held = tuple(
+        each for each in crossings if over and condition_of(each.threshold.signal) is Condition.DISK
+    )
     free = tuple(each for each in crossings if each not in held)
     return EvictionDecision(
         new_state,
@@ -161,11 +162,3 @@ def hold_ends(state: EvictionState, rules: Rules, now: float) -> float | None:
     """Seconds until a condition that is no longer seen ends; None: there is none."""
     left = [last + rules.transition - now for last in state.pressed.values()]
     return max(0.0, min(left)) if left else None
-
-
-def _is_of_disk(threshold: Threshold) -> bool:
-    return condition_of(threshold.signal) is Condition.DISK
-
-
-def _place(threshold: Threshold) -> tuple[int, float]:
-    return ORDER[threshold.signal], threshold.grace

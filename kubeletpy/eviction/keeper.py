@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kubeletpy.api import types as api
@@ -241,14 +242,14 @@ class EvictionKeeper:
 
     def _end(self, offender: Offender, pod: Pod, held: Sequence[Crossing]) -> None:
         verdict = offender.verdict
-
-        def status(old: api.PodStatus) -> api.PodStatus:
-            return evicted_status(old, verdict)
-
         log.warning("pod is evicted", extra={"pod": pod.key, "why": verdict.message.strip()})
         self._recorder.event(pod_reference(pod), WARNING, Reason.EVICTED, verdict.message)
         self._evicted(verdict.signal)
-        options = KillOptions(grace_override=GRACE_S, evict=True, status_override=status)
+        options = KillOptions(
+            grace_override=GRACE_S,
+            evict=True,
+            status_override=partial(evicted_status, verdict=verdict),
+        )
         # what it leaves may be all that the node is short of
         awaited = Awaited(held[0].threshold, patience=LAYER_S) if held else None
         self._endings.begin(Ending(pod, None, options, awaited=awaited))

@@ -122,32 +122,13 @@ def limits_of(pod: Pod) -> LocalStorageLimits | None:
 
 def judge(limits: LocalStorageLimits, use: PodStorage) -> LocalStorageEviction | None:
     """The first limit that is exceeded: volumes first, then the pod, then its containers."""
-    for name, limit, share in _of_volumes(limits, use):
-        if share.used > limit.size:
-            message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit.text}". '
-            return LocalStorageEviction(VOLUME_SIGNAL, message, share)
-    if limits.pod is not None and use.total > limits.pod.size:
-        message = (
-            "Pod ephemeral local storage usage exceeds the total limit of containers "
-            f"{limits.pod.text}. "
-        )
-        return LocalStorageEviction(POD_SIGNAL, message, _share(WHOLE, use.total, limits.pod))
-    for name, limit, share in _of_containers(limits, use):
-        if share.used > limit.size:
-            message = (
-                f'Container {name} exceeded its local ephemeral storage limit "{limit.text}". '
-            )
-            return LocalStorageEviction(CONTAINER_SIGNAL, message, share)
-    return None
+    found = _if_exceeded(limits, use)
+    return next((each for limit, each in found if each.share.used > limit.size), None)
 
 
 def nearest(limits: LocalStorageLimits, use: PodStorage) -> Share:
     """The limit that is used up the most."""
-    shares = [share for _, _, share in _of_volumes(limits, use)]
-    if limits.pod is not None:
-        shares.append(_share(WHOLE, use.total, limits.pod))
-    shares += [share for _, _, share in _of_containers(limits, use)]
-    return max(shares, key=_part)
+    return max((each.share for _, each in _if_exceeded(limits, use)), key=_part)
 
 
 def next_to_go(places: Iterable[LimitPlace]) -> tuple[LimitPlace, ...]:
@@ -156,20 +137,25 @@ def next_to_go(places: Iterable[LimitPlace]) -> tuple[LimitPlace, ...]:
     return tuple(ordered[:SHOWN])
 
 
-def _of_volumes(limits: LocalStorageLimits, use: PodStorage) -> Iterator[tuple[str, Limit, Share]]:
-    for name, limit in limits.volumes.items():
-        yield name, limit, _share(f"emptyDir {name}", use.volumes.get(name, 0), limit)
-
-
-def _of_containers(
+def _if_exceeded(
     limits: LocalStorageLimits, use: PodStorage
-) -> Iterator[tuple[str, Limit, Share]]:
+) -> Iterator[tuple[Limit, LocalStorageEviction]]:
+    """Each limit with the eviction that exceeding it means, in the order in which they count."""
+    for name, limit in limits.volumes.items():
+        share = Share(f"emptyDir {name}", use.volumes.get(name, 0), int(limit.size))
+        message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit.text}". '
+        yield limit, LocalStorageEviction(VOLUME_SIGNAL, message, share)
+    if (limit := limits.pod) is not None:
+        share = Share(WHOLE, use.total, int(limit.size))
+        message = (
+            "Pod ephemeral local storage usage exceeds the total limit of containers "
+            f"{limit.text}. "
+        )
+        yield limit, LocalStorageEviction(POD_SIGNAL, message, share)
     for name, limit in limits.containers.items():
-        yield name, limit, _share(f"container {name}", use.containers.get(name, 0), limit)
-
-
-def _share(of: str, used: int, limit: Limit) -> Share:
-    return Share(of, used, int(limit.size))
+        share = Share(f"container {name}", use.containers.get(name, 0), int(limit.size))
+        message = f'Container {name} exceeded its local ephemeral storage limit "{limit.text}". '
+        yield limit, LocalStorageEviction(CONTAINER_SIGNAL, message, share)
 
 
 def _part(share: Share) -> float:

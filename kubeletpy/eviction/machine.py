@@ -22,7 +22,7 @@ from kubeletpy.eviction.signals import (
     SignalObservation,
     layout_of,
 )
-from kubeletpy.host.kernel_text import number, sizes
+from kubeletpy.host.kernel_text import sizes
 from kubeletpy.host.patient_threads import SteadyThreads
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService
@@ -30,6 +30,7 @@ from kubeletpy.stats import proc_text
 from kubeletpy.stats.build import group_files
 from kubeletpy.stats.disks import space
 from kubeletpy.stats.group_files import GroupFiles, read_text
+from kubeletpy.stats.node_files import task_counts
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class MachineSignals:
         # separate from other work in threads, which must not delay an observation
         self._memory = SteadyThreads(1, "eviction-memory")
         self._disk = SteadyThreads(DISKS, "eviction-disk")
-        self._asked: dict[str, asyncio.Future[dict[Signal, SignalObservation]]] = {}
+        self._queries: dict[str, asyncio.Future[dict[Signal, SignalObservation]]] = {}
 
     @classmethod
     def for_this_machine(
@@ -126,7 +127,10 @@ class MachineSignals:
 
     def arm(self, margins: Mapping[Signal, int]) -> None:
         """Have the kernel notify us when this many more bytes are used. Never blocks."""
-        self._notices.arm({self._group_of(signal): left for signal, left in margins.items()})
+        groups = {Signal.MEMORY: "/"}
+        self._notices.arm(
+            {groups.get(signal, self._kubepods): left for signal, left in margins.items()}
+        )
 
     async def noticed(self, within: float | None) -> None:
         """Wait until the kernel reports too little memory; at most this many seconds."""
@@ -142,9 +146,6 @@ class MachineSignals:
         self._memory.shutdown(wait=False)
         self._disk.shutdown(wait=False, cancel_futures=True)
 
-    def _group_of(self, signal: Signal) -> str:
-        return "/" if signal is Signal.MEMORY else self._kubepods
-
     def _processes(self, wanted: Collection[Signal], at: float) -> dict[Signal, SignalObservation]:
         """Memory and tasks: what /proc and one cgroup show."""
         found: dict[Signal, SignalObservation] = {}
@@ -158,27 +159,24 @@ class MachineSignals:
                 left = max(0, stats.limit - stats.working_set)
                 found[Signal.ALLOCATABLE_MEMORY] = SignalObservation(left, stats.limit, at)
         if Signal.PIDS in wanted:
-            names = ("pid_max", "threads-max")
-            limits = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
-            most = min((limit for limit in limits if limit is not None), default=None)
-            tasks = proc_text.tasks(read_text(f"{self._proc}/loadavg"))
+            most, tasks = task_counts(self._proc)
             if most is not None and tasks is not None:
                 found[Signal.PIDS] = SignalObservation(most - tasks, most, at)
         return found
 
     async def _space(self, name: str) -> dict[Signal, SignalObservation]:
         loop = asyncio.get_running_loop()
-        asked = self._asked.get(name)
-        if asked is None or asked.done():
-            asked = loop.run_in_executor(
+        query = self._queries.get(name)
+        if query is None or query.done():
+            query = loop.run_in_executor(
                 self._disk, _space_of, self._paths[name], _SPACE[name], loop.time()
             )
-            self._asked[name] = asked
-        done, _ = await asyncio.wait({asked}, timeout=STATFS_WAIT_S)
+            self._queries[name] = query
+        done, _ = await asyncio.wait({query}, timeout=STATFS_WAIT_S)
         if not done:
             log.warning("a file system does not answer", extra={"path": self._paths[name]})
             return {}
-        return asked.result()
+        return query.result()
 
 
 def node_memory(meminfo: Mapping[str, int], huge_pages: int = 0) -> tuple[int, int] | None:

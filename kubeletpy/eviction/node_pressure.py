@@ -11,9 +11,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import (
@@ -100,7 +100,7 @@ class NodePressure:
         """Nobody goes until what pods use is counted again, or old layers are removed."""
         self._began = 0.0
         """Event-loop seconds."""
-        self._said: set[tuple[str, Threshold]] = set()
+        self._warned: set[tuple[str, Threshold]] = set()
         """Why nothing is done, as it was logged."""
 
     def begin(self) -> None:
@@ -123,7 +123,7 @@ class NodePressure:
             self._aged(signal.value, asyncio.get_running_loop().time() - crossing.seen.at)
         if decision.act is None:
             if not decision.held:
-                self._said.clear()
+                self._warned.clear()
             return None
         await self._act_on_first(decision)
         return COUNTED_AGAIN_S if self._counts_wait else None
@@ -176,10 +176,7 @@ class NodePressure:
             return
         if not what:
             self._recorder.event(self._node, WARNING, Reason.EVICTION_THRESHOLD_MET, text)
-        if on_disk and may_be_settling(self._age()):
-            self._counts_wait = True
-            return
-        if on_disk and not self._limits_measured(crossing):
+        if on_disk and (may_be_settling(self._age()) or not self._limits_measured(crossing)):
             self._counts_wait = True
             return
         active = self._evictable()
@@ -270,11 +267,12 @@ class NodePressure:
     ) -> None:
         signal, hard = crossing.threshold.signal, crossing.threshold.hard
         text = messages.message(candidate, same)
-        now = self._clock.now()
-
-        def status(old: api.PodStatus) -> api.PodStatus:
-            return messages.evicted_status(old, text, now, pod.generation)
-
+        status = partial(
+            messages.evicted_status,
+            text=text,
+            now=self._clock.now(),
+            generation=pod.generation,
+        )
         grace = HARD_GRACE_S
         if not hard:
             grace = max(grace, min(self._rules.max_grace, pod.termination_grace_period))
@@ -287,21 +285,18 @@ class NodePressure:
             text,
             annotations=messages.event_annotations(candidate, crossing),
         )
-        self._said.clear()
+        self._warned.clear()
         self._evicted(signal.value)
         self._endings.begin(Ending(pod, condition_of(signal), options, hard, awaited))
 
     def _warn(self, what: str, crossing: Crossing) -> None:
         """Log once why no pod is evicted, until one is or the pressure ends."""
-        said = what, crossing.threshold
-        if said not in self._said:
-            self._said.add(said)
-            log.warning(what, extra=_facts(crossing))
-
-
-def _facts(crossing: Crossing) -> dict[str, object]:
-    return {
-        "signal": crossing.threshold.signal.value,
-        "threshold": crossing.quantity,
-        "available": crossing.seen.available,
-    }
+        warning = what, crossing.threshold
+        if warning not in self._warned:
+            self._warned.add(warning)
+            about = {
+                "signal": crossing.threshold.signal.value,
+                "threshold": crossing.quantity,
+                "available": crossing.seen.available,
+            }
+            log.warning(what, extra=about)

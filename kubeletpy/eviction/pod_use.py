@@ -107,24 +107,21 @@ def _use(pod: Pod, reading: PodReading, disk: PodDisk | None) -> Use:
                 requests[container.name],
             )
         )
+    layers = [container.layer for container in reading.containers]
     return Use(
         memory=memory,
         tasks=_tasks(reading),
         disk=DiskUse(
-            layers=_sum(container.layer for container in reading.containers),
+            layers=_sum(layers),
             logs=_sum((*on_disk.logs.values(), *on_disk.others)),
             volumes=_sum(volume.use for volume in on_disk.volumes if volume.ephemeral),
             layers_at=min(
-                (_counted_at(c.layer) for c in reading.containers if c.layer), default=None
+                (0 if layer.uncounted else layer.at for layer in layers if layer), default=None
             ),
             pending=on_disk.pending,
         ),
         containers=tuple(named),
     )
-
-
-def _counted_at(layer: TreeUse) -> int:
-    return 0 if layer.uncounted else layer.at
 
 
 def _tasks(reading: PodReading) -> int:

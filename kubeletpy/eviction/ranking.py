@@ -85,14 +85,14 @@ def rank(pods: Sequence[Candidate], signal: Signal, layout: Layout) -> list[Rank
             key=lambda r: (r.pod.priority, r.used is not None, -(r.used or 0), r.pod.uid),
         )
     # inodes are compared with a request for bytes in the end, as the kubelet does
-    asked = STORAGE if signal in INODES else resource
+    compared = STORAGE if signal in INODES else resource
     return sorted(
         ranked,
         key=lambda r: (
             r.used is not None,
             not r.over,
             r.pod.priority,
-            r.pod.requests.get(asked, 0) - (r.used or 0),
+            r.pod.requests.get(compared, 0) - (r.used or 0),
             r.pod.uid,
         ),
     )

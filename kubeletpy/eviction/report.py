@@ -153,11 +153,12 @@ def report(
         now: event-loop seconds; ``wall``: the same moment in Unix seconds.
     """
     offset = wall - now
+    seen = {condition_of(threshold.signal) for threshold in state.first_seen}
     held = tuple(
         HeldCondition(
             each,
             state.since[each] + offset,
-            None if _is_seen(each, state) else state.pressed[each] + rules.transition + offset,
+            None if each in seen else state.pressed[each] + rules.transition + offset,
         )
         for each in state.conditions
     )
@@ -174,10 +175,6 @@ def report(
         evictions=tuple(_eviction_report(each, offset) for each in done),
         helps=tuple(_helps(rules, state, held)),
     )
-
-
-def _is_seen(condition: Condition, state: EvictionState) -> bool:
-    return any(condition_of(threshold.signal) is condition for threshold in state.first_seen)
 
 
 def _level(
@@ -199,11 +196,9 @@ def _helps(rules: Rules, state: EvictionState, held: tuple[HeldCondition, ...]) 
     missing: dict[Signal, int] = {}
     for threshold in rules.thresholds:
         seen = state.last.get(threshold.signal)
-        if threshold not in state.first_seen or seen is None:
-            continue
-        more = threshold.reclaim.in_units(seen.capacity) if threshold.reclaim is not None else 0
-        wanted = threshold.amount.in_units(seen.capacity) + more - seen.available
-        missing[threshold.signal] = max(wanted, missing.get(threshold.signal, 0))
+        if threshold in state.first_seen and seen is not None:
+            signal = threshold.signal
+            missing[signal] = max(threshold.missing(seen), missing.get(signal, 0))
     for signal, amount in missing.items():
         remedy = _REMEDIES.get(condition_of(signal), Remedy.FREE_SPACE)
         if signal.endswith("inodesFree"):

@@ -109,7 +109,7 @@ def begun(awaited: Awaited, seen: SignalObservation, now: float) -> Settling:
     return Settling(awaited, seen.available, seen.available, seen.available, now)
 
 
-def looked(settling: Settling, seen: SignalObservation, now: float) -> Settling:
+def observed(settling: Settling, seen: SignalObservation, now: float) -> Settling:
     """The state after one more observation."""
     sure = min(settling.last, seen.available)
     return replace(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kubeletpy.eviction.observation_delay import PERIOD_S
 from kubeletpy.eviction.protocol import NodeSignals
 from kubeletpy.eviction.ranking import LAYERS_S
-from kubeletpy.eviction.settling import Awaited, begun, is_settled, looked
+from kubeletpy.eviction.settling import Awaited, begun, is_settled, observed
 from kubeletpy.eviction.signals import (
     MEMORY,
     CheckedObservations,
@@ -61,7 +61,7 @@ class SignalObserver:
     def most_left(self, signal: Signal) -> int:
         """The most that was available since the layers may have been counted."""
         since = asyncio.get_running_loop().time() - LAYERS_S - PERIOD_S
-        seen = (observed for at, observed in self._left if at >= since)
+        seen = (found for at, found in self._left if at >= since)
         return max((found[signal].available for found in seen if signal in found), default=0)
 
     def arm(self, seen: Observations) -> None:
@@ -86,7 +86,7 @@ class SignalObserver:
             seen = await self.left(awaited.signal)
             if seen is not None:
                 now = loop.time()
-                settling = looked(settling or begun(awaited, seen, now), seen, now)
+                settling = observed(settling or begun(awaited, seen, now), seen, now)
                 if is_settled(settling, seen.capacity, now):
                     return
             await asyncio.sleep(SETTLE_LOOK_S)

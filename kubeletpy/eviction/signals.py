@@ -5,7 +5,7 @@ Source: docs/reference/behaviour.md, p4; docs/reference/behaviour-resources.md, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 
 from kubeletpy.structs import Struct, field
@@ -132,8 +132,3 @@ def _doubt(seen: SignalObservation, now: float) -> Doubt | None:
     if seen.at > now:
         return Doubt.AHEAD
     return Doubt.STALE if now - seen.at > STALE_S else None
-
-
-def in_order(signals: Iterable[Signal]) -> list[Signal]:
-    """The order of acting."""
-    return sorted(signals, key=ORDER.__getitem__)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from kubeletpy.api.quantity import value
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.eviction.signals import CONTAINER_FS, ORDER, Signal, SignalObservation
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Struct, replace
 
 OFF = ("0%", "100%")
 """Texts that disable a threshold."""
@@ -61,8 +61,12 @@ class Threshold(Struct, frozen=True):
 
     def unresolved(self, seen: SignalObservation) -> bool:
         """Whether there is still too little after it was acted on."""
+        return self.missing(seen) > 0
+
+    def missing(self, seen: SignalObservation) -> int:
+        """How much more must be available before all is well again; 0 or less: nothing."""
         more = self.reclaim.in_units(seen.capacity) if self.reclaim is not None else 0
-        return seen.available < self.amount.in_units(seen.capacity) + more
+        return self.amount.in_units(seen.capacity) + more - seen.available
 
 
 class Rules(Struct, frozen=True):
@@ -105,7 +109,7 @@ def from_settings(settings: KubeletSettings, *, ignore_allocatable: bool = False
     ]
     if "pods" in settings.enforce_node_allocatable and not ignore_allocatable:
         found += [
-            Threshold(Signal.ALLOCATABLE_MEMORY, each.amount, 0.0, each.reclaim, each.at)
+            replace(each, signal=Signal.ALLOCATABLE_MEMORY, grace=0.0)
             for each in found
             if each.signal is Signal.MEMORY and each.at == "evictionHard"
         ]

@@ -75,7 +75,7 @@ class NodeFiles:
             CgroupUsage(GroupKind.NODE, stats, path="/", created_at=boot, started_at=boot),
             network=self.network("net", at),
             root=space_with_device(self._root, at) if detail else None,
-            limits=self._limits(at),
+            limits=RlimitStats(at, *task_counts(self._proc)),
             system=tuple(group for group in system if group.stats is not None),
             groups=tuple(
                 self._group(GroupKind.PODS, path, "", detail=detail) for path in self._pods
@@ -135,12 +135,16 @@ class NodeFiles:
         self._runtime_pid = _listener(self._socket) if self._socket else 0
         return self._runtime_pid
 
-    def _limits(self, at: int) -> RlimitStats:
-        names = ("pid_max", "threads-max")
-        reported = (number(read_text(f"{self._proc}/sys/kernel/{name}")) for name in names)
-        limits = [limit for limit in reported if limit is not None]
-        tasks = proc_text.tasks(read_text(f"{self._proc}/loadavg"))
-        return RlimitStats(at, min(limits, default=None), tasks)
+
+def task_counts(proc: str) -> tuple[int | None, int | None]:
+    """How many tasks there may be on a machine, and how many there are; None: not reported.
+
+    ``proc``: where its /proc is.
+    """
+    names = ("pid_max", "threads-max")
+    reported = (number(read_text(f"{proc}/sys/kernel/{name}")) for name in names)
+    most = min((limit for limit in reported if limit is not None), default=None)
+    return most, proc_text.tasks(read_text(f"{proc}/loadavg"))
 
 
 def _listener(path: str) -> int:

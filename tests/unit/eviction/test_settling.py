@@ -17,8 +17,8 @@ from kubeletpy.eviction.settling import (
     freed_by,
     freed_by_reclaim,
     is_settled,
-    looked,
     may_be_settling,
+    observed,
 )
 from kubeletpy.eviction.signals import Layout, Signal, SignalObservation
 from kubeletpy.eviction.thresholds import Amount, Threshold
@@ -124,7 +124,7 @@ def test_the_disk_is_still_since_its_last_certain_growth() -> None:
         (41, Settling(Awaited(BYTES), 41, 41, 41, 4.0)),
     ]
     for now, (available, expected) in enumerate(looks, 2):
-        state = looked(state, seen(available), float(now))
+        state = observed(state, seen(available), float(now))
         assert state == expected
 
 
@@ -132,8 +132,8 @@ def test_the_disk_is_still_since_its_last_certain_growth() -> None:
 def test_one_wrong_observation_settles_nothing(wrong: int) -> None:
     state = begun(Awaited(BYTES, 60, 0, LAYER_S), seen(50), 1.0)
     for now, available in enumerate([50, wrong, 50, 50, 50], 2):
-        state = looked(state, seen(available), float(now))
+        state = observed(state, seen(available), float(now))
         assert not is_settled(state, 1000, float(now))
-    state = looked(looked(state, seen(110), 7.0), seen(110), 7.2)
+    state = observed(observed(state, seen(110), 7.0), seen(110), 7.2)
     assert not is_settled(state, 1000, 7.2 + STILL_S - 0.01)
     assert is_settled(state, 1000, 7.2 + STILL_S)

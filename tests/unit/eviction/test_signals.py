@@ -7,6 +7,7 @@ import pytest
 from kubeletpy.eviction.ranking import Reclaim, counts_layers, reclaims
 from kubeletpy.eviction.signals import (
     DISK,
+    ORDER,
     Condition,
     Doubt,
     Layout,
@@ -14,7 +15,6 @@ from kubeletpy.eviction.signals import (
     SignalObservation,
     believable,
     condition_of,
-    in_order,
     layout_of,
     resource_of,
 )
@@ -48,7 +48,7 @@ def test_condition_resource_and_reclaims_of_a_signal(signal: Signal) -> None:
 
 
 def test_memory_comes_first_and_tasks_last() -> None:
-    assert in_order(reversed(Signal)) == list(SIGNALS)
+    assert sorted(Signal, key=ORDER.__getitem__) == list(SIGNALS)
 
 
 @pytest.mark.parametrize(
