@@ -23,9 +23,7 @@ def brief(reading: Reading) -> JSON:
 
 
 def _container(group: CgroupUsage) -> JSON:
-    stats = group.stats
-    if stats is None:
-        stats = GroupStats()
+    stats = group.stats or GroupStats()
     return {
         "name": group.name,
         "at": stats.at / 1e9 if stats.at else None,

@@ -105,18 +105,7 @@ def machine(facts: MachineFacts) -> Callable[[], MachineInfo]:
         from kubeletpy.stats.cadvisor import MachineInfo
 
         cores, sockets = proc_text.cpu_topology(read_text("/proc/cpuinfo"))
-        return MachineInfo(
-            cpus=facts.cpu_count,
-            cores=cores,
-            sockets=sockets,
-            memory_bytes=facts.memory_bytes,
-            swap_bytes=facts.swap_bytes,
-            boot_id=facts.boot_id,
-            machine_id=facts.machine_id,
-            system_uuid=facts.system_uuid,
-            kernel_version=facts.kernel_version,
-            os_image=facts.os_image,
-        )
+        return MachineInfo(facts, cores, sockets)
 
     return read
 

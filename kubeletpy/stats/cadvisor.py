@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kubeletpy.node.facts import MachineFacts
 from kubeletpy.stats.cadvisor_families import FAMILIES
 from kubeletpy.stats.summary import pod_stats
 from kubeletpy.stats.text import Scrape, labels
-from kubeletpy.stats.usage import CgroupUsage, FsSpace, GroupStats, Network, Psi, Reading
+from kubeletpy.stats.usage import CgroupUsage, FsSpace, GroupStats, Network, Reading
 from kubeletpy.structs import Struct
 
 _NANO = 1e9
@@ -19,18 +20,11 @@ _MICRO = 1e6
 
 
 class MachineInfo(Struct, frozen=True):
-    """Facts that do not change while the machine runs."""
+    """Facts that do not change while the machine runs; 0 cores or sockets: not known."""
 
-    cpus: int
+    facts: MachineFacts
     cores: int
     sockets: int
-    memory_bytes: int
-    swap_bytes: int
-    boot_id: str
-    machine_id: str
-    system_uuid: str
-    kernel_version: str
-    os_image: str
 
 
 def render(reading: Reading, machine: MachineInfo, devices: Mapping[tuple[int, int], str]) -> bytes:
@@ -58,25 +52,26 @@ def render(reading: Reading, machine: MachineInfo, devices: Mapping[tuple[int, i
 
 
 def _machine(scrape: Scrape, machine: MachineInfo) -> None:
+    facts = machine.facts
     named = labels(
         {
-            "boot_id": machine.boot_id,
-            "machine_id": machine.machine_id,
-            "system_uuid": machine.system_uuid,
+            "boot_id": facts.boot_id,
+            "machine_id": facts.machine_id,
+            "system_uuid": facts.system_uuid,
         }
     )
-    scrape.add("machine_cpu_cores", named, machine.cpus)
+    scrape.add("machine_cpu_cores", named, facts.cpu_count)
     scrape.add("machine_cpu_physical_cores", named, machine.cores or None)
     scrape.add("machine_cpu_sockets", named, machine.sockets or None)
-    scrape.add("machine_memory_bytes", named, machine.memory_bytes)
-    scrape.add("machine_swap_bytes", named, machine.swap_bytes)
+    scrape.add("machine_memory_bytes", named, facts.memory_bytes)
+    scrape.add("machine_swap_bytes", named, facts.swap_bytes)
     scrape.add("machine_scrape_error", "", 0)
     about = {
         "cadvisorRevision": "",
         "cadvisorVersion": "",
         "dockerVersion": "",
-        "kernelVersion": machine.kernel_version,
-        "osVersion": machine.os_image,
+        "kernelVersion": facts.kernel_version,
+        "osVersion": facts.os_image,
     }
     scrape.add("cadvisor_version_info", labels(about), 1)
 
@@ -197,12 +192,10 @@ class _Shown:
             ("io", stats.io_psi),
         ):
             if psi is not None:
-                self._stalls(named, name, psi, stats.at)
-
-    def _stalls(self, named: str, name: str, psi: Psi, at: int) -> None:
-        start = f"container_pressure_{name}"
-        self._add(f"{start}_stalled_seconds_total", named, psi.full.total / _MICRO, at)
-        self._add(f"{start}_waiting_seconds_total", named, psi.some.total / _MICRO, at)
+                start = f"container_pressure_{name}"
+                full, some = psi.full.total / _MICRO, psi.some.total / _MICRO
+                self._add(f"{start}_stalled_seconds_total", named, full, stats.at)
+                self._add(f"{start}_waiting_seconds_total", named, some, stats.at)
 
     def _space(self, named: str, space: FsSpace, used: int | None) -> None:
         extra = f"{named},{labels({'device': space.device})}"

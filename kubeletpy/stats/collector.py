@@ -145,29 +145,27 @@ class StatsCollector:
     ) -> tuple[CriStats | None, str]:
         """The runtime's stats, if they are needed; and why they could not be read."""
         lacking = any(group.stats is None for pod in pods for group in pod.containers)
-        wanted = self._from.prefer_runtime or lacking
-        if not pods or not (detail or wanted):
+        of_sandboxes = self._from.prefer_runtime or lacking
+        if not pods or not (detail or of_sandboxes):
             return None, ""
-        runtime = self._from.runtime
         try:
-            if wanted:
-                try:
-                    said = from_cri.from_sandboxes(await runtime.list_pod_sandbox_stats())
-                except (Unimplemented, ResourceExhausted) as error:
-                    log.debug(
-                        "the runtime has no statistics of sandboxes", extra={"why": str(error)}
-                    )
-                else:
-                    self._silent = False
-                    return said, ""
-            said = from_cri.from_containers(await runtime.list_container_stats())
+            found = await self._query_runtime(of_sandboxes=of_sandboxes)
         except CRIError as error:
             level = logging.DEBUG if self._silent else logging.WARNING
             self._silent = True
             log.log(level, "the runtime gives no stats", extra={"why": str(error)})
             return None, str(error)
         self._silent = False
-        return said, ""
+        return found, ""
+
+    async def _query_runtime(self, *, of_sandboxes: bool) -> CriStats:
+        runtime = self._from.runtime
+        if of_sandboxes:
+            try:
+                return from_cri.from_sandboxes(await runtime.list_pod_sandbox_stats())
+            except (Unimplemented, ResourceExhausted) as error:
+                log.debug("the runtime has no statistics of sandboxes", extra={"why": str(error)})
+        return from_cri.from_containers(await runtime.list_container_stats())
 
     async def _measure(self) -> Disks:
         plans = [plan for pod in self._running() if (plan := self._plan(pod)) is not None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats.text import Scrape, escape, labels
@@ -25,7 +26,12 @@ def render(
         for each in descriptors
         if _NAME.fullmatch(each.name) and all(_NAME.fullmatch(key) for key in each.label_keys)
     }
-    metrics = [metric for pod in pods for metric in _metrics(pod) if metric.name in known]
+    metrics = [
+        metric
+        for pod in pods
+        for metric in chain(pod.metrics, *(each.metrics for each in pod.container_metrics))
+        if metric.name in known
+    ]
     kinds = {
         metric.name: "counter" if metric.metric_type == cri.COUNTER else "gauge"
         for metric in metrics
@@ -38,9 +44,3 @@ def render(
             named = labels(dict(zip(keys, metric.label_values, strict=True)))
             scrape.add(metric.name, named, metric.value.value, metric.timestamp)
     return scrape.render()
-
-
-def _metrics(pod: cri.PodSandboxMetrics) -> Iterable[cri.Metric]:
-    yield from pod.metrics
-    for container in pod.container_metrics:
-        yield from container.metrics

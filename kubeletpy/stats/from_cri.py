@@ -29,7 +29,6 @@ class Layer(Struct, frozen=True):
 class CriContainer(Struct, frozen=True):
     """One container."""
 
-    id: str
     stats: GroupStats
     layer: Layer | None
 
@@ -37,7 +36,6 @@ class CriContainer(Struct, frozen=True):
 class CriSandbox(Struct, frozen=True):
     """One sandbox."""
 
-    id: str
     stats: GroupStats
     network: Network | None
     processes: int | None
@@ -59,9 +57,8 @@ def from_sandboxes(stats: Iterable[cri.PodSandboxStats]) -> CriStats:
     """The answer of ListPodSandboxStats."""
     found = CriStats({}, {})
     for each in stats:
-        linux, identifier = each.linux, each.attributes.id
-        found.sandboxes[identifier] = CriSandbox(
-            identifier,
+        linux = each.linux
+        found.sandboxes[each.attributes.id] = CriSandbox(
             _stats(linux),
             _network(linux.network) if linux.HasField("network") else None,
             _value(linux.process, "process_count") if linux.HasField("process") else None,
@@ -79,7 +76,7 @@ def _container(stats: cri.ContainerStats) -> CriContainer:
         # a layer that was not measured yet has no timestamp
         at = given.timestamp or stats.cpu.timestamp
         layer = Layer(at, used, inodes, given.fs_id.mountpoint, uncounted=not given.timestamp)
-    return CriContainer(stats.attributes.id, _stats(stats), layer)
+    return CriContainer(_stats(stats), layer)
 
 
 def _stats(usage: cri.ContainerStats | cri.LinuxPodSandboxStats) -> GroupStats:

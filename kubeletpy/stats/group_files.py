@@ -41,18 +41,18 @@ class GroupFiles:
         self._clock = clock
         memory = mounts.get("memory")
         self._memory = str(memory) if memory is not None else ""
-        self._basic: list[tuple[str, str]] = []
-        self._detail: list[tuple[str, str]] = []
         if version == 2:
-            root = self._memory
-            self._basic = [(root, name) for name in cgroup_text.V2_BASIC]
-            self._detail = [(root, name) for name in cgroup_text.V2_DETAIL]
+            self._basic = [(self._memory, name) for name in cgroup_text.V2_BASIC]
+            self._detail = [(self._memory, name) for name in cgroup_text.V2_DETAIL]
         else:
-            for kept, wanted in (
-                (self._basic, cgroup_text.V1_BASIC),
-                (self._detail, cgroup_text.V1_DETAIL),
-            ):
-                kept += [(str(mounts[c]), name) for c, name in wanted if c in mounts]
+            self._basic, self._detail = (
+                [
+                    (str(mounts[controller]), name)
+                    for controller, name in files
+                    if controller in mounts
+                ]
+                for files in (cgroup_text.V1_BASIC, cgroup_text.V1_DETAIL)
+            )
 
     @property
     def memory(self) -> Path | None:
@@ -146,9 +146,5 @@ def read_text(path: str) -> str:
 
 
 def _texts(files: list[tuple[str, str]], path: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for mount, name in files:
-        text = read_text(f"{mount}{path}/{name}")
-        if text:
-            found[name] = text
-    return found
+    texts = ((name, read_text(f"{mount}{path}/{name}")) for mount, name in files)
+    return {name: text for name, text in texts if text}

@@ -87,9 +87,8 @@ class NodeFiles:
         found = proc_text.interfaces(read_text(f"{self._proc}/{directory}/dev"))
         if not found:
             return None
-        names = {each.name for each in found}
         default = "eth0"
-        if default not in names:
+        if all(each.name != default for each in found):
             route = read_text(f"{self._proc}/{directory}/route")
             default = proc_text.default_interface(route)
         return Network(at, found, default)
@@ -123,8 +122,8 @@ class NodeFiles:
         if self._groups is None or pid <= 0:
             return ""
         paths = proc_text.group_paths(read_text(f"{self._proc}/{pid}/cgroup"))
-        wanted = ("",) if self._groups.version == 2 else ("cpuacct", "memory")
-        found = {paths.get(controller, "/") for controller in wanted}
+        controllers = ("",) if self._groups.version == 2 else ("cpuacct", "memory")
+        found = {paths.get(controller, "/") for controller in controllers}
         path = found.pop()
         return "" if found or path == "/" else path
 
@@ -149,11 +148,11 @@ def task_counts(proc: str) -> tuple[int | None, int | None]:
 
 def _listener(path: str) -> int:
     """The process listening on a socket; 0 when unknown (or when init holds the socket for it)."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(1.0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(1.0)
         try:
-            asking.connect(path)
-            credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            client.connect(path)
+            credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         except OSError:
             return 0
     pid = int(struct.unpack("iII", credentials)[0])

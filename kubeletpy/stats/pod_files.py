@@ -58,9 +58,7 @@ class PodFiles:
             detail: limits, devices, processes and interfaces too.
         """
         path = self._pod_path(pod.ref.uid) or ""
-        below = located
-        if self._groups is not None and path:
-            below = self._groups.containers(path)
+        below = self._groups.containers(path) if self._groups is not None and path else located
         sandbox = CgroupUsage(
             GroupKind.SANDBOX,
             self._stats(below.get(pod.sandbox.id, ""), detail=detail),

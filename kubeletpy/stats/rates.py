@@ -61,5 +61,4 @@ class Rates:
     def forget_others(self, keys: Iterable[str]) -> None:
         """Forget all others."""
         kept = set(keys)
-        for key in [key for key in self._windows if key not in kept]:
-            del self._windows[key]
+        self._windows = {key: each for key, each in self._windows.items() if key in kept}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import asdict
+
 from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
 from kubeletpy.stats.disk_plan import ephemeral_parts
@@ -23,22 +25,13 @@ from kubeletpy.stats.usage import (
     PodDisk,
     PodReading,
     Psi,
-    PsiLine,
     Reading,
     TreeUse,
 )
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.on_disk import MeasuredVolume
 
-_SUMMED = (
-    "cpu_ns",
-    "memory",
-    "working_set",
-    "rss",
-    "faults",
-    "major_faults",
-    "swap",
-)
+_SUMMED = ("cpu_ns", "memory", "working_set", "rss", "faults", "major_faults", "swap")
 
 
 def rated(reading: Reading, rates: Rates) -> dict[str, int]:
@@ -257,11 +250,7 @@ def _interface(interface: Interface) -> JSON:
 
 
 def _psi(psi: Psi | None) -> JSON | None:
-    return None if psi is None else {"full": _line(psi.full), "some": _line(psi.some)}
-
-
-def _line(line: PsiLine) -> JSON:
-    return {"total": line.total, "avg10": line.avg10, "avg60": line.avg60, "avg300": line.avg300}
+    return None if psi is None else {"full": asdict(psi.full), "some": asdict(psi.some)}
 
 
 def _present(**values: object) -> JSON:

@@ -64,15 +64,15 @@ class StatsViews:
     async def summary(self, *, only_cpu_and_memory: bool) -> bytes:
         """The document of /stats/summary, as JSON."""
         if only_cpu_and_memory:
-            return await self._threads.run(self._summary, await self._collect(detail=False), None)
-        reading, disks = await asyncio.gather(self._collect(detail=True), self._collector.disks())
+            return await self._threads.run(self._summary, await self._collector.usage(), None)
+        reading, disks = await asyncio.gather(self._collector.detail(), self._collector.disks())
         return await self._threads.run(self._summary, reading, disks)
 
     async def resource_metrics(self) -> bytes:
         """The scrape of /metrics/resource."""
         from kubeletpy.stats import resource
 
-        return await self._threads.run(resource.render, await self._collect(detail=False))
+        return await self._threads.run(resource.render, await self._collector.usage())
 
     async def log_metrics(self) -> bytes:
         """The disk usage of container logs, for /metrics."""
@@ -89,7 +89,7 @@ class StatsViews:
                 level = logging.DEBUG if isinstance(error, Unimplemented) else logging.WARNING
                 log.log(level, "the runtime gives no metrics", extra={"why": str(error)})
                 self._provider(FROM_FILES)
-        return await self._threads.run(self._cadvisor, await self._collect(detail=True))
+        return await self._threads.run(self._cadvisor, await self._collector.detail())
 
     async def _from_runtime(self, runtime: RuntimeService) -> bytes:
         if not self._descriptors:
@@ -99,10 +99,6 @@ class StatsViews:
         from kubeletpy.stats import cri_metrics
 
         return await self._threads.run(cri_metrics.render, self._descriptors, pods)
-
-    async def _collect(self, *, detail: bool) -> Reading:
-        collector = self._collector
-        return await (collector.detail() if detail else collector.usage())
 
     def _summary(self, reading: Reading, disks: Disks | None) -> bytes:
         from kubeletpy.stats.summary import rated, summary

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.stats.cadvisor import MachineInfo
 from kubeletpy.stats.usage import (
     CgroupUsage,
     DeviceIo,
@@ -140,3 +142,21 @@ def disks() -> Disks:
     full = VolumeStats(100, 70, 30, 10, 4, 6, abnormal=False)
     claimed = {REF.uid: [MeasuredVolume(volume, full, NOW / SECOND)]}
     return Disks(SPACE, use(600, 60), use(500, 50), {REF.uid: disk}, claimed)
+
+
+def machine_info(cpus: int, cores: int, sockets: int, memory: int, swap: int) -> MachineInfo:
+    """A machine with so many CPUs, and bytes of memory and swap."""
+    facts = MachineFacts(
+        hostname="",
+        architecture="",
+        kernel_version="6.1",
+        os_image="Debian",
+        machine_id="id",
+        system_uuid="uuid",
+        boot_id="boot",
+        cpu_count=cpus,
+        memory_bytes=memory,
+        swap_bytes=swap,
+        root_storage_bytes=0,
+    )
+    return MachineInfo(facts, cores, sockets)

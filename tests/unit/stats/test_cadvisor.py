@@ -21,9 +21,9 @@ from kubeletpy.stats.usage import (
     Reading,
     TreeUse,
 )
-from tests.unit.stats.readings import ETH0, NOW, REF, SECOND, SPACE, container, stats
+from tests.unit.stats.readings import ETH0, NOW, REF, SECOND, SPACE, container, machine_info, stats
 
-MACHINE = MachineInfo(4, 2, 1, 4096, 512, "boot", "id", "uuid", "6.1", "Debian")
+MACHINE = machine_info(4, 2, 1, 4096, 512)
 SAMPLE = re.compile(r"(?P<name>\w+)(?:{(?P<labels>.*)})? (?P<value>\S+)(?: (?P<at>\d+))?")
 
 
@@ -69,7 +69,7 @@ def group_series(given: Reading) -> list[str]:
 
 
 def test_unknown_facts_about_a_machine_are_left_out() -> None:
-    bare = MachineInfo(4, 0, 0, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")
+    bare = machine_info(4, 0, 0, 4096, 0)
     found = [line.split()[0] for line in shown(of_node(CgroupUsage(GroupKind.NODE, None)), bare)]
     assert "machine_cpu_physical_cores" not in found
     assert "machine_cpu_sockets" not in found

@@ -15,16 +15,16 @@ from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, Sandb
 from kubeletpy.remote.errors import ResourceExhausted, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats import views
-from kubeletpy.stats.cadvisor import MachineInfo
 from kubeletpy.stats.group_files import GroupFiles, container_id
 from kubeletpy.stats.locate import first_process
 from kubeletpy.stats.shared import Shared
 from kubeletpy.stats.views import StatsViews
 from kubeletpy.structs import replace
 from tests.unit.stats.machine import Machine, Runtime
+from tests.unit.stats.readings import machine_info
 from tests.virtual_time import on_virtual_time
 
-FACTS = MachineInfo(2, 1, 1, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")
+FACTS = machine_info(2, 1, 1, 4096, 0)
 
 
 def container_stats(identifier: str, cpu: int = 9, memory: int = 8) -> cri.ContainerStats:

@@ -27,8 +27,8 @@ def read(sandbox: bool = True, **more: Any) -> PodReading:
 def reported_stats(layer: Layer | None = None, **sandbox: Any) -> CriStats:
     values: dict[str, Any] = {"network": None, "processes": None, **sandbox}
     return CriStats(
-        {"id-main": CriContainer("id-main", REPORTED, layer)},
-        {"sb": CriSandbox("sb", REPORTED, **values)},
+        {"id-main": CriContainer(REPORTED, layer)},
+        {"sb": CriSandbox(REPORTED, **values)},
     )
 
 
@@ -94,5 +94,5 @@ def test_layers_are_the_runtimes(layer: Layer | None, expected: TreeUse | None) 
 
 def test_mount_points_that_are_named() -> None:
     layers = (None, LAYER, LAYER, replace(LAYER, mountpoint="/y"), replace(LAYER, mountpoint=""))
-    of = {str(i): CriContainer(str(i), REPORTED, layer) for i, layer in enumerate(layers)}
+    of = {str(i): CriContainer(REPORTED, layer) for i, layer in enumerate(layers)}
     assert mount_points(CriStats(of, {})) == {"/var/lib/x", "/y"}

@@ -7,14 +7,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats import cadvisor, cri_metrics, log_metrics, resource
-from kubeletpy.stats.cadvisor import MachineInfo
 from kubeletpy.stats.cadvisor_families import FAMILIES
 from kubeletpy.stats.text import Scrape, labels
 from kubeletpy.stats.usage import Disks, PodDisk, PodRef, Reading, TreeUse
 from kubeletpy.structs import replace
-from tests.unit.stats.readings import NOW, SECOND, container, pod, reading, stats
+from tests.unit.stats.readings import NOW, SECOND, container, machine_info, pod, reading, stats
 
-MACHINE = MachineInfo(2, 1, 1, 4096, 0, "boot", "id", "uuid", "6.1", "Debian")
+MACHINE = machine_info(2, 1, 1, 4096, 0)
 NAMES = {"container", "id", "image", "name", "namespace", "pod"}
 MAIN = {"container": "main", "namespace": "shop", "pod": "web"}
 
