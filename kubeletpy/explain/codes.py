@@ -89,9 +89,7 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
             return _config_code(facts, wait)
         case WaitKind.PROBE:
             return f"{wait.why.removeprefix('its ').partition(' ')[0]}-probe"
-        case WaitKind.RETRY if _failed_about(facts) is SpecField.RUNTIME_CLASS:
-            return CauseCode.RUNTIME_CLASS
-        case WaitKind.RETRY if _names_class(facts) and _NO_HANDLER.search(wait.why):
+        case WaitKind.RETRY if _of_runtime_class(facts, wait):
             return CauseCode.RUNTIME_CLASS
         case _:
             return wait.kind.replace(" ", "-").lower()
@@ -99,17 +97,19 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
 
 def image_code(why: str) -> str:
     """The code for an image that is not available; ``why`` begins with the waiting reason."""
-    reason, _, said = why.partition(": ")
+    reason, _, message = why.partition(": ")
     if reason == ImageErrorCode.INVALID_NAME:
         return CauseCode.IMAGE_NAME
     if reason == ImageErrorCode.NEVER_PULL:
-        return CauseCode.IMAGE_NOT_VERIFIED if NOT_VERIFIED in said else CauseCode.IMAGE_NEVER
+        return CauseCode.IMAGE_NOT_VERIFIED if NOT_VERIFIED in message else CauseCode.IMAGE_NEVER
+    # names of images must not decide: they may contain any of the words
+    message = re.sub(r'"[^"]{0,1000}"', "", message)
     for code, pattern in (
         (CauseCode.IMAGE_AUTH, _DENIED),
         (CauseCode.REGISTRY, _UNREACHABLE),
         (CauseCode.IMAGE_ABSENT, _ABSENT),
     ):
-        if pattern.search(_without_names(said)):
+        if pattern.search(message):
             return code
     return WaitKind.IMAGE.value
 
@@ -123,11 +123,8 @@ def crash_code(facts: PodFacts, name: str) -> str:
         return CauseCode.NEVER_RAN
     if (kind := killed_by(facts, name)) is not None:
         return CauseCode.LIVENESS if kind is ProbeKind.LIVENESS else CauseCode.STARTUP
-    return (
-        CauseCode.OUT_OF_MEMORY
-        if ended is not None and ended.reason == "OOMKilled"
-        else CauseCode.CRASH
-    )
+    killed = ended is not None and ended.reason == "OOMKilled"
+    return CauseCode.OUT_OF_MEMORY if killed else CauseCode.CRASH
 
 
 def terminal_code(facts: PodFacts) -> CauseCode:
@@ -142,13 +139,11 @@ def terminal_code(facts: PodFacts) -> CauseCode:
     return CauseCode.REFUSED if reason and not exits(facts) else CauseCode.FAILED
 
 
-def _names_class(facts: PodFacts) -> bool:
-    return facts.pod is not None and bool(facts.pod.spec.get("runtimeClassName"))
-
-
-def _failed_about(facts: PodFacts) -> SpecField | None:
-    last = facts.last_sync
-    return last.outcome.about if last is not None and last.outcome is not None else None
+def _of_runtime_class(facts: PodFacts, wait: Wait) -> bool:
+    if facts.outcome is not None and facts.outcome.about is SpecField.RUNTIME_CLASS:
+        return True
+    named = facts.pod is not None and facts.pod.spec.get("runtimeClassName")
+    return bool(named and _NO_HANDLER.search(wait.why))
 
 
 def _config_code(facts: PodFacts, wait: Wait) -> str:
@@ -165,8 +160,3 @@ def _config_code(facts: PodFacts, wait: Wait) -> str:
     if _NO_OBJECT.search(wait.why):
         return CauseCode.CONFIG_MISSING
     return CauseCode.CONFIG if wait.kind is WaitKind.START_ERROR else WaitKind.VOLUME.value
-
-
-def _without_names(text: str) -> str:
-    """Names of images must not decide: they may contain any of the words."""
-    return re.sub(r'"[^"]{0,1000}"', "", text)

@@ -30,12 +30,18 @@ def containers(facts: PodFacts) -> tuple[ContainerView, ...]:
         return ()
     views = []
     for kind, container in facts.pod.all_containers():
-        entry = _entry(facts, _FIELDS[kind], container["name"])
+        entries = _entries(facts, _FIELDS[kind])
+        entry = next((one for one in entries if one.get("name") == container["name"]), {})
         role = {ContainerKind.REGULAR: Role.CONTAINER, ContainerKind.EPHEMERAL: Role.EPHEMERAL}.get(
             kind, Role.SIDECAR if is_sidecar(container) else Role.INIT
         )
         views.append(_view(entry, container["name"], role, container.get("image") or ""))
     return tuple(views)
+
+
+def find_view(facts: PodFacts, name: str) -> ContainerView | None:
+    """The container with that name; None: the pod has none."""
+    return next((view for view in containers(facts) if view.name == name), None)
 
 
 def ephemeral(views: Iterable[ContainerView]) -> frozenset[str]:
@@ -87,10 +93,6 @@ def last_exit(facts: PodFacts, name: str) -> Exit | None:
 def _entries(facts: PodFacts, field: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = facts.status.get(field) or []  # type: ignore[assignment]
     return found
-
-
-def _entry(facts: PodFacts, field: str, name: str) -> dict[str, Any]:
-    return next((one for one in _entries(facts, field) if one.get("name") == name), {})
 
 
 def _view(entry: dict[str, Any], name: str, kind: Role, image: str) -> ContainerView:

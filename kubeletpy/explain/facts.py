@@ -19,6 +19,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
+from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.report import ProbeReport
 from kubeletpy.status.conditions import is_ready
@@ -102,6 +103,11 @@ class PodFacts(Struct, frozen=True):
     """The same for those that it was deleted for; None: it was not deleted for taints."""
     log_ends: Mapping[str, str] = field(default_factory=dict)
     """Container name -> the last line of its latest log; only where it was requested."""
+
+    @property
+    def outcome(self) -> SyncOutcome | None:
+        """How the last sync ended; None: there was none, or it was cut short."""
+        return self.last_sync.outcome if self.last_sync is not None else None
 
     @property
     def static(self) -> bool:

@@ -40,12 +40,10 @@ def explain(pod: View, events: Sequence[View], node_says: str = "", *, now: floa
         lines += ["", f"  {one_line(node_says)}; this is what the API has:"]
     if not_placed := unscheduled(pod):
         lines += ["", *not_placed.lines(now)]
-    details = list(_details(pod))
-    if details:
+    if details := list(_details(pod)):
         lines += ["", *(f"  {one_line(detail)}" for detail in details)]
-    told = _events(events, now)
-    if told:
-        lines += ["", "Warnings", *told]
+    if warnings := list(_warnings(events, now)):
+        lines += ["", "Warnings", *warnings]
     return "\n".join(lines) + "\n"
 
 
@@ -127,9 +125,8 @@ def _details(pod: View) -> Iterator[str]:
     if node := (pod.get("spec") or {}).get("nodeName"):
         yield f"on node {node}"
     for each in _containers(status):
-        ended = (each.get("lastState") or {}).get("terminated") or (each.get("state") or {}).get(
-            "terminated"
-        )
+        states = (each.get("lastState") or {}, each.get("state") or {})
+        ended = states[0].get("terminated") or states[1].get("terminated")
         if ended and (ended.get("exitCode") or each.get("restartCount")):
             text = _joined(ended.get("reason"), ended.get("message"))
             yield (
@@ -141,15 +138,12 @@ def _details(pod: View) -> Iterator[str]:
             yield f"{condition.get('type')} is False: {condition['message']}"
 
 
-def _events(events: Sequence[View], now: float) -> list[str]:
+def _warnings(events: Sequence[View], now: float) -> Iterator[str]:
     warnings = [each for each in events if each.get("type") == "Warning"]
-    newest = sorted(warnings, key=last_seen, reverse=True)[:MAX_EVENTS]
-    return ["  " + "  ".join(one_line(str(part)) for part in _parts(each, now)) for each in newest]
-
-
-def _parts(event: View, now: float) -> tuple[Any, Any, Any]:
-    at = api_time(last_seen(event))
-    return "" if at is None else clock_time(at, now), event.get("reason"), event.get("message")
+    for each in sorted(warnings, key=last_seen, reverse=True)[:MAX_EVENTS]:
+        at = api_time(last_seen(each))
+        parts = ("" if at is None else clock_time(at, now), each.get("reason"), each.get("message"))
+        yield "  " + "  ".join(one_line(str(part)) for part in parts)
 
 
 def last_seen(event: View) -> str:

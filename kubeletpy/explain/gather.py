@@ -26,7 +26,8 @@ _STATES = {
 def explain(facts: PodFacts) -> PodExplanation:
     """Everything about one pod."""
     sentence, healthy = verdict(facts)
-    first = next(iter(waits(facts)), None)
+    waiting = waits(facts)
+    first = next(iter(waiting), None)
     code = cause_code(facts, healthy=healthy)
     return PodExplanation(
         at=facts.now,
@@ -42,9 +43,9 @@ def explain(facts: PodFacts) -> PodExplanation:
         final=final(facts, code),
         phase=facts.phase,
         ready=facts.ready,
-        pod_ips=_ips(facts),
+        pod_ips=tuple(ip for each in facts.status.get("podIPs") or () if (ip := each.get("ip"))),
         worker=_worker(facts),
-        waits=waits(facts),
+        waits=waiting,
         actions=actions(facts),
         containers=containers(facts),
         held=facts.held,
@@ -59,18 +60,19 @@ def line(facts: PodFacts) -> PodLine:
     """One pod in a list."""
     sentence, healthy = verdict(facts)
     state = _worker(facts).state
-    first = None if healthy else wrong_since(facts, next(iter(waits(facts)), None))
+    since = None if healthy else wrong_since(facts, next(iter(waits(facts)), None))
     code = cause_code(facts, healthy=healthy)
-    return PodLine(facts.namespace, facts.name, facts.uid, state, healthy, sentence, code, first)
+    return PodLine(facts.namespace, facts.name, facts.uid, state, healthy, sentence, code, since)
 
 
 def _worker(facts: PodFacts) -> WorkerView:
     record, last = facts.record, facts.last_sync
-    error = "" if last is None or last.outcome is None else cause(last.outcome.error)
+    error = "" if facts.outcome is None else cause(facts.outcome.error)
     if record is None:
         return WorkerView(WorkerState.NONE, None, "", None, None, last.at if last else None, error)
+    waits_for_name = record.stage is Stage.SYNC and record.started_at is None
     return WorkerView(
-        state=WorkerState.WAITING if _waits_for_name(record) else _STATES[record.stage],
+        state=WorkerState.WAITING if waits_for_name else _STATES[record.stage],
         since=_since(facts, record),
         stage="" if record.running is None else record.running.value,
         grace=record.grace,
@@ -78,10 +80,6 @@ def _worker(facts: PodFacts) -> WorkerView:
         last_sync_at=last.at if last else None,
         last_error=error,
     )
-
-
-def _waits_for_name(record: WorkerRecord) -> bool:
-    return record.stage is Stage.SYNC and record.started_at is None
 
 
 def _since(facts: PodFacts, record: WorkerRecord) -> float | None:
@@ -103,10 +101,4 @@ def _decided(entry: HistoryEntry) -> Decided:
         cause(entry.decision.why),
         1 if entry.decision.starts else entry.count,
         entry.last_at or None,
-    )
-
-
-def _ips(facts: PodFacts) -> tuple[str, ...]:
-    return tuple(
-        entry.get("ip") or "" for entry in facts.status.get("podIPs") or () if entry.get("ip")
     )

@@ -18,6 +18,7 @@ from kubeletpy.explain.runs import ended_alone, has_log, never_ran
 from kubeletpy.explain.texts import one_line
 from kubeletpy.explain.volume_hints import volume_hint
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
+from kubeletpy.status.conditions import find
 
 _REFUSED: Mapping[str, str] = {
     AdmissionReason.NODE_PORTS: "use another hostPort, or end the pod that has it",
@@ -132,7 +133,8 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return _refused(facts)
         case CauseCode.OVER_LIMIT:
             return "have it write less, or raise the limit that is named in its manifest"
-        case CauseCode.EVICTED if _own_fault(facts):
+        case CauseCode.EVICTED if find(facts.status.get("conditions"), DISRUPTION_TARGET) is None:
+            # for a limit of its own (docs/reference/behaviour-resources.md, rd)
             return "raise the limit that is named in what makes the pod, or have it write less"
         case CauseCode.EVICTED:
             return "kubeletpy explain --node shows what would help the node"
@@ -180,15 +182,6 @@ def _pull(facts: PodFacts, image: str) -> str:
     return "if it takes too long, see the registry, and the runtime's log"
 
 
-def _own_fault(facts: PodFacts) -> bool:
-    """Whether it was evicted for a limit of its own: the node was not short of anything.
-
-    Source: docs/reference/behaviour-resources.md, rd.
-    """
-    conditions = facts.status.get("conditions") or ()
-    return all(each.get("type") != DISRUPTION_TARGET for each in conditions)
-
-
 def _refused(facts: PodFacts) -> str:
     reason = facts.status.get("reason") or ""
     if facts.taints:
@@ -207,15 +200,13 @@ def _tolerate(taint: NodeTaint, more: int) -> str:
     )
 
 
-def _failed(facts: PodFacts) -> str:
-    for entry in _statuses(facts):
-        if ((entry.get("state") or {}).get("terminated") or {}).get("exitCode"):
-            return str(entry.get("name") or "")
-    return ""
-
-
 def _failed_hint(facts: PodFacts) -> str:
-    name = _failed(facts)
+    failed = (
+        str(entry.get("name") or "")
+        for entry in _statuses(facts)
+        if ((entry.get("state") or {}).get("terminated") or {}).get("exitCode")
+    )
+    name = next(failed, "")
     ended = last_exit(facts, name)
     if ended is not None and never_ran(ended):
         return _NO_PROGRAM

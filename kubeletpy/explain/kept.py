@@ -32,7 +32,7 @@ class KeptTroubles:
         self._path = path
         self._troubles = troubles
         self._written: dict[str, dict[str, float]] = {}
-        self._looks = 0
+        self._checks = 0
         self._warned = False
 
     async def start(self) -> None:
@@ -49,8 +49,8 @@ class KeptTroubles:
     async def save(self) -> None:
         """Write the file if a row has begun or ended; one that goes on is written now and then."""
         rows, begun = self._troubles.as_json(), self._troubles.begun()
-        self._looks += 1
-        goes_on = bool(begun["failing"]) and self._looks % NOW_AND_THEN == 0
+        self._checks += 1
+        goes_on = bool(begun["failing"]) and self._checks % NOW_AND_THEN == 0
         if begun == self._written and not goes_on:
             return
         self._written = begun

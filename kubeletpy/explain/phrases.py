@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kubeletpy.explain.amounts import sizes
 from kubeletpy.explain.causes import cause
-from kubeletpy.explain.containers import containers, last_exit
+from kubeletpy.explain.containers import find_view, last_exit
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.probes import last_words
@@ -28,6 +28,11 @@ MAX_SAID = 200
 """Characters of a container's last words."""
 LATE_S = 3.0
 """Seconds that a runtime may take to kill a container and to report it."""
+_SINCE = {
+    WaitKind.SANDBOX: "the runtime is creating the sandbox",
+    WaitKind.START_PLACE: "other pods start before it",
+    WaitKind.STOP_PLACE: "other pods stop before it",
+}
 _RELEASES: dict[Name | str | None, str] = {
     TraceCall.TAKE_VOLUMES_DOWN: "its volumes are being taken down",
     TraceCall.REMOVE_CGROUP: "its cgroup is being removed",
@@ -125,8 +130,8 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
             return f"{name} can't start: {wait.why}{then}"
         case WaitKind.IMAGE_PULL:
             return f"image {wait.subject} {wait.why}{since}"
-        case WaitKind.SANDBOX:
-            return f"the runtime is creating the sandbox{since}"
+        case WaitKind.SANDBOX | WaitKind.START_PLACE | WaitKind.STOP_PLACE:
+            return f"{_SINCE[wait.kind]}{since}"
         case WaitKind.GRACE_PERIOD:
             killed = _then_killed(wait, facts.now)
             after = (
@@ -139,16 +144,15 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
             return f"resource claim {wait.subject}: {wait.why}{since}{left}"
         case WaitKind.CLAIM if wait.subject:
             return f"resource claim {wait.subject}: {wait.why}{then}"
-        case WaitKind.START_PLACE:
-            return f"other pods start before it{since}"
-        case WaitKind.STOP_PLACE:
-            return f"other pods stop before it{since}"
         case WaitKind.RELEASE:
-            return f"{_releasing(wait)}{since}"
+            return f"{_RELEASES.get(wait.call, wait.why)}{since}"
         case WaitKind.RUNTIME_CALL:
             return f"{wait.why} {wait.subject}".strip() + f" has been running{since}"
         case WaitKind.PROBE:
-            return f"{wait.why} ({name}{_after_start(facts, wait.subject)})"
+            view = find_view(facts, wait.subject)
+            if view is None or view.since is None:
+                return f"{wait.why} ({name})"
+            return f"{wait.why} ({name}, {duration(facts.now - view.since)} after its start)"
         case WaitKind.INIT_CONTAINER:
             return f"init {name} {wait.why}{since}"
         case WaitKind.READINESS_GATE:
@@ -170,11 +174,6 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
             return f"{wait.why}{then}"
 
 
-def _after_start(facts: PodFacts, name: str) -> str:
-    started = next((one.since for one in containers(facts) if one.name == name), None)
-    return "" if started is None else f", {duration(facts.now - started)} after its start"
-
-
 def for_taint(facts: PodFacts) -> str:
     """The node's taint that a pod is deleted for, in brackets; empty: it is not."""
     if facts.deleted_for is None:
@@ -188,7 +187,7 @@ def _ends(facts: PodFacts, name: str) -> str:
     ended = last_exit(facts, name)
     if ended is None:
         return "keeps exiting"
-    view = next((one for one in containers(facts) if one.name == name), None)
+    view = find_view(facts, name)
     often = times(view.restarts) if view is not None else ""
     if never_ran(ended):
         return f"can't start: {ended.reason}: {cause(ended.message)}"
@@ -232,10 +231,6 @@ def _then_killed(wait: Wait, now: float) -> str:
     if late <= LATE_S:
         return f"; it is killed {until(wait.until, now)}"
     return f"; its grace period ended {duration(late)} ago, and the runtime has not answered since"
-
-
-def _releasing(wait: Wait) -> str:
-    return _RELEASES.get(wait.call, wait.why)
 
 
 def _probe_name(kind: ProbeKind) -> str:

@@ -40,8 +40,8 @@ class RemovedPods:
         """A worker is done with a pod, or forgets one: remember how it was, the first time."""
         facts = self._facts(uid)
         key = facts.namespace, facts.name
-        known = self._ended.get(key)
-        if facts.pod is None or (known is not None and known.facts.uid == uid):
+        earlier = self._ended.get(key)
+        if facts.pod is None or (earlier is not None and earlier.facts.uid == uid):
             return
         self._ended.pop(key, None)
         large = size(facts.pod.object, MAX_POD)
@@ -95,12 +95,8 @@ def explain_removed(facts: PodFacts) -> PodExplanation:
     if record is None or not record.termination_requested:
         return found
     found = replace(found, final=True)
-    if found.cause not in (
-        CauseCode.RUNNING,
-        CauseCode.SUCCEEDED,
-        CauseCode.ENDING,
-        CauseCode.TAINT,
-    ):
+    ordinary = (CauseCode.RUNNING, CauseCode.SUCCEEDED, CauseCode.ENDING, CauseCode.TAINT)
+    if found.cause not in ordinary:
         return found
     code = CauseCode.GONE if facts.deleted_for is None else CauseCode.TAINT
     since = found.first_seen or record.terminating_at

@@ -12,6 +12,7 @@ from typing import Any
 from kubeletpy.explain import render_pressure
 from kubeletpy.explain.model import ContainerStateKey, WorkerState
 from kubeletpy.explain.moments import clock_time, since
+from kubeletpy.explain.render_pressure import pod_name
 from kubeletpy.explain.texts import ago, duration, one_line, restarts, until
 
 MAX_VERDICT = 2000
@@ -40,11 +41,11 @@ def pods(lines: Sequence[View], *, colours: bool = False) -> str:
         return "no pods on this node\n"
     lines = sorted(lines, key=lambda each: bool(each["healthy"]))
     paint = Paint(colours)
-    wide = max(len(_name(each)) for each in lines)
+    wide = max(len(pod_name(each)) for each in lines)
     rows = []
     for each in lines:
         verdict = one_line(each["verdict"], MAX_VERDICT)
-        rows.append(f"{_name(each):<{wide}}  {paint('' if each['healthy'] else _RED, verdict)}")
+        rows.append(f"{pod_name(each):<{wide}}  {paint('' if each['healthy'] else _RED, verdict)}")
     return "\n".join(rows) + "\n"
 
 
@@ -53,7 +54,7 @@ def pod(view: View, *, colours: bool = False) -> str:
     paint, now = Paint(colours), float(view["at"])
     tint = _GREEN if view["healthy"] else _RED
     parts = [
-        f"{paint(_BOLD, _name(view))}: {paint(tint, one_line(view['verdict'], MAX_VERDICT))}",
+        f"{paint(_BOLD, pod_name(view))}: {paint(tint, one_line(view['verdict'], MAX_VERDICT))}",
         _facts(view, now),
         render_pressure.eviction(view["eviction"], now) if view.get("eviction") else "",
         render_pressure.by_limit(view["by_limit"], now) if view.get("by_limit") else "",
@@ -67,26 +68,21 @@ def pod(view: View, *, colours: bool = False) -> str:
         _history("Last decisions", view["decisions"], MAX_DECISIONS, now),
     ]
     text = "\n\n".join(part for part in parts if part) + "\n"
-    return "\n".join(_heading(line, paint) for line in text.split("\n"))
-
-
-def _name(view: View) -> str:
-    return one_line(f"{view['namespace']}/{view['name']}")
-
-
-def _heading(line: str, paint: Paint) -> str:
-    return paint(_BOLD, line) if line and not line.startswith(" ") and ":" not in line else line
+    return "\n".join(
+        paint(_BOLD, line) if line and not line.startswith(" ") and ":" not in line else line
+        for line in text.split("\n")
+    )
 
 
 def _facts(view: View, now: float) -> str:
     worker = view["worker"]
-    state = worker["state"] + _for(worker["since"], now)
+    state = worker["state"]
+    if worker["since"] is not None:
+        state += f" for {duration(now - worker['since'])}"
     if worker["stage"]:
         state += ", a sync runs"
-    if worker["grace"] is not None and worker["state"] in (
-        WorkerState.TERMINATING,
-        WorkerState.TERMINATED,
-    ):
+    ending = worker["state"] in (WorkerState.TERMINATING, WorkerState.TERMINATED)
+    if ending and worker["grace"] is not None:
         state += f", grace period {worker['grace']}s"
     rows = []
     if view["first_seen"] is not None:
@@ -104,10 +100,6 @@ def _facts(view: View, now: float) -> str:
         rows.append(("Address", ", ".join(view["pod_ips"])))
     rows.append(("UID", view["uid"] + (" (static pod)" if view["static"] else "")))
     return "\n".join(f"  {name:<10} {one_line(text, MAX_VERDICT)}" for name, text in rows)
-
-
-def _for(since: float | None, now: float) -> str:
-    return "" if since is None else f" for {duration(now - since)}"
 
 
 def waits(found: Sequence[View], now: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubeletpy.explain.amounts import amounts
-from kubeletpy.explain.texts import one_line
+from kubeletpy.explain.render_pressure import pod_name
 
 View = Mapping[str, Any]
 _PIDS = "pid.available"
@@ -30,8 +30,7 @@ def _order(order: View) -> list[str]:
         if each["number"] > last + 1:
             lines.append("    …")
         last = each["number"]
-        place = each["place"]
-        name = one_line(f"{place['namespace']}/{place['name']}")
+        name = pod_name(each["place"])
         lines.append(f"    {last}. {name}: {_why(each, order['signals'])}")
     if not order["pods"] and not order["asked_stays"]:
         lines.append("    no pod can be evicted")
@@ -44,13 +43,9 @@ def _order(order: View) -> list[str]:
     if order["asked_stays"]:
         lines.append("    this pod is critical or static: it stays")
     if order["stay"]:
-        pods = "1 critical or static pod stays" if order["stay"] == 1 else _many(order["stay"])
-        lines.append(f"    {pods}")
+        pods = "pod stays" if order["stay"] == 1 else "pods stay"
+        lines.append(f"    {order['stay']} critical or static {pods}")
     return lines
-
-
-def _many(count: int) -> str:
-    return f"{count} critical or static pods stay"
 
 
 def _why(each: View, signals: Sequence[str]) -> str:

@@ -59,11 +59,11 @@ def eviction(row: View, now: float) -> str:
     if row["ranking"]:
         lines.append("  the order then:")
         lines += [
-            f"    {number}. {_name(each)}: {_place(each, row['signal'])}"
+            f"    {number}. {pod_name(each)}: {_place(each, row['signal'])}"
             for number, each in enumerate(row["ranking"], 1)
         ]
     if row["next"] is not None:
-        lines.append(f"  next would have been {_name(row['next'])}")
+        lines.append(f"  next would have been {pod_name(row['next'])}")
     return "Evicted because the node ran short\n" + "\n".join(lines)
 
 
@@ -73,7 +73,7 @@ def by_limit(row: View, now: float) -> str:
     if row["ranking"]:
         lines.append("  the nearest to a limit then, which would be next:")
         lines += [
-            f"    {number}. {_name(each)}: {_share(each['share'])}"
+            f"    {number}. {pod_name(each)}: {_share(each['share'])}"
             for number, each in enumerate(row["ranking"], 1)
         ]
     return "Evicted because it exceeded a limit of its local storage\n" + "\n".join(lines)
@@ -122,7 +122,7 @@ def _eviction_line(row: View, now: float) -> str:
     what = " and ".join(row["reclaimed"])
     match row["outcome"]:
         case "evicted":
-            done = f"evicted {_name(row['pod'])} ({_place(row['pod'], row['signal'])})"
+            done = f"evicted {pod_name(row['pod'])} ({_place(row['pod'], row['signal'])})"
         case "reclaimed":
             done = f"removed unused {what}, which was enough"
         case _:
@@ -154,5 +154,6 @@ def _help(each: View) -> str:
     return words if each["signal"] is None else f"{each['signal']}: {words}"
 
 
-def _name(place: View) -> str:
+def pod_name(place: View) -> str:
+    """Namespace and name, on one line."""
     return one_line(f"{place['namespace']}/{place['name']}")

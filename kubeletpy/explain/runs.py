@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.explain.containers import containers, exits, last_exit
+from kubeletpy.explain.containers import containers, exits, find_view, last_exit
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import ContainerStateKey, ContainerView, Exit, Role
 from kubeletpy.pods.decision import KillReason
@@ -36,7 +36,7 @@ def killed_by(facts: PodFacts, name: str) -> ProbeKind | None:
         killing = report.kind is not ProbeKind.READINESS and report.settled is ProbeOutcome.FAILURE
         if report.container == name and killing:
             return report.kind
-    view = next((one for one in containers(facts) if one.name == name), None)
+    view = find_view(facts, name)
     if view is None or view.state is not ContainerStateKey.RUNNING:
         return None
     kills = [one for one in facts.history if one.decision.killed == name]

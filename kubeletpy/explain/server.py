@@ -141,14 +141,15 @@ class ExplainServer:
         from aiohttp import web
 
         app = web.Application(client_max_size=MAX_PLAN_BYTES)
+        pod = "/pods/{namespace}/{name}"
         app.router.add_get("/node", self._node)
         app.router.add_get("/evictions", self._order)
         app.router.add_get("/usage", self._used)
         app.router.add_get("/pods", self._list)
-        app.router.add_get("/pods/{namespace}/{name}", self._one)
-        app.router.add_get("/pods/{namespace}/{name}/timeline", self._timeline)
-        app.router.add_get("/pods/{namespace}/{name}/events", self._events_of)
-        app.router.add_get("/pods/{namespace}/{name}/logs", self._logs)
+        app.router.add_get(pod, self._one)
+        app.router.add_get(f"{pod}/timeline", self._timeline)
+        app.router.add_get(f"{pod}/events", self._events_of)
+        app.router.add_get(f"{pod}/logs", self._logs)
         if self._foresee is not None:
             app.router.add_post("/plan", self._plan)
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
@@ -219,7 +220,7 @@ class ExplainServer:
         return _answer(self.pods())
 
     async def _one(self, request: Any) -> Any:
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        namespace, name = _pod_of(request)
         uid = self._snapshots.find(namespace, name)
         if uid is None:
             return _answer(await self._not_here(namespace, name), 404)
@@ -275,7 +276,7 @@ class ExplainServer:
         return _answer({"pods": []} if self._usage is None else await self._usage())
 
     async def _events_of(self, request: Any) -> Any:
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        namespace, name = _pod_of(request)
         uid = self._snapshots.find(namespace, name)
         if uid is None:
             trace, last = self._traces.find(namespace, name), self._gone(namespace, name)
@@ -283,8 +284,7 @@ class ExplainServer:
         return _answer([to_builtins(event) for event in self._events(uid)])
 
     async def _logs(self, request: Any) -> Any:
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
-        uid, read = self._snapshots.find(namespace, name), self._log_end
+        uid, read = self._snapshots.find(*_pod_of(request)), self._log_end
         runtime = None if uid is None else self._snapshots.facts(uid).runtime
         if runtime is None or read is None:
             return _answer({"containers": {}})
@@ -298,10 +298,10 @@ class ExplainServer:
 
         assert self._foresee is not None, "routed only then"
         try:
-            asked = json.loads(await request.read())
-            if not isinstance(asked, dict):
+            body = json.loads(await request.read())
+            if not isinstance(body, dict):
                 raise ValueError("the request is no object")
-            return _answer(to_builtins(await self._foresee(asked)))
+            return _answer(to_builtins(await self._foresee(body)))
         except web.HTTPRequestEntityTooLarge:
             return _answer({"error": f"it is larger than {MAX_PLAN_BYTES} bytes"}, 400)
         except (ValueError, RecursionError) as error:
@@ -314,7 +314,7 @@ class ExplainServer:
         from kubeletpy.explain.verdict import verdict
         from kubeletpy.explain.waits import waits
 
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        namespace, name = _pod_of(request)
         uid = self._snapshots.find(namespace, name)
         trace = self._traces.find(namespace, name) if uid is None else self._traces.pod_trace(uid)
         now = asyncio.get_running_loop().time()
@@ -345,6 +345,10 @@ class _Refusal(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
+
+
+def _pod_of(request: Any) -> tuple[str, str]:
+    return request.match_info["namespace"], request.match_info["name"]
 
 
 def _answer(body: Any, status: int = 200) -> Any:

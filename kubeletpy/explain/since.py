@@ -6,12 +6,12 @@ in the API and in the runtime, and the agent's own on disk (:mod:`kubeletpy.expl
 
 from __future__ import annotations
 
-from kubeletpy.explain.containers import containers, exits
+from kubeletpy.explain.containers import containers, exits, find_view
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Role, Wait, WaitKind
 from kubeletpy.explain.moments import api_time
 from kubeletpy.pods.pod import TERMINAL_PHASES
-from kubeletpy.podworkers.records import Stage, WorkerRecord
+from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.conditions import find
 
 _NOT_TRIED = (WaitKind.PROBE, WaitKind.READINESS_GATE, WaitKind.INIT_CONTAINER)
@@ -53,10 +53,10 @@ def not_ready_since(facts: PodFacts) -> float | None:
 def asked_to_end(facts: PodFacts) -> float | None:
     """When a pod's end was first requested: deleted, evicted, over its deadline; or None."""
     record = facts.record
-    known = [_deleted_at(facts), facts.ended_at, record.terminating_at if record else None]
+    ends = [_deleted_at(facts), facts.ended_at, record.terminating_at if record else None]
     if facts.status.get("reason") == "DeadlineExceeded":
-        known.append(_deadline(facts))
-    past = [each for each in known if each is not None and each <= facts.now]
+        ends.append(_deadline(facts))
+    past = [each for each in ends if each is not None and each <= facts.now]
     return min(past, default=None)
 
 
@@ -90,7 +90,11 @@ def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
         return wait.since
     if wait is not None and wait.kind is WaitKind.RUNTIME and wait.since is not None:
         return wait.since  # whatever was wrong with the pod before
-    if record is not None and wait is not None and _held_up(record, wait):
+    if (
+        record is not None
+        and wait is not None
+        and (record.stage is Stage.TERMINATED or wait.kind is WaitKind.FINALIZER)
+    ):  # all has stopped, and something prevents its removal
         held = (stopped_at(facts), wait.since)
         return max((each for each in held if each is not None), default=None)
     if facts.phase in TERMINAL_PHASES:
@@ -101,23 +105,20 @@ def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
     if tried and facts.wrong_since is not None:
         return facts.wrong_since
     unready = not_ready_since(facts)
-    if wait is not None and wait.since is not None and not _restarted(facts, wait.subject):
+    view = find_view(facts, wait.subject) if wait is not None else None
+    restarted = view is not None and view.restarts  # its latest start does not show its first
+    if wait is not None and wait.since is not None and not restarted:
         if wait.kind in _OWN:
             return wait.since
         if wait.kind is WaitKind.PROBE:  # it may have been Ready for long
             return max(wait.since, unready or wait.since)
-    known = (wait.since if wait is not None else None, unready)
-    if since := [each for each in known if each is not None]:
+    begun = (wait.since if wait is not None else None, unready)
+    if since := [each for each in begun if each is not None]:
         return min(since)
     if pod is not None and not facts.ready:
         made = api_time(pod.metadata.get("creationTimestamp"))
         return api_time(facts.status.get("startTime")) or made
     return None
-
-
-def _held_up(record: WorkerRecord, wait: Wait) -> bool:
-    """Whether all has stopped, and something prevents its removal."""
-    return record.stage is Stage.TERMINATED or wait.kind is WaitKind.FINALIZER
 
 
 def _ended(facts: PodFacts) -> float | None:
@@ -133,11 +134,6 @@ def _ended(facts: PodFacts) -> float | None:
     finished = [one.finished_at for one in exits(facts) if one.finished_at]
     began = api_time(facts.status.get("startTime"))
     return max(finished, default=None) or not_ready_since(facts) or began
-
-
-def _restarted(facts: PodFacts, name: str) -> bool:
-    """Whether a container's latest start gives no information about its first."""
-    return any(view.name == name and view.restarts for view in containers(facts))
 
 
 def _deleted_at(facts: PodFacts) -> float | None:

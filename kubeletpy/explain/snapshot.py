@@ -96,8 +96,8 @@ class Snapshots:
 
     def uids(self) -> list[str]:
         """Every pod that is desired or has a worker, by namespace and name."""
-        known = {uid: self._name(uid) for uid in self._pods.uids() | set(self._queries.all())}
-        return sorted(known, key=lambda uid: (known[uid], uid))
+        uids = self._pods.uids() | set(self._queries.all())
+        return sorted(uids, key=lambda uid: (self._name(uid), uid))
 
     def ending(self) -> list[str]:
         """Pods that should end and are still in the runtime or in the API."""
@@ -183,16 +183,17 @@ class Snapshots:
         """For a pod that was refused for its host ports: who has them now."""
         if pod is None or status is None or status.get("reason") != NODE_PORTS:
             return ()
-        others = [each for each in self._pods.pods() if each.uid != pod.uid and self._holds(each)]
+        others = [
+            each
+            for each in self._pods.pods()
+            if each.uid != pod.uid
+            and (self._statuses.get_status(each.uid) or {}).get("phase") not in TERMINAL_PHASES
+        ]
         found = [
             f"{number}/{protocol}: {other.namespace}/{other.name}"
             for (_, protocol, number), other in islice(holders(pod, others), MAX_HOLDERS)
         ]
         return tuple(dict.fromkeys(found))
-
-    def _holds(self, pod: Pod) -> bool:
-        status = self._statuses.get_status(pod.uid) or {}
-        return status.get("phase") not in TERMINAL_PHASES
 
     def _name_holder(self, pod: Pod | None, record: WorkerRecord | None) -> str:
         if pod is None or not pod.is_static or (record is not None and record.started_at):

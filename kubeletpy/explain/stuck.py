@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.explain.texts import duration
-from kubeletpy.podworkers.records import Stage, WorkerRecord
+from kubeletpy.podworkers.records import Stage
 
 if TYPE_CHECKING:
     from kubeletpy.explain.facts import PodFacts
@@ -26,7 +26,7 @@ SLACK_S = 10.0
 """Seconds that a pod may take beyond its grace period, and again for each later stage."""
 AGAIN_S = 300.0
 """Seconds before the same thing is reported again."""
-LOOK_S = 5.0
+CHECK_S = 5.0
 
 
 def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
@@ -37,7 +37,9 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
     record = facts.record
     if record is None or not record.termination_requested:
         return None
-    due = _due(record)
+    due = record.terminated_at
+    if record.stage is Stage.TERMINATING:
+        due = (record.terminating_at or 0.0) + (record.grace or 0)
     if due is None or facts.now < due + SLACK_S:
         return None
     if record.finished and not (facts.pod is not None and facts.pod.being_deleted):
@@ -50,13 +52,6 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
     if record.finished:
         return "API", "the removal of the pod was requested"
     return "worker", f"it goes on, with a grace period of {record.grace or 1}s"
-
-
-def _due(record: WorkerRecord) -> float | None:
-    """Unix seconds at which the current stage of its termination should be over."""
-    if record.stage is Stage.TERMINATING:
-        return (record.terminating_at or 0.0) + (record.grace or 0)
-    return record.terminated_at
 
 
 class StuckPods:
@@ -79,7 +74,7 @@ class StuckPods:
         """Check until cancelled. A machine without file descriptors is no reason to end."""
         failed = ""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             try:
                 self.report_stuck()
                 failed = ""

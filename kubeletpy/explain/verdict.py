@@ -16,6 +16,12 @@ from kubeletpy.explain.waits import despite_ready, not_ready, waits
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.podworkers.records import Stage
 
+_OF_STARTS = (
+    WaitKind.CRASH_BACKOFF,
+    WaitKind.IMAGE_BACKOFF,
+    WaitKind.START_ERROR,
+    WaitKind.IMAGE,
+)
 _OF_ANY_END = (
     WaitKind.GRACE_PERIOD,
     WaitKind.HOOK,
@@ -72,15 +78,10 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
             return f"running{how}, but {keeps_ending(facts, view.name)}", False
         if facts.spared is not None:
             return f"running and ready{how}; but {phrases.spared(facts.spared)}", False
-        return f"running and ready{how}{_restarts(facts)}", True
+        return f"running and ready{how}{times(sum(view.restarts for view in views))}", True
     if blocker is not None:
         begun_word = "running, not ready" if facts.phase == "Running" else "not running"
-        if blocker.kind in (
-            WaitKind.CRASH_BACKOFF,
-            WaitKind.IMAGE_BACKOFF,
-            WaitKind.START_ERROR,
-            WaitKind.IMAGE,
-        ):
+        if blocker.kind in _OF_STARTS:
             begun_word = "not running" if len(views) == 1 else "not all of it runs"
         if blocker.kind is WaitKind.INIT_CONTAINER or (
             blocker.kind is WaitKind.PROBE and facts.phase == "Pending"
@@ -186,8 +187,7 @@ def subject(facts: PodFacts, first: Wait | None) -> str:
 
 
 def _first(facts: PodFacts) -> Wait | None:
-    found = waits(facts)
-    return found[0] if found else None
+    return next(iter(waits(facts)), None)
 
 
 def _reason(facts: PodFacts) -> str:
@@ -201,7 +201,3 @@ def _reason(facts: PodFacts) -> str:
     if not reason:
         return ""
     return f", {reason}: {cause(message)}" if message else f", {reason}"
-
-
-def _restarts(facts: PodFacts) -> str:
-    return times(sum(view.restarts for view in containers(facts)))

@@ -47,12 +47,11 @@ def volume_hint(facts: PodFacts, name: str) -> str:
     """One line for the volume of that name in the pod's spec; "" stands for the failed step."""
     wait = next((each for each in facts.volumes if each.volume == name), None)
     if wait is None:
-        last = facts.last_sync
-        text = last.outcome.error if last is not None and last.outcome is not None else ""
+        text = "" if facts.outcome is None else facts.outcome.error
         return one_line(_of_text(text, facts) or _OTHERWISE)
-    said = _of_text(f"{wait.wait.call} {wait.wait.message}", facts)
-    of_cause = _OF_CAUSES.get(wait.wait.cause, "")
-    return one_line(of_cause.format(**_names(facts, wait)) or said or _OTHERWISE)
+    of_cause = _OF_CAUSES.get(wait.wait.cause, "").format(**_names(facts, wait))
+    of_text = _of_text(f"{wait.wait.call} {wait.wait.message}", facts)
+    return one_line(of_cause or of_text or _OTHERWISE)
 
 
 def _names(facts: PodFacts, wait: VolumeWait) -> dict[str, str]:

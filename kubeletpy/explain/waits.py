@@ -26,6 +26,7 @@ from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.reason_cache import CRASH_LOOP
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.status.conditions import holds
 from kubeletpy.trace.names import Name, Step, TraceCall
 
 _STEP_KINDS: dict[Step | None, WaitKind] = {
@@ -50,8 +51,6 @@ _CALL_KINDS: dict[Name, WaitKind] = {
 }
 _DESPITE_READY = (WaitKind.RUNTIME, WaitKind.API_WRITE, WaitKind.RESIZE)
 _NEVER_PROBED = (Role.INIT, Role.EPHEMERAL)
-_OUTER = (Step.RUNTIME,)
-"""Steps that only contain others: not what is waited for."""
 _IMAGE_BACKOFFS = (
     ImageErrorCode.BACK_OFF,
     ImageErrorCode.PULL,
@@ -71,7 +70,7 @@ def actions(facts: PodFacts) -> tuple[Action, ...]:
             None if span.until is None else span.until + facts.wall_offset,
         )
         for span in list(facts.trace.open.values())
-        if span.name not in _OUTER
+        if span.name is not Step.RUNTIME  # it only contains others: not what is waited for
     )
 
 
@@ -110,7 +109,8 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
     yield from _calls(facts)
     yield from _failed_step(facts)
     if record is None or record.stage is Stage.SYNC:
-        yield from _starts(facts)
+        for name, error in facts.start_errors.items():
+            yield _start_error(facts, name, error)
         yield from _init(facts)
         yield from _readiness(facts)
         yield from _resizes(facts)
@@ -186,19 +186,19 @@ def _claims(facts: PodFacts) -> Iterator[Wait]:
 
 
 def _failed_step(facts: PodFacts) -> Iterator[Wait]:
-    last, record = facts.last_sync, facts.record
-    if last is None or last.outcome is None or not last.outcome.error:
+    last, outcome, record = facts.last_sync, facts.outcome, facts.record
+    if last is None or outcome is None or not outcome.error:
         return
     if record is not None and record.stage is not last.stage:
         return
-    step = last.outcome.step
+    step = outcome.step
     if step in (None, Step.RUNTIME) and facts.start_errors:
         return  # failures are reported per container
     if step is Step.VOLUMES and facts.volumes:
         return  # the same, volume by volume
     kind, since = _STEP_KINDS.get(step, WaitKind.RETRY), facts.wrong_since or last.at
     subject = _claim_names(facts) if kind is WaitKind.CLAIM else ""
-    yield Wait(kind, subject, cause(last.outcome.error), since, facts.next_sync_at)
+    yield Wait(kind, subject, cause(outcome.error), since, facts.next_sync_at)
 
 
 def _claim_names(facts: PodFacts) -> str:
@@ -214,11 +214,6 @@ def _claim_names(facts: PodFacts) -> str:
         for each in facts.pod.spec.get("resourceClaims") or ()
     ]
     return one_line(", ".join(names), 200)
-
-
-def _starts(facts: PodFacts) -> Iterator[Wait]:
-    for name, error in facts.start_errors.items():
-        yield _start_error(facts, name, error)
 
 
 def _start_error(facts: PodFacts, name: str, error: StartError) -> Wait:
@@ -239,22 +234,21 @@ def _start_error(facts: PodFacts, name: str, error: StartError) -> Wait:
 def _init(facts: PodFacts) -> Iterator[Wait]:
     inits = [view for view in containers(facts) if view.kind in (Role.INIT, Role.SIDECAR)]
     for number, view in enumerate(inits, 1):
-        if _starting_up(facts, view) and facts.phase != "Running":
+        running = view.state is ContainerStateKey.RUNNING
+        if (
+            view.kind is Role.SIDECAR
+            and running
+            and facts.phase != "Running"
+            and _unstarted(facts, view, _specs(facts)[view.name])
+        ):  # what comes after it waits for its startup probe
             yield _probe(facts, view, ProbeKind.STARTUP, fails=False)
             return
-        if view.kind is Role.INIT and view.state is ContainerStateKey.RUNNING:
+        if view.kind is Role.INIT and running:
             why = phrases.init_container(number, len(inits))
             yield Wait(WaitKind.INIT_CONTAINER, view.name, why, view.since)
             return
-        if view.exit_code != 0 and view.state is not ContainerStateKey.RUNNING:
+        if view.exit_code != 0 and not running:
             return
-
-
-def _starting_up(facts: PodFacts, view: ContainerView) -> bool:
-    """Whether a sidecar runs and what comes after it waits for its startup probe."""
-    if view.kind is not Role.SIDECAR or view.state is not ContainerStateKey.RUNNING:
-        return False
-    return _unstarted(facts, view, _specs(facts)[view.name])
 
 
 def _specs(facts: PodFacts) -> dict[str, api.Container]:
@@ -295,18 +289,10 @@ def _probe(facts: PodFacts, view: ContainerView, kind: ProbeKind, *, fails: bool
 
 
 def _gates(pod: Pod, facts: PodFacts) -> Iterator[Wait]:
-    held = {
-        condition.get("type")
-        for condition in facts.status.get("conditions") or ()
-        if condition.get("status") == "True"
-    } | {
-        condition.get("type")
-        for condition in pod.status.get("conditions") or ()
-        if condition.get("status") == "True"
-    }
+    shown = (facts.status.get("conditions"), pod.status.get("conditions"))
     for gate in pod.spec.get("readinessGates") or ():
-        if gate.get("conditionType") not in held:
-            subject = gate.get("conditionType") or ""
+        subject = gate.get("conditionType") or ""
+        if not any(holds(conditions, subject) for conditions in shown):
             yield Wait(WaitKind.READINESS_GATE, subject, phrases.READINESS_GATE)
 
 
@@ -315,12 +301,12 @@ def _resizes(facts: PodFacts) -> Iterator[Wait]:
     for condition in facts.status.get("conditions") or ():
         kind, reason = condition.get("type"), condition.get("reason") or ""
         since = api_time(condition.get("lastTransitionTime"))
-        said = one_line(condition.get("message") or "")
+        message = one_line(condition.get("message") or "")
         if kind == PENDING:
             subject = INFEASIBLE if reason == INFEASIBLE else DEFERRED
-            yield Wait(WaitKind.RESIZE, subject.lower(), said, since)
+            yield Wait(WaitKind.RESIZE, subject.lower(), message, since)
         elif kind == IN_PROGRESS:
-            yield Wait(WaitKind.RESIZE, phrases.resizing(fails=reason == ERROR), said, since)
+            yield Wait(WaitKind.RESIZE, phrases.resizing(fails=reason == ERROR), message, since)
 
 
 def _api(facts: PodFacts) -> Iterator[Wait]:

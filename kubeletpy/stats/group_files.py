@@ -46,11 +46,7 @@ class GroupFiles:
             self._detail = [(self._memory, name) for name in cgroup_text.V2_DETAIL]
         else:
             self._basic, self._detail = (
-                [
-                    (str(mounts[controller]), name)
-                    for controller, name in files
-                    if controller in mounts
-                ]
+                [(str(mounts[each]), name) for each, name in files if each in mounts]
                 for files in (cgroup_text.V1_BASIC, cgroup_text.V1_DETAIL)
             )
 

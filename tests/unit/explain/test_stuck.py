@@ -13,7 +13,7 @@ import pytest
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.stuck import AGAIN_S, LOOK_S, StuckPods, held_up_by
+from kubeletpy.explain.stuck import AGAIN_S, CHECK_S, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.structs import replace
@@ -121,7 +121,7 @@ async def test_it_continues_without_free_file_descriptors(
 
     stuck = StuckPods(lambda: ["uid"], read, Events())
     with suppress(TimeoutError):
-        async with asyncio.timeout(3 * LOOK_S + 1):
+        async with asyncio.timeout(3 * CHECK_S + 1):
             await stuck.run()
     assert tries == 3
     assert told == ["Still terminating after 41s: API: the removal of the pod was requested"]
