@@ -21,6 +21,11 @@ _NO_FILE = re.compile(r'file "([^"]{1,512})" in volume "([^"]{1,64})" cannot be 
 _NO_KEY = re.compile(r'environment variable key "([^"]{1,256})" not found in file "([^"]{1,512})"')
 _TOO_MANY = re.compile(rf"number of devices unavailable for {_NAME}\. Requested: \d+")
 _UNHEALTHY = re.compile(rf"no healthy devices present; cannot allocate unhealthy devices {_NAME}")
+_RESIZES = {
+    "deferred": "end other pods of this node, or request less: it is retried automatically",
+    "infeasible": "request what the node can give, or create a new pod with these resources",
+    "failing": "see the log of the container runtime, or request the previous size",
+}
 
 
 def advice(facts: PodFacts, wait: Wait | None) -> str:
@@ -43,7 +48,7 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
         case WaitKind.CLAIM:
             return one_line(_claim(facts, wait.why))
         case WaitKind.RESIZE:
-            return _resize(wait.subject)
+            return _RESIZES.get(wait.subject, "")
         case WaitKind.START_ERROR:
             return one_line(_env_file(wait.why))
         case WaitKind.RETRY if "user namespace" in wait.why:
@@ -72,18 +77,6 @@ def _claim(facts: PodFacts, why: str) -> str:
     if found := _CALL.search(why):
         return f"see the log of the node plugin of DRA driver {found[1]} on this node"
     return ""
-
-
-def _resize(how: str) -> str:
-    match how:
-        case "deferred":
-            return "end other pods of this node, or request less: it is retried automatically"
-        case "infeasible":
-            return "request what the node can give, or create a new pod with these resources"
-        case "failing":
-            return "see the log of the container runtime, or request the previous size"
-        case _:
-            return ""
 
 
 def _env_file(why: str) -> str:

@@ -13,6 +13,7 @@ from kubeletpy.explain.codes import CauseCode
 from kubeletpy.explain.moments import api_time, clock_time, since
 from kubeletpy.explain.texts import one_line, restarts
 from kubeletpy.pods.pod import TERMINAL_PHASES
+from kubeletpy.status.store import CONTAINER_LISTS
 from kubeletpy.structs import Struct
 
 View = Mapping[str, Any]
@@ -21,7 +22,6 @@ _CHANGE = (
     "change what the message names: the pod's requests, nodeSelector, affinity or tolerations, or "
     "a node"
 )
-_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
 def explain(pod: View, events: Sequence[View], node_says: str = "", *, now: float) -> str:
@@ -159,7 +159,7 @@ def last_seen(event: View) -> str:
 
 
 def _containers(status: View) -> Iterator[View]:
-    for field in _STATUSES:
+    for field in CONTAINER_LISTS:
         yield from status.get(field) or ()
 
 

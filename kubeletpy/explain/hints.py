@@ -39,6 +39,55 @@ _REFUSED: Mapping[str, str] = {
     ),
 }
 _NO_PROGRAM = "correct the container's command, or use an image that has that program"
+_STUCK_CALL = (
+    "see the log of the container runtime for what is named, and whether a process of it is in "
+    "state D: ps -eo pid,state,comm"
+)
+_NO_NETWORK = "see the network plugin (its pod, /etc/cni/net.d) and the container runtime's log"
+_SEE_MESSAGE = "see the message, and the agent's log on this node"
+_HINTS: Mapping[str, str] = {
+    CauseCode.IMAGE_ABSENT: (
+        "check the image's name and tag; it is pulled as soon as the registry has it"
+    ),
+    CauseCode.REGISTRY: "check the registry's name, and that it can be reached from this node",
+    CauseCode.IMAGE_NAME: "correct the image's name in the pod",
+    CauseCode.IMAGE_NEVER: "load the image on this node, or use imagePullPolicy IfNotPresent",
+    CauseCode.IMAGE_NOT_VERIFIED: (
+        "add the pull secret of the image to the pod's imagePullSecrets, or use imagePullPolicy "
+        "IfNotPresent with it"
+    ),
+    WaitKind.IMAGE.value: "see the message of the runtime, and its log",
+    CauseCode.NEVER_RAN: _NO_PROGRAM,
+    CauseCode.RUNS_AS_ROOT: "set runAsUser to a user other than 0, or use an image that names one",
+    CauseCode.CONFIG: "correct what the message names in the pod's spec",
+    CauseCode.VOLUME_IN_USE: (
+        "end the process, or have it leave the volume: unmounting is tried again"
+    ),
+    CauseCode.TAINT: "the node has no such taint any more: make a new pod",
+    CauseCode.GONE: "nothing, if it was meant to end; else make another",
+    CauseCode.SUBPATH: "correct subPath: it has to be below a directory of the volume",
+    CauseCode.RUNTIME_CLASS: (
+        "create the RuntimeClass, or configure its handler in the container runtime"
+    ),
+    "readiness-gate": "check the controller that has to set this condition",
+    "finalizer": "check the controller that owns the finalizer",
+    "runtime": "see whether the container runtime runs, and its log (systemctl status containerd)",
+    "api-write": (
+        "see whether the API server can be reached from this node and takes its credentials"
+    ),
+    "watch": "see the API server's log; kubeletpy explain --node names all watches that fail",
+    "resource-claim": "see the DRA driver that is named: its plugin must run on this node",
+    "stop": _STUCK_CALL,
+    "runtime-call": _STUCK_CALL,
+    "sandbox": _NO_NETWORK,
+    "network": _NO_NETWORK,
+    "cgroup": _SEE_MESSAGE,
+    "directory": _SEE_MESSAGE,
+    "retry": _SEE_MESSAGE,
+    CauseCode.OVER_LIMIT: "have it write less, or raise the limit that is named in its manifest",
+    CauseCode.EVICTED: "kubeletpy explain --node shows what would help the node",
+    CauseCode.DEADLINE: "raise activeDeadlineSeconds in what makes the pod",
+}
 
 
 def hint(facts: PodFacts, code: str, name: str) -> str:
@@ -48,102 +97,38 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return _access(facts)
         case CauseCode.IMAGE_ABSENT | CauseCode.REGISTRY if mounted := _mounted(facts, name):
             return f"check {mounted}: its name and tag, and that this node reaches its registry"
-        case CauseCode.IMAGE_ABSENT:
-            return "check the image's name and tag; it is pulled as soon as the registry has it"
-        case CauseCode.REGISTRY:
-            return "check the registry's name, and that it can be reached from this node"
-        case CauseCode.IMAGE_NAME:
-            return "correct the image's name in the pod"
-        case CauseCode.IMAGE_NEVER:
-            return "load the image on this node, or use imagePullPolicy IfNotPresent"
-        case CauseCode.IMAGE_NOT_VERIFIED:
-            return (
-                "add the pull secret of the image to the pod's imagePullSecrets, or use "
-                "imagePullPolicy IfNotPresent with it"
-            )
-        case WaitKind.IMAGE.value:
-            return "see the message of the runtime, and its log"
         case CauseCode.CRASH | CauseCode.LIVENESS | CauseCode.STARTUP | CauseCode.POST_START:
             return _see_log(facts, name)
         case CauseCode.OUT_OF_MEMORY:
             return f"raise its memory limit{_memory(facts, name)}, or {_see_log(facts, name)}"
-        case CauseCode.NEVER_RAN:
-            return _NO_PROGRAM
         case CauseCode.CONFIG_MISSING | CauseCode.CONFIG_KEY:
             return (
                 f"create it in namespace {facts.namespace} or mark it optional; the agent then "
                 "retries"
             )
-        case CauseCode.RUNS_AS_ROOT:
-            return "set runAsUser to a user other than 0, or use an image that names one"
-        case CauseCode.CONFIG:
-            return "correct what the message names in the pod's spec"
-        case CauseCode.VOLUME_IN_USE:
-            return "end the process, or have it leave the volume: unmounting is tried again"
         case CauseCode.TAINT if facts.deleted_for:
             return _tolerate(facts.deleted_for[0], len(facts.deleted_for) - 1)
-        case CauseCode.TAINT:
-            return "the node has no such taint any more: make a new pod"
-        case CauseCode.GONE:
-            return "nothing, if it was meant to end; else make another"
         case "image-pull":
             return _pull(facts, name)
-        case CauseCode.SUBPATH:
-            return "correct subPath: it has to be below a directory of the volume"
-        case CauseCode.RUNTIME_CLASS:
-            return "create the RuntimeClass, or configure its handler in the container runtime"
         case "startup-probe" | "readiness-probe":
             return f"check the probe and what it requests; its log: {_logs(facts, name)}"
         case "init-container":
             return _see_log(facts, name)
         case CauseCode.CONTAINER_ENDED:
             return _ended(facts)
-        case "readiness-gate":
-            return "check the controller that has to set this condition"
         case "grace-period" | "hook" | "stop-order" if not facts.static:
             return f"kubectl delete pod -n {facts.namespace} {facts.name} --now ends it sooner"
-        case "finalizer":
-            return "check the controller that owns the finalizer"
-        case "runtime":
-            return (
-                "see whether the container runtime runs, and its log (systemctl status containerd)"
-            )
-        case "api-write":
-            return (
-                "see whether the API server can be reached from this node and takes its credentials"
-            )
-        case "watch":
-            return "see the API server's log; kubeletpy explain --node names all watches that fail"
         case "volume":
             return volume_hint(facts, name)
-        case "resource-claim":
-            return "see the DRA driver that is named: its plugin must run on this node"
-        case "stop" | "runtime-call":
-            return (
-                "see the log of the container runtime for what is named, and whether a process of "
-                "it is in state D: ps -eo pid,state,comm"
-            )
-        case "sandbox" | "network":
-            return (
-                "see the network plugin (its pod, /etc/cni/net.d) and the container runtime's log"
-            )
-        case "cgroup" | "directory" | "retry":
-            return "see the message, and the agent's log on this node"
         case CauseCode.REFUSED:
             return _refused(facts)
-        case CauseCode.OVER_LIMIT:
-            return "have it write less, or raise the limit that is named in its manifest"
         case CauseCode.EVICTED if find(facts.status.get("conditions"), DISRUPTION_TARGET) is None:
             # for a limit of its own (docs/reference/behaviour-resources.md, rd)
             return "raise the limit that is named in what makes the pod, or have it write less"
-        case CauseCode.EVICTED:
-            return "kubeletpy explain --node shows what would help the node"
-        case CauseCode.DEADLINE:
-            return "raise activeDeadlineSeconds in what makes the pod"
         case CauseCode.FAILED:
             return _failed_hint(facts)
         case _:
-            return ""
+            return _HINTS.get(code, "")
 
 
 def final(facts: PodFacts, code: str) -> bool:
