@@ -80,18 +80,8 @@ class Credential:
 class Keyring:
     """Credentials of one kind of origin (a pod's secrets, the node's files, providers)."""
 
-    def __init__(self, configs: Iterable[Config]) -> None:
-        """Index the node's own documents. Entries that are not credentials are skipped."""
-        self._index((config, None) for config in configs)
-
-    @classmethod
-    def sourced(cls, configs: Iterable[tuple[Config, Source]]) -> Keyring:
-        """A keyring that remembers the owner of each document."""
-        keyring = cls(())
-        keyring._index(configs)
-        return keyring
-
-    def _index(self, configs: Iterable[tuple[Config, Source]]) -> None:
+    def __init__(self, configs: Iterable[tuple[Config, Source]] = ()) -> None:
+        """Index documents with their owners. Entries that are not credentials are skipped."""
         entries: list[tuple[RegistryPattern, Credential]] = []
         globs = 0
         for config, source in configs:
@@ -108,9 +98,9 @@ class Keyring:
 
     def lookup(self, repository: str) -> list[Credential]:
         """Credentials for a full repository name (``docker.io/library/busybox``), best first."""
-        wanted = Repository.parse(repository)
-        found = [credential for key, credential in self._entries if key.fits(wanted)]
-        if not found and wanted.host_port == "docker.io":
+        parsed = Repository.parse(repository)
+        found = [credential for key, credential in self._entries if key.fits(parsed)]
+        if not found and parsed.host_port == "docker.io":
             found = [
                 credential
                 for key, credential in self._entries

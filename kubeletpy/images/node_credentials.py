@@ -33,8 +33,8 @@ class NodeCredentials:
         for path in self._paths:
             config = self._read_one(path)
             if config is not None:
-                return Keyring([config])
-        return Keyring([])
+                return Keyring([(config, None)])
+        return Keyring()
 
     def _read_one(self, path: Path) -> Mapping[str, object] | None:
         try:

@@ -36,7 +36,7 @@ class CredentialSources:
     ) -> Sequence[Credential]:
         """All matches, in the order in which they are tried."""
         repository = parse_reference(image).repository
-        own = Keyring.sourced(
+        own = Keyring(
             (secret.docker_config, SecretSource(secret.uid, secret.namespace, secret.name))
             for secret in secrets
         )

@@ -26,12 +26,12 @@ class Plugins:
 
     async def keyring(self, repository: str, pod: Pod) -> Keyring:
         """The answers of the providers responsible for a repository, called concurrently."""
-        wanted = Repository.parse(repository)
-        asked = [provider for provider in self._providers if provider.fits(wanted)]
-        if not asked:
-            return Keyring(())
-        answers = await asyncio.gather(*(_provider_auths(each, repository, pod) for each in asked))
-        return Keyring.sourced(answer for answer in answers if answer is not None)
+        parsed = Repository.parse(repository)
+        responsible = [provider for provider in self._providers if provider.fits(parsed)]
+        answers = await asyncio.gather(
+            *(_provider_auths(each, repository, pod) for each in responsible)
+        )
+        return Keyring(answer for answer in answers if answer is not None)
 
     async def close(self) -> None:
         """Stop the running programs."""

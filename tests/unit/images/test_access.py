@@ -65,7 +65,7 @@ class Providers:
             return Keyring(())
         source = AccountSource(f"uid-{name}", pod.namespace, name) if name else None
         login = {"reg.io": {"username": "robot", "password": "right"}}
-        return Keyring.sourced([({"auths": login}, source)])
+        return Keyring([({"auths": login}, source)])
 
 
 @dataclass

@@ -11,6 +11,7 @@ import pytest
 from kubeletpy.images.credentials import (
     MAX_GLOBS,
     MAX_KEYS,
+    Config,
     Credential,
     Keyring,
     SecretSource,
@@ -24,6 +25,11 @@ from kubeletpy.images.pull_secrets import (
 )
 
 KINDS = "kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg"
+
+
+def of_node(*configs: Config) -> Keyring:
+    """A keyring of the node's own documents."""
+    return Keyring((each, None) for each in configs)
 
 
 def entry(name: str) -> dict[str, object]:
@@ -58,37 +64,37 @@ def entry(name: str) -> dict[str, object]:
     ],
 )
 def test_match(registry: str, repository: str, fits: bool) -> None:
-    assert bool(Keyring([{registry: entry("u")}]).lookup(repository)) is fits
+    assert bool(of_node({registry: entry("u")}).lookup(repository)) is fits
 
 
 def test_globs_made_to_cost_time_are_left_out() -> None:
     many = {"[!b]" * 60 + f"*{number:08}": entry("u") for number in range(MAX_GLOBS)}
     plain = {f"{number}.example.com": entry("u") for number in range(MAX_KEYS // 2)}
-    keyring = Keyring([many, {"*.example.com": entry("late"), **plain}])
+    keyring = of_node(many, {"*.example.com": entry("late"), **plain})
     assert not keyring.lookup("reg.example.com/a"), "the glob that is one too many"
     assert keyring.lookup("999.example.com/a"), "plain names are not counted with them"
-    assert not Keyring([{"*" * 256: entry("u")}]).lookup("reg/a")
+    assert not of_node({"*" * 256: entry("u")}).lookup("reg/a")
 
 
 def test_globs_and_registries_are_bounded() -> None:
     globs = {f"*.{number}.example": entry("u") for number in range(MAX_GLOBS)}
-    keyring = Keyring([{**globs, "*.io": entry("late")}])
+    keyring = of_node({**globs, "*.io": entry("late")})
     assert keyring.lookup(f"a.{MAX_GLOBS - 1}.example/x")
     assert not keyring.lookup("reg.io/x")
     plain = {f"{number}.example": entry("u") for number in range(MAX_KEYS + 1)}
-    keyring = Keyring([plain])
+    keyring = of_node(plain)
     assert keyring.lookup(f"{MAX_KEYS - 1}.example/x")
     assert not keyring.lookup(f"{MAX_KEYS}.example/x")
 
 
 @pytest.mark.parametrize("field", ["username", "password", "identitytoken"])
 def test_a_login_that_no_message_can_encode_is_left_out(field: str) -> None:
-    assert not Keyring([{"r.io": {"username": "me", field: "\ud800"}}]).lookup("r.io/a")
+    assert not of_node({"r.io": {"username": "me", field: "\ud800"}}).lookup("r.io/a")
 
 
 def test_most_specific_first_and_pods_before_the_nodes() -> None:
-    pod = Keyring([{"r.io": entry("host"), "r.io/a/b": entry("deep")}, {"r.io/a": entry("mid")}])
-    node = Keyring([{"r.io/a/b/c": entry("node"), "r.io": entry("host")}])
+    pod = of_node({"r.io": entry("host"), "r.io/a/b": entry("deep")}, {"r.io/a": entry("mid")})
+    node = of_node({"r.io/a/b/c": entry("node"), "r.io": entry("host")})
     found = find_credentials([pod, node], "r.io/a/b/c")
     assert [c.username for c in found] == ["deep", "mid", "host", "node", "host"]
     assert [c.username for c in distinct(found)] == ["deep", "mid", "host", "node"]
@@ -97,8 +103,8 @@ def test_most_specific_first_and_pods_before_the_nodes() -> None:
 def test_credentials_contain_their_source() -> None:
     first, second = SecretSource("u1", "ns", "a"), SecretSource("u2", "ns", "b")
     same = {"r.io": entry("u")}
-    own = Keyring.sourced([(same, first), (same, second)])
-    found = find_credentials([own, Keyring([same])], "r.io/x")
+    own = Keyring([(same, first), (same, second)])
+    found = find_credentials([own, of_node(same)], "r.io/x")
     assert [c.source for c in found] == [first, second, None]
     assert [c.source for c in distinct(found)] == [first]
 
@@ -119,7 +125,7 @@ def test_fingerprints_are_the_kubelets(credential: Credential, json_text: bytes)
 
 def test_forms_of_an_entry() -> None:
     def one(value: object) -> list[Credential]:
-        return Keyring([{"r.io": value}]).lookup("r.io/x")
+        return of_node({"r.io": value}).lookup("r.io/x")
 
     auth = base64.b64encode(b"me:se:cret").decode()
     assert one({"auth": auth}) == [Credential("me", "se:cret")]
@@ -143,7 +149,7 @@ def test_forms_of_an_entry() -> None:
 
 
 def test_a_complete_document_is_accepted() -> None:
-    assert Keyring([{"auths": {"r.io": entry("u")}}]).lookup("r.io/x")
+    assert of_node({"auths": {"r.io": entry("u")}}).lookup("r.io/x")
 
 
 def test_nothing_secret_is_shown() -> None:
