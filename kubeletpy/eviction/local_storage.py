@@ -145,13 +145,13 @@ def _if_exceeded(
         share = Share(f"emptyDir {name}", use.volumes.get(name, 0), int(limit.size))
         message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit.text}". '
         yield limit, LocalStorageEviction(VOLUME_SIGNAL, message, share)
-    if (limit := limits.pod) is not None:
-        share = Share(WHOLE, use.total, int(limit.size))
+    if limits.pod is not None:
+        share = Share(WHOLE, use.total, int(limits.pod.size))
         message = (
             "Pod ephemeral local storage usage exceeds the total limit of containers "
-            f"{limit.text}. "
+            f"{limits.pod.text}. "
         )
-        yield limit, LocalStorageEviction(POD_SIGNAL, message, share)
+        yield limits.pod, LocalStorageEviction(POD_SIGNAL, message, share)
     for name, limit in limits.containers.items():
         share = Share(f"container {name}", use.containers.get(name, 0), int(limit.size))
         message = f'Container {name} exceeded its local ephemeral storage limit "{limit.text}". '

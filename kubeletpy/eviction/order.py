@@ -97,25 +97,20 @@ def _order(
     crossed: bool,
     asked: Candidate | None,
 ) -> EvictionOrder:
-    beyond = None
+    beyond, uid, stays, assumed = None, "", False, False
     candidates = list(others)
     if asked is not None:
-        candidates.append(asked if asked.use is not None else _running(asked, signal, layout))
-        if asked.use is None and not asked.critical and _requested(asked, signal):
+        uid, stays, assumed = asked.uid, asked.critical, asked.use is None
+        candidates.append(_running(asked, signal, layout) if assumed else asked)
+        if assumed and not stays and _requested(asked, signal):
             more = _going(rank([*others, _running(asked, signal, layout, 1)], signal, layout))
-            beyond = next(n for n, each in enumerate(more, 1) if each.pod.uid == asked.uid)
+            beyond = next(n for n, each in enumerate(more, 1) if each.pod.uid == uid)
     going = _going(rank(candidates, signal, layout))
     named = tuple(
-        Next(
-            number,
-            place_of(each),
-            asked=asked is not None and each.pod.uid == asked.uid,
-            assumed=asked is not None and each.pod.uid == asked.uid and asked.use is None,
-        )
+        Next(number, place_of(each), each.pod.uid == uid, assumed and each.pod.uid == uid)
         for number, each in enumerate(going, 1)
-        if number <= FIRST or (asked is not None and each.pod.uid == asked.uid)
+        if number <= FIRST or each.pod.uid == uid
     )
-    stays = asked is not None and asked.critical
     stay = len(candidates) - len(going) - stays
     what = reclaims(signal, layout)
     return EvictionOrder((signal,), crossed, what, named, len(going), stay, stays, beyond)

@@ -44,9 +44,7 @@ def sizes(*values: int) -> list[str]:
 def _power(values: tuple[int, ...]) -> int:
     largest = max(map(abs, values), default=0)
     smallest = min((abs(value) for value in values if value), default=0)
-    power = 0
-    while largest >= _STEP ** (power + 1) and power + 1 < len(_UNITS):
-        power += 1
+    power = min(max(largest.bit_length() - 1, 0) // 10, len(_UNITS) - 1)  # units are of 2**10
     while power and smallest * MAX_RATIO < _STEP**power:
         power -= 1
     return power

@@ -22,10 +22,8 @@ def log_ends(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, str
 
     ``records``: the runtime's, of one pod.
     """
-    latest: dict[str, ContainerStatus] = {}
-    for record in sorted(records, key=lambda one: one.finished_at):
-        if record.state is ContainerState.EXITED:
-            latest[record.name] = record
+    exited = (each for each in records if each.state is ContainerState.EXITED)
+    latest = {each.name: each for each in sorted(exited, key=lambda one: one.finished_at)}
     failed = [one for one in latest.values() if one.exit_code]
     return {name: lines[-1] for name, lines in _read(failed, read).items()}
 
@@ -35,9 +33,7 @@ def log_tails(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, li
 
     Containers without a readable log are left out. ``records``: the runtime's, of one pod.
     """
-    latest: dict[str, ContainerStatus] = {}
-    for record in sorted(records, key=lambda one: one.rank):
-        latest[record.name] = record
+    latest = {each.name: each for each in sorted(records, key=lambda one: one.rank)}
     return {name: lines[-MAX_LINES:] for name, lines in _read(latest.values(), read).items()}
 
 

@@ -48,7 +48,10 @@ class RemovedPods:
         if large > MAX_POD:
             return
         self._ended[key] = _RemovedPod(replace(facts, trace=None), large)
-        while len(self._ended) > MAX_PODS or self._size() > MAX_SIZE:
+        while (
+            len(self._ended) > MAX_PODS
+            or sum(each.size for each in self._ended.values()) > MAX_SIZE
+        ):
             self._ended.popitem(last=False)
 
     def find(self, namespace: str, name: str, now: float) -> tuple[PodFacts, float] | None:
@@ -60,9 +63,6 @@ class RemovedPods:
         if found is None or now - found.facts.now > KEPT_S:
             return None
         return found.facts, now - found.facts.now
-
-    def _size(self) -> int:
-        return sum(each.size for each in self._ended.values())
 
 
 def size(value: object, most: int) -> int:

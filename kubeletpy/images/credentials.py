@@ -10,7 +10,6 @@ Must never do I/O, and never show what it holds.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -131,7 +130,7 @@ def _parse_entry(entry: object, source: Source) -> Credential | None:
         try:
             decoded = base64.b64decode(auth + "=" * (-len(auth) % 4), validate=True)
             username, colon, password = decoded.decode("utf-8").partition(":")
-        except (binascii.Error, ValueError):
+        except ValueError:
             return None
         if not colon:
             return None

@@ -6,7 +6,6 @@ Must never log or show their content.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -79,11 +78,10 @@ def _document(data: object, key: str) -> Mapping[str, Any]:
     if not isinstance(encoded, str):
         raise MalformedPullSecret(f"data has no {key}")
     try:
-        return _parse(base64.b64decode(encoded, validate=True), key)
-    except (binascii.Error, ValueError) as error:
-        if isinstance(error, MalformedPullSecret):
-            raise
+        text = base64.b64decode(encoded, validate=True)
+    except ValueError:
         raise MalformedPullSecret(f"{key} is not base64") from None
+    return _parse(text, key)
 
 
 def _parse(text: str | bytes, what: str) -> Mapping[str, Any]:

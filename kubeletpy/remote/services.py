@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import math
 from collections.abc import AsyncIterator, Sequence
 
@@ -200,6 +199,6 @@ def secrets_of(auth: cri.AuthConfig | None) -> tuple[str, ...]:
         return ()
     try:
         inside = base64.b64decode(auth.auth, validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError, ValueError):
+    except ValueError:
         inside = ""
     return (auth.password, auth.auth, auth.identity_token, auth.registry_token, inside)

@@ -17,5 +17,6 @@ def stubs(channel: grpc.aio.Channel, service: ServiceDescriptor) -> dict[str, An
         made[method.name] = make(
             f"/{service.full_name}/{method.name}",
             request_serializer=GetMessageClass(method.input_type).SerializeToString,
+            response_deserializer=None,
         )
     return made

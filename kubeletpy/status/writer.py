@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
@@ -121,8 +120,14 @@ class StatusWriter:
                     "the API's answer to a status write is not a pod",
                     extra={"pod": target.key, "why": str(error)},
                 )
-            ended, ready = written.get("phase") in TERMINAL_PHASES, is_ready(written)
-            self._traces.written(entry.pod.uid, began, _in_words(written), ready=ready, ended=ended)
+            phase, ready = written.get("phase") or "Pending", is_ready(written)
+            self._traces.written(
+                entry.pod.uid,
+                began,
+                f"{phase}, Ready" if ready else phase,
+                ready=ready,
+                ended=phase in TERMINAL_PHASES,
+            )
             self._on_written(asyncio.get_running_loop().time() - entry.changed_at)
         entry.sent = version
         entry.stale_since = self._clock.now() if entry.unsent else None
@@ -184,8 +189,3 @@ def _names_another(error: ApiError) -> bool:
     return isinstance(causes, list) and any(
         isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes
     )
-
-
-def _in_words(status: api.PodStatus) -> str:
-    phase = status.get("phase") or "Pending"
-    return f"{phase}, Ready" if is_ready(status) else phase

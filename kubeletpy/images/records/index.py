@@ -18,7 +18,8 @@ class RecordIndex:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._records: OrderedDict[str, PulledRecord] = OrderedDict()
-        self._unreadable: set[str] = set()
+        self.unreadable: set[str] = set()
+        """Names of files that are not records."""
         self.complete = False
         """Whether a record that is not here does not exist."""
 
@@ -31,7 +32,7 @@ class RecordIndex:
     def fill(self, records: Iterable[PulledRecord], unreadable: Iterable[str]) -> None:
         """Load what the disk holds, oldest first."""
         self._records.clear()
-        self._unreadable = set(unreadable)
+        self.unreadable = set(unreadable)
         self.complete = True
         for record in records:
             self.put(record)
@@ -43,23 +44,11 @@ class RecordIndex:
             self._records.move_to_end(image_ref)
         return record
 
-    def unreadable(self, image_ref: str) -> bool:
-        """Whether the image's file is not a record."""
-        return file_name(image_ref) in self._unreadable
-
-    def unreadable_files(self) -> frozenset[str]:
-        """Names of all such files."""
-        return frozenset(self._unreadable)
-
-    def forget_unreadable(self, name: str) -> None:
-        """Forget such a file, which has been removed."""
-        self._unreadable.discard(name)
-
     def put(self, record: PulledRecord) -> None:
         """Keep a record that is on disk."""
         self._records[record.image_ref] = record
         self._records.move_to_end(record.image_ref)
-        self._unreadable.discard(file_name(record.image_ref))
+        self.unreadable.discard(file_name(record.image_ref))
         while len(self._records) > self._limit:
             self._records.popitem(last=False)
             self.complete = False

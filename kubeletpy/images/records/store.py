@@ -70,7 +70,7 @@ class RecordStore:
         found = self._index.get(image_ref)
         if found is not None:
             return found
-        if self._index.unreadable(image_ref):
+        if file_name(image_ref) in self._index.unreadable:
             raise MalformedRecord("the file is no pull record")
         if self._index.complete:
             return None
@@ -123,9 +123,9 @@ class RecordStore:
                 self._index.remove(record.image_ref)
                 self._on_disk -= 1
         names = {file_name(image_ref) for image_ref in present}
-        for name in self._index.unreadable_files() - names:
+        for name in self._index.unreadable - names:
             await asyncio.to_thread(self._files.remove_file, name)
-            self._index.forget_unreadable(name)
+            self._index.unreadable.discard(name)
 
     def count(self) -> None:
         """Update the metrics."""

@@ -34,13 +34,10 @@ def test_the_least_recently_used_are_dropped() -> None:
 
 def test_an_unreadable_record_is_remembered_until_replaced() -> None:
     index = RecordIndex(2)
-    assert not index.unreadable("a")
-    index.fill([], [file_name("a"), file_name("b"), file_name("c")])
-    assert [index.unreadable(name) for name in "abd"] == [True, True, False]
+    assert not index.unreadable
+    index.fill([], [file_name("a"), file_name("b")])
     index.put(record("a"))
-    index.forget_unreadable(file_name("b"))
-    index.forget_unreadable("gone")
-    assert index.unreadable_files() == {file_name("c")}
+    assert index.unreadable == {file_name("b")}
 
 
 def test_an_intent_ends_when_its_pulls_have_a_known_outcome() -> None:
