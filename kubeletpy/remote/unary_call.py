@@ -81,7 +81,13 @@ class UnaryCall:
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + within, FIRST_RETRY_S
         for tls in itertools.cycle(self._tls):
-            request = head(self._authority, self._method, self._user_agent, deadline - loop.time())
+            request = head(
+                self._authority,
+                self._method,
+                self._user_agent,
+                deadline - loop.time(),
+                tls=tls is not None,
+            )
             exchange = Exchange(
                 request, framed(message), self._bounds, greeting=self._now_connected
             )

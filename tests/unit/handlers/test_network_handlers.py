@@ -26,6 +26,7 @@ from kubeletpy.handlers.outcome import HandlerError, HandlerResult, Reply
 from kubeletpy.host import signing
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
+from tests.http2.server import Exchange, serving_http2
 from tests.unit.handlers.servers import (
     Talk,
     answering,
@@ -349,6 +350,21 @@ async def test_grpc_over_tls(tmp_path: Path) -> None:
         over_tls = await grpc_health.check(LOOPBACK, port, "", TIMEOUT, tls=True)
         assert over_tls.answer is HandlerResult.FAILURE
         assert over_tls.output.startswith("timeout: failed to connect service")
+
+
+@pytest.mark.parametrize(("tls", "scheme"), [(False, "http"), (True, "https")])
+async def test_the_scheme_of_a_grpc_call(tmp_path: Path, tls: bool, scheme: str) -> None:
+    schemes = []
+
+    async def refuse(exchange: Exchange) -> None:
+        schemes.append(exchange.headers[":scheme"])
+        exchange.head(503)
+        await exchange.write(b"", last=True)
+
+    async with serving_http2(refuse, certificate(tmp_path) if tls else None) as server:
+        reply = await grpc_health.check(LOOPBACK, server.port, "", AMPLE, tls=tls)
+    assert reply.answer is HandlerResult.FAILURE
+    assert schemes == [scheme]
 
 
 async def test_grpc_over_tls_needs_http2_by_alpn(tmp_path: Path) -> None:
