@@ -70,8 +70,8 @@ class NodeManager:
             our own; None: the last response.
         answered: called each time that the API has shown us the node.
         volumes_in_use: attachable volumes of which there is something on the node; None: not known
-        volumes_in_use_written: called when the API has those that were given last
             yet.
+        volumes_in_use_written: called when the API has those that were given last.
         devices: those of device plugins; given the capacity that the API shows.
         """
         self._api = kube_api
