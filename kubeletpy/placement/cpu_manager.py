@@ -15,12 +15,13 @@ from pathlib import Path
 from kubeletpy.api import types as api
 from kubeletpy.metrics.placement import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE, PlacementMetrics
 from kubeletpy.placement.cpu_state import CpuState, read_cpu_state, write_cpu_state
-from kubeletpy.placement.hints import Hint, Hints
+from kubeletpy.placement.hints import Hint
 from kubeletpy.placement.id_lists import format_ids
 from kubeletpy.placement.pod_pool import containers_in_order, shares_part
 from kubeletpy.placement.refusal import AllocationRefused, not_written
 from kubeletpy.placement.state_file import Form, StateFile
 from kubeletpy.placement.static_cpus import CPU, StaticCpus, exclusive_cpus
+from kubeletpy.placement.static_manager import StaticManager
 from kubeletpy.pods.granted import HeldResource, Placement
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_level_set
@@ -33,7 +34,7 @@ NONE = "none"
 _FORM = Form("cpu_manager_state", "cpuManagerPolicy", "CPUs", read_cpu_state, write_cpu_state)
 
 
-class CpuManager:
+class CpuManager(StaticManager[CpuState, StaticCpus]):
     """A provider of CPUs (``ResourceProvider`` and ``ContainerProvider``)."""
 
     name = CPU
@@ -51,14 +52,13 @@ class CpuManager:
         quota_off: a container with CPUs of its own has no CFS quota (gate
             DisableCPUQuotaWithExclusiveCPUs).
         """
-        self._policy = policy
-        self._file = StateFile(root_dir, _FORM)
-        self._metrics = metrics
+        state = CpuState(NONE) if policy is None else policy.initial()
+        file = StateFile(root_dir, _FORM)
+        super().__init__(
+            policy, state, file, metrics, requests=metrics.cpu_requests, errors=metrics.cpu_errors
+        )
         self._subscribers: list[Callable[[], None]] = []
         self._quota_off = quota_off
-        self._unsettled: dict[str, list[str]] = {}
-        """Containers whose CPUs are not yet on the disk, by uid of the pod."""
-        self.state = CpuState(NONE) if policy is None else policy.initial()
 
     def subscribe(self, subscriber: Callable[[], None]) -> None:
         """Call a function when running containers may have to move; it must not block."""
@@ -66,75 +66,36 @@ class CpuManager:
 
     async def start(self) -> None:
         """Continue from the file's content. Raises StateUnusable."""
-        problem = None if self._policy is None else self._policy.problem
-        self.state = await self._file.begin(self.state, problem)
+        await super().start()
         self._show()
-
-    async def close(self) -> None:
-        """Finish pending writes."""
-        await self._file.close()
 
     # -- ResourceProvider -----------------------------------------------------------------------
 
-    def hints(self, pod: Pod, container: api.Container | None) -> Hints:
-        """See ResourceProvider."""
-        return {} if self._policy is None else self._policy.hints(self.state, pod, container)
-
-    def is_requested_by(self, pod: Pod) -> bool:
-        """See ResourceProvider."""
-        policy = self._policy
-        return policy is not None and any(
-            policy.requested(pod, each) for each in containers_in_order(pod)
-        )
-
-    def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
-        """See ResourceProvider."""
-        policy = self._policy
-        if policy is not None and policy.pod_level.pools(pod):
-            return self._book_pool(policy, pod, hint)
-        if policy is None or not policy.requested(pod, container):
-            return False
-        self._metrics.cpu_requests.inc()
+    def _allocate(
+        self, policy: StaticCpus, pod: Pod, container: api.Container, hint: Hint
+    ) -> CpuState:
+        """Counts, too, whether a container got whole cores, if it must."""
+        counted = policy.options.full_cores
         try:
-            before = self.state
-            self.state = policy.allocate(before, pod, container, hint)
+            state = policy.allocate(self.state, pod, container, hint)
         except AllocationRefused:
-            self._refused("node")
-            if policy.options.full_cores:
+            if counted:
                 self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
             raise
-        if policy.options.full_cores:
+        if counted:
             self._metrics.aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
-        if self.state is before:
-            return False
-        self._unsettled.setdefault(pod.uid, []).append(container["name"])
-        return True
-
-    def _book_pool(self, policy: StaticCpus, pod: Pod, hint: Hint) -> bool:
-        """Reserve what a pod gets as one, with its first container."""
-        before = self.state
-        try:
-            self.state = policy.allocate_pool(before, pod, hint)
-        except AllocationRefused:
-            self._refused("pod")
-            raise
-        if self.state is before:
-            return False
-        names = [container["name"] for container in containers_in_order(pod)]
-        self._metrics.cpu_requests.inc(sum(self.owns(pod, name) for name in names))
-        self._unsettled[pod.uid] = names
-        return True
+        return state
 
     async def settle(self, pod: Pod) -> None:
         """See ResourceProvider."""
         names = self._unsettled.pop(pod.uid, [])
-        source = "pod" if pod.uid in self.state.pools else "node"
+        source = self._source(pod)
         try:
             await self._file.write(self.state)
         except OSError as error:
             for name in names:
                 self.state = self.state.without_container(pod.uid, name)
-                self._refused(source)
+                self._count_refusal(source)
             self._file.write_soon(self.state)
             raise not_written(_FORM.name, error) from error
         finally:
@@ -154,9 +115,9 @@ class CpuManager:
         before = self.state
         self.state = before.without_all_but(uids)
         if self.state is not before:
-            gone = sorted({*before.entries, *before.pools} - {*self.state.entries})
+            left = sorted({*before.entries, *before.pools} - {*self.state.entries})
             log.info(
-                "CPUs are free again", extra={"pods": gone, "pool": format_ids(self.state.pool)}
+                "CPUs are free again", extra={"pods": left, "pool": format_ids(self.state.pool)}
             )
             self._file.write_soon(self.state)
             self._show()
@@ -186,7 +147,7 @@ class CpuManager:
         )
 
     def owns(self, pod: Pod, container: str) -> bool:
-        """Whether a container has CPUs that no other shares, not even in its pod."""
+        """See StaticManager."""
         held = self.state.container_cpus(pod.uid, container) is not None
         own = partial(exclusive_cpus, pod, pod_level=True)
         return held and not shares_part(pod, container, own)
@@ -235,19 +196,13 @@ class CpuManager:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _refused(self, source: str) -> None:
-        self._metrics.cpu_errors.inc()
-        self._metrics.allocation_errors.labels(CPU, source).inc()
-
     def _note(self, pod: Pod, container: str, source: str) -> None:
         given = self.state.container_cpus(pod.uid, container) or frozenset()
         log.info(
             "CPUs given",
             extra={"pod": pod.key, "container": container, "cpus": format_ids(given)},
         )
-        kind = "exclusive" if self.owns(pod, container) else "shared"
-        self._metrics.allocations.labels(CPU, source).inc()
-        self._metrics.assignments.labels(CPU, f"{source}_{kind}").inc()
+        self._count_allocation(pod, container, source)
 
     def _changed(self) -> None:
         for subscriber in self._subscribers:

@@ -14,7 +14,6 @@ from pathlib import Path
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import spelled
 from kubeletpy.metrics.placement import PlacementMetrics
-from kubeletpy.placement.hints import Hint, Hints
 from kubeletpy.placement.id_lists import format_ids
 from kubeletpy.placement.memory_requests import MEMORY, requested_memory
 from kubeletpy.placement.memory_state import (
@@ -24,8 +23,9 @@ from kubeletpy.placement.memory_state import (
     write_memory_state,
 )
 from kubeletpy.placement.pod_pool import containers_in_order, shares_part
-from kubeletpy.placement.refusal import AllocationRefused, not_written
+from kubeletpy.placement.refusal import not_written
 from kubeletpy.placement.state_file import Form, StateFile
+from kubeletpy.placement.static_manager import StaticManager
 from kubeletpy.placement.static_memory import StaticMemory
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
@@ -44,7 +44,7 @@ _FORM = Form(
 )
 
 
-class MemoryManager:
+class MemoryManager(StaticManager[MemoryState, StaticMemory]):
     """A provider of memory (``ResourceProvider`` and ``ContainerProvider``)."""
 
     name = MEMORY
@@ -53,77 +53,27 @@ class MemoryManager:
         self, policy: StaticMemory | None, root_dir: Path, metrics: PlacementMetrics
     ) -> None:
         """``policy`` None: memoryManagerPolicy None."""
-        self._policy = policy
-        self._file = StateFile(root_dir, _FORM)
-        self._metrics = metrics
-        self._unsettled: dict[str, list[str]] = {}
-        """Containers whose memory is not booked on the disk, by uid of the pod."""
-        self.state = MemoryState(NONE) if policy is None else policy.initial()
-
-    async def start(self) -> None:
-        """Continue from the file's content. Raises StateUnusable."""
-        problem = None if self._policy is None else self._policy.problem
-        self.state = await self._file.begin(self.state, problem)
-
-    async def close(self) -> None:
-        """Finish pending writes."""
-        await self._file.close()
-
-    # -- ResourceProvider -----------------------------------------------------------------------
-
-    def hints(self, pod: Pod, container: api.Container | None) -> Hints:
-        """See ResourceProvider."""
-        return {} if self._policy is None else self._policy.hints(self.state, pod, container)
-
-    def is_requested_by(self, pod: Pod) -> bool:
-        """See ResourceProvider."""
-        policy = self._policy
-        return policy is not None and any(
-            policy.requested(pod, each) for each in containers_in_order(pod)
+        state = MemoryState(NONE) if policy is None else policy.initial()
+        file = StateFile(root_dir, _FORM)
+        super().__init__(
+            policy,
+            state,
+            file,
+            metrics,
+            requests=metrics.memory_requests,
+            errors=metrics.memory_errors,
         )
 
-    def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
-        """See ResourceProvider."""
-        policy = self._policy
-        if policy is not None and policy.pod_level.pools(pod):
-            return self._book_pool(policy, pod, hint)
-        if policy is None or not policy.requested(pod, container):
-            return False
-        self._metrics.memory_requests.inc()
-        before = self.state
-        try:
-            self.state = policy.allocate(before, pod, container, hint)
-        except AllocationRefused:
-            self._refused("node")
-            raise
-        if self.state is before:
-            return False
-        self._unsettled.setdefault(pod.uid, []).append(container["name"])
-        return True
-
-    def _book_pool(self, policy: StaticMemory, pod: Pod, hint: Hint) -> bool:
-        """Reserve what a pod gets as one, with its first container."""
-        before = self.state
-        try:
-            self.state = policy.allocate_pool(before, pod, hint)
-        except AllocationRefused:
-            self._refused("pod")
-            raise
-        if self.state is before:
-            return False
-        names = [container["name"] for container in containers_in_order(pod)]
-        self._metrics.memory_requests.inc(sum(self.owns(pod, name) for name in names))
-        self._unsettled[pod.uid] = names
-        return True
+    # -- ResourceProvider -----------------------------------------------------------------------
 
     async def settle(self, pod: Pod) -> None:
         """See ResourceProvider."""
         names = self._unsettled.pop(pod.uid, [])
-        source = "pod" if pod.uid in self.state.pools else "node"
+        source = self._source(pod)
         try:
             await self._file.write(self.state)
         except OSError as error:
-            self._refused(source)
+            self._count_refusal(source)
             # blocks of init containers have shrunk for later ones: release the whole pod
             if self._policy is not None:
                 others = {*self.state.entries, *self.state.pools} - {pod.uid}
@@ -142,8 +92,8 @@ class MemoryManager:
         before = self.state
         self.state = self._policy.without_all_but(before, uids)
         if self.state is not before:
-            gone = sorted({*before.entries, *before.pools} - {*self.state.entries})
-            log.info("memory is free again", extra={"pods": gone})
+            left = sorted({*before.entries, *before.pools} - {*self.state.entries})
+            log.info("memory is free again", extra={"pods": left})
             self._file.write_soon(self.state)
 
     # -- what containers get --------------------------------------------------------------------
@@ -167,7 +117,7 @@ class MemoryManager:
         return frozenset(node for block in blocks for node in block.nodes or ())
 
     def owns(self, pod: Pod, container: str) -> bool:
-        """Whether a container has memory that no other shares, not even in its pod."""
+        """See StaticManager."""
         held = bool(self.state.container_blocks(pod.uid, container))
         own = partial(requested_memory, pod, pod_level=True)
         return held and not shares_part(pod, container, own)
@@ -207,15 +157,9 @@ class MemoryManager:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _refused(self, source: str) -> None:
-        self._metrics.memory_errors.inc()
-        self._metrics.allocation_errors.labels(MEMORY, source).inc()
-
     def _note(self, pod: Pod, container: str, source: str) -> None:
         nodes = format_ids(self.nodes_of(pod.uid, container))
         log.info(
             "memory booked", extra={"pod": pod.key, "container": container, "numa_nodes": nodes}
         )
-        kind = "exclusive" if self.owns(pod, container) else "shared"
-        self._metrics.allocations.labels(MEMORY, source).inc()
-        self._metrics.assignments.labels(MEMORY, f"{source}_{kind}").inc()
+        self._count_allocation(pod, container, source)

@@ -5,10 +5,12 @@ Source: docs/reference/behaviour-resources.md, rs.
 
 from __future__ import annotations
 
+from functools import partial
+
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import whole
-from kubeletpy.placement.pod_pool import may_have_own
-from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.placement.pod_pool import may_have_own, peak_requests
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import Amounts, container_amounts
 
 MEMORY = "memory"
@@ -38,18 +40,5 @@ def memory_types(requests: Amounts) -> dict[str, int]:
 
 
 def peak_memory_requests(pod: Pod) -> dict[str, int]:
-    """A pod's peak need: init containers take turns, sidecars keep running."""
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in pod.init_containers:
-        for name, size in requested_memory(pod, container).items():
-            together = sidecars.get(name, 0) + size
-            if is_sidecar(container):
-                sidecars[name] = together
-            peak[name] = max(peak.get(name, 0), together)
-    regular = dict(sidecars)
-    for container in pod.containers:
-        for name, size in requested_memory(pod, container).items():
-            regular[name] = regular.get(name, 0) + size
-    names = sorted(peak.keys() | regular.keys())
-    return {name: max(peak.get(name, 0), regular.get(name, 0)) for name in names}
+    """The memory that a pod needs at once."""
+    return dict(sorted(peak_requests(pod, partial(requested_memory, pod)).items()))

@@ -95,6 +95,21 @@ def pool_requests(pod: Pod) -> Amounts:
     return amounts((pod.spec.get("resources") or {}).get("requests"))
 
 
+def peak_requests(
+    pod: Pod, requested: Callable[[api.Container], Mapping[str, int]]
+) -> Counter[str]:
+    """The most that a pod needs at once: init containers take turns, sidecars keep running."""
+    lasting, peak = Counter[str](), Counter[str]()
+    for container in pod.init_containers:
+        together = lasting + Counter(requested(container))
+        peak |= together
+        if is_sidecar(container):
+            lasting = together
+    for container in pod.containers:
+        lasting.update(requested(container))
+    return peak | lasting
+
+
 def divide(pod: Pod, pool: Part, take: Callable[[api.Container, Part], Part]) -> Division[Part]:
     """Divide a pool among a pod's containers.
 

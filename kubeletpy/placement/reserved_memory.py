@@ -5,6 +5,7 @@ Source: docs/reference/behaviour-resources.md, rs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kubeletpy.api.quantity import value
@@ -51,18 +52,17 @@ def huge_name(size: int) -> str:
 
 
 def _check_sums(reserved: Mapping[int, Mapping[str, int]], total: Mapping[str, int]) -> None:
-    sums: dict[str, int] = {}
+    sums = Counter[str]()
     for of_node in reserved.values():
-        for name, size in of_node.items():
-            sums[name] = sums.get(name, 0) + size
+        sums.update(of_node)
     for name in sorted(sums.keys() | total.keys()):
-        if sums.get(name, 0) != total.get(name, 0):
+        if sums[name] != total.get(name, 0):
             raise OptionError(
                 FIELD,
-                f"{name} of all NUMA nodes is {sums.get(name, 0)} bytes together; it must be the "
+                f"{name} of all NUMA nodes is {sums[name]} bytes together; it must be the "
                 f"{total.get(name, 0)} that kubeReserved, systemReserved and evictionHard have",
             )
-    if not sums.get(MEMORY):
+    if not sums[MEMORY]:
         raise OptionError(FIELD, "memoryManagerPolicy Static needs memory to be reserved")
 
 

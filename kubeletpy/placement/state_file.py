@@ -43,6 +43,10 @@ class PlacementState(Protocol):
         """The containers' resources, by uid of their pod."""
 
     @property
+    def pools(self) -> Mapping[str, Any]:
+        """The resources of pods that are placed as one, by uid."""
+
+    @property
     def is_empty(self) -> bool:
         """Whether it holds nothing: no container has anything, and it describes no machine."""
 

@@ -26,6 +26,7 @@ from kubeletpy.placement.pod_pool import (
     containers_in_order,
     divide,
     may_have_own,
+    peak_requests,
     pool_requests,
 )
 from kubeletpy.placement.refusal import AllocationRefused
@@ -56,16 +57,8 @@ def _whole_cpus(requests: Amounts) -> int:
 
 
 def exclusive_cpus_of_pod(pod: Pod) -> int:
-    """How many a pod needs at once: init containers take turns, sidecars keep running."""
-    sidecars = peak = 0
-    for container in pod.init_containers:
-        wanted = exclusive_cpus(pod, container)
-        if is_sidecar(container):
-            sidecars += wanted
-        else:
-            peak = max(peak, sidecars + wanted)
-    regular = sum(exclusive_cpus(pod, container) for container in pod.containers)
-    return max(peak, sidecars + regular)
+    """How many CPUs of their own a pod's containers need at once."""
+    return peak_requests(pod, lambda container: {CPU: exclusive_cpus(pod, container)})[CPU]
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class StaticMemory:
                 for each in pod.init_containers
             )
             return _hints_of(held, amounts, sizes=not shrinks)
-        return self._offered(state, amounts, pod, container)
+        return dict.fromkeys(amounts, self._masks(state, amounts, pod, container))
 
     def _pod_hints(self, state: MemoryState, pod: Pod) -> Hints:
         pools = self.pod_level.pools(pod)
@@ -105,13 +105,7 @@ class StaticMemory:
             return {
                 name: None if only is None else (Hint(mask_of(only), True),) for name in amounts
             }
-        return self._offered(state, amounts, pod, None)
-
-    def _offered(
-        self, state: MemoryState, amounts: Amounts, pod: Pod, container: api.Container | None
-    ) -> dict[str, tuple[Hint, ...]]:
-        found = self._masks(state, amounts, pod, container)
-        return dict.fromkeys(amounts, found)
+        return dict.fromkeys(amounts, self._masks(state, amounts, pod, None))
 
     def _masks(
         self, state: MemoryState, amounts: Amounts, pod: Pod, container: api.Container | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 
@@ -26,25 +27,10 @@ class Cpu(NamedTuple):
 Unit = Callable[[Cpu], int]
 """Returns the id of the group that a CPU belongs to."""
 
-
-def by_core(cpu: Cpu) -> int:
-    """Its core."""
-    return cpu.core
-
-
-def by_socket(cpu: Cpu) -> int:
-    """Its socket."""
-    return cpu.socket
-
-
-def by_numa(cpu: Cpu) -> int:
-    """Its NUMA node."""
-    return cpu.numa
-
-
-def by_uncore(cpu: Cpu) -> int:
-    """Its L3 cache."""
-    return cpu.uncore
+by_core: Unit = attrgetter("core")
+by_socket: Unit = attrgetter("socket")
+by_numa: Unit = attrgetter("numa")
+by_uncore: Unit = attrgetter("uncore")
 
 
 @dataclass(frozen=True)
@@ -72,11 +58,6 @@ class CpuTopology:
     def nodes(self) -> Mapping[int, frozenset[int]]:
         """NUMA node -> its CPUs."""
         return self.grouped(self.cpus, by_numa)
-
-    @cached_property
-    def caches(self) -> Mapping[int, frozenset[int]]:
-        """L3 cache -> its CPUs."""
-        return self.grouped(self.cpus, by_uncore)
 
     @property
     def threads_per_core(self) -> int:

@@ -97,7 +97,9 @@ class TopologyManager:
         began = self._elapsed()
         booked: list[ResourceProvider] = []
         try:
-            if self._policy is not Policy.NONE or self._needs_resources(pod):
+            if self._policy is not Policy.NONE or any(
+                provider.is_requested_by(pod) for provider in self._providers
+            ):
                 self.release()
                 booked = self._book(pod)
         except ValueError as error:  # an invalid quantity
@@ -120,14 +122,11 @@ class TopologyManager:
             return []
         found = []
         for container in (None,) if self._scope == POD else containers_in_order(pod):
-            provided = [provider.hints(pod, container) for provider in self._providers]
-            merged = merge(provided, self._nodes, self._policy, self._closest)
+            merged, why = self._merge(pod, container)
             if not merged.admitted:
-                why = _against(merged, self._providers, provided, self._policy)
                 raise AllocationRefused(f"{self._refusal(pod)}: {why}", AFFINITY)
-            if any(any(hints.values()) for hints in provided):
-                what = f"{_whose(container)} goes {_where(merged.hint)}"
-                found.append(Decision(what, _offered(self._providers, provided)))
+            if why:
+                found.append(Decision(f"{_whose(container)} goes {_where(merged.hint)}", why))
         return found
 
     def release(self) -> None:
@@ -137,9 +136,6 @@ class TopologyManager:
             return
         for provider in self._providers:
             provider.release(users)
-
-    def _needs_resources(self, pod: Pod) -> bool:
-        return any(provider.is_requested_by(pod) for provider in self._providers)
 
     def _book(self, pod: Pod) -> list[ResourceProvider]:
         """The providers that have something to settle."""
@@ -151,7 +147,7 @@ class TopologyManager:
             if self._scope != POD and self._policy is not Policy.NONE:
                 hint = self._merged(pod, container)
             for provider in self._providers:
-                with self._telling(pod, provider, container["name"]):
+                with self._recorded(pod, provider, container["name"]):
                     if provider.book(pod, container, hint):
                         booked[provider.name] = provider
         return list(booked.values())
@@ -159,13 +155,16 @@ class TopologyManager:
     async def _settle(self, pod: Pod, booked: Sequence[ResourceProvider], began: float) -> None:
         try:
             for provider in booked:
-                with self._telling(pod, provider):
+                with self._recorded(pod, provider):
                     await provider.settle(pod)
         finally:
             self._took(began)
 
     @contextmanager
-    def _telling(self, pod: Pod, provider: ResourceProvider, container: str = "") -> Iterator[None]:
+    def _recorded(
+        self, pod: Pod, provider: ResourceProvider, container: str = ""
+    ) -> Iterator[None]:
+        """Records a refusal as a decision about the pod."""
         try:
             yield
         except AllocationRefused as refused:
@@ -176,24 +175,34 @@ class TopologyManager:
             raise
 
     def _merged(self, pod: Pod, container: api.Container | None) -> Hint:
-        provided = [provider.hints(pod, container) for provider in self._providers]
-        merged = merge(provided, self._nodes, self._policy, self._closest)
+        merged, why = self._merge(pod, container)
         whose = _whose(container)
         guaranteed = self._policy is Policy.SINGLE_NUMA_NODE
         if not merged.admitted:
             self._metrics.topology_errors.inc()
             if guaranteed:
                 self._metrics.not_aligned.labels(self._scope, NUMA_NODE).inc()
-            why = _against(merged, self._providers, provided, self._policy)
             self._decided(pod.uid, [Decision(f"refused: no place for {whose}", why)])
             log.info("no place for a pod", extra={"pod": pod.key, "why": why})
             raise AllocationRefused(self._refusal(pod), AFFINITY)
         if guaranteed:
             self._metrics.aligned.labels(self._scope, NUMA_NODE).inc()
-        if any(any(hints.values()) for hints in provided):
-            why = _offered(self._providers, provided)
+        if why:
             self._decided(pod.uid, [Decision(f"{whose} goes {_where(merged.hint)}", why)])
         return merged.hint
+
+    def _merge(self, pod: Pod, container: api.Container | None) -> tuple[MergedHints, str]:
+        """The merged hints, and the reason as text: what each resource could have allocated.
+
+        If the pod is not admitted: the resources that could not agree. Empty: there are no hints.
+        """
+        provided = [provider.hints(pod, container) for provider in self._providers]
+        merged = merge(provided, self._nodes, self._policy, self._closest)
+        if not merged.admitted:
+            offered = _offered(self._providers, provided, merged.against)
+            return merged, f"topologyManagerPolicy {self._policy} finds no NUMA nodes: {offered}"
+        hinted = any(any(hints.values()) for hints in provided)
+        return merged, _offered(self._providers, provided) if hinted else ""
 
     def _refusal(self, pod: Pod) -> str:
         pod_level = POD_LEVEL_TEXTS.get(self._pod_level, "") if pod_level_set(pod) else ""
@@ -212,17 +221,6 @@ def _where(hint: Hint) -> str:
         return "to any NUMA node"
     best = "" if hint.preferred else ", which is not as near as can be"
     return f"to NUMA node {format_ids(nodes_of(hint.mask))}{best}"
-
-
-def _against(
-    merged: MergedHints,
-    providers: Sequence[ResourceProvider],
-    provided: Sequence[Hints],
-    policy: Policy,
-) -> str:
-    """Which resources could not agree, and what each could have allocated."""
-    why = _offered(providers, provided, merged.against)
-    return f"topologyManagerPolicy {policy} finds no NUMA nodes: {why}"
 
 
 def _offered(

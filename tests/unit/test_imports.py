@@ -122,6 +122,7 @@ MORE = {
     "kubeletpy.trace.frames": "samples the event loop's stack without a garbage collection",
     "kubeletpy.placement.pod_pool": "which pods are placed as one, and how they are divided",
     "kubeletpy.placement.memory_requests": "what memory is booked, apart from where",
+    "kubeletpy.placement.static_manager": "what the managers of CPUs and memory share",
     "kubeletpy.placement.reserved_cpus": "the CPUs of the system, apart from those of containers",
     "kubeletpy.pods.volume_fields": "which values of 1.37's fields are refused",
     "kubeletpy.status.volume_health": "what a status shows of the health of volumes",
