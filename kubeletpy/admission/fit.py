@@ -6,7 +6,7 @@ docs/reference/behaviour.md, l.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, cast
 
 from kubeletpy.admission.verdict import Shortage
@@ -65,18 +65,19 @@ def shortages(
     allowed = value(allocatable.get(PODS, "0"))
     if len(others) + 1 > allowed:
         found.append(Shortage(PODS, 1, len(others), allowed))
-    wanted = {**needs_of(pod), **_beside_claim(pod)}
-    needs = {name: amount for name, amount in wanted.items() if amount > 0}
+    requested = {**needs_of(pod), **_beside_claim(pod)}
+    needs = {name: amount for name, amount in requested.items() if amount > 0}
     if not needs:
         return found
-    used = _sum(map(needs_of, others), needs)
+    of_others = [needs_of(other) for other in others]
     for name in (*_FIRST, *sorted(name for name in needs if name not in _FIRST)):
         if name not in needs or not _counts(name, allocatable):
             continue
         text = allocatable.get(name, "0")
         capacity = milli_value(text) if name == "cpu" else value(text)
-        if needs[name] > capacity - used[name]:
-            found.append(Shortage(name, needs[name], used[name], capacity))
+        used = sum(each.get(name, 0) for each in of_others)
+        if needs[name] > capacity - used:
+            found.append(Shortage(name, needs[name], used, capacity))
     return found
 
 
@@ -111,11 +112,3 @@ def _counts(name: str, allocatable: Mapping[str, str]) -> bool:
     if is_extended(name):
         return name in allocatable
     return name in _FIRST or name.startswith(HUGEPAGES_PREFIX) or "/" in name
-
-
-def _sum(all_needs: Iterable[Needs], names: Iterable[str]) -> dict[str, int]:
-    total = dict.fromkeys(names, 0)
-    for needs in all_needs:
-        for name in total:
-            total[name] += needs.get(name, 0)
-    return total

@@ -6,7 +6,7 @@ part of the cluster is responsible for (scheduling preferences, taints that only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kubeletpy.admission.declared_features import lacking
 from kubeletpy.admission.facts import NodeState
@@ -21,7 +21,6 @@ from kubeletpy.admission.verdict import (
     Preempt,
     Refused,
     Rejection,
-    Shortage,
     Verdict,
     predicate,
 )
@@ -55,9 +54,7 @@ def judge(
     it was fetched for this check. ``held``: how many devices are in use, if the pod has some
     of them; for this pod the node has at least as many. Raises ValueError for an invalid quantity.
     """
-    if rejection := before_placement(pod, state):
-        return Refused(rejection)
-    if rejection := _basics(pod, node):
+    if rejection := before_placement(pod, state) or _basics(pod, node):
         return Refused(rejection)
     assert node is not None, "a node that is not known was refused"
     allocatable = no_fewer((node.get("status") or {}).get("allocatable") or {}, held)
@@ -71,25 +68,17 @@ def judge(
             return Refused(mismatches[0])
     elif lacking or mismatches:
         return Refused(lacking[0].rejection() if lacking else mismatches[0])
-    return _late(pod, state, lacking)
-
-
-def before_placement(pod: Pod, state: NodeState) -> Rejection | None:
-    """The checks that come before a pod is assigned any of the machine's resources."""
-    for early in (_pressure, _sysctls):
-        if rejection := early(pod, state):
-            return rejection
-    return None
-
-
-def _late(pod: Pod, state: NodeState, lacking: Sequence[Shortage]) -> Verdict:
     for late in (_apparmor, _features, _declared, _shutdown):
         if rejection := late(pod, state):
             return Refused(rejection)
     return Preempt(tuple(lacking)) if lacking else Admitted()
 
 
-Handler = Callable[[Pod, NodeState], Rejection | None]
+def before_placement(pod: Pod, state: NodeState) -> Rejection | None:
+    """The checks that come before a pod is assigned any of the machine's resources."""
+    return _pressure(pod, state) or forbidden(
+        pod, state.allowed_unsafe_sysctls, state.kernel_version
+    )
 
 
 def _pressure(pod: Pod, state: NodeState) -> Rejection | None:
@@ -107,10 +96,6 @@ def _pressure(pod: Pod, state: NodeState) -> Rejection | None:
     ):
         return None
     return Rejection(AdmissionReason.EVICTED, f"The node had condition: [{' '.join(conditions)}]. ")
-
-
-def _sysctls(pod: Pod, state: NodeState) -> Rejection | None:
-    return forbidden(pod, state.allowed_unsafe_sysctls, state.kernel_version)
 
 
 def _basics(pod: Pod, node: api.Node | None) -> Rejection | None:
@@ -160,8 +145,8 @@ def _mismatches(pod: Pod, others: Sequence[Pod], node: api.Node) -> list[Rejecti
 def _apparmor(pod: Pod, state: NodeState) -> Rejection | None:
     if state.apparmor or pod.phase not in ("", "Pending") or not _requests_apparmor(pod):
         return None
-    problem = "AppArmor is not enabled on the host"
-    return Rejection(AdmissionReason.APPARMOR, f"Cannot enforce AppArmor: {problem}")
+    message = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
+    return Rejection(AdmissionReason.APPARMOR, message)
 
 
 def _requests_apparmor(pod: Pod) -> bool:

@@ -26,25 +26,14 @@ def host_ports(pod: Pod) -> Iterator[HostPort]:
 
 def holders(pod: Pod, others: Iterable[Pod]) -> Iterator[tuple[HostPort, Pod]]:
     """Which requested host ports other pods have, and which pods."""
-    wanted = list(host_ports(pod))
-    for other in others:
+    requested = list(host_ports(pod))
+    for other in others if requested else ():
         for have in host_ports(other):
-            for want in wanted:
-                if have[1:] == want[1:] and (not have[0] or not want[0] or have[0] == want[0]):
-                    yield want, other
+            for port in requested:
+                if have[1:] == port[1:] and (not have[0] or not port[0] or have[0] == port[0]):
+                    yield port, other
 
 
 def clash(pod: Pod, others: Iterable[Pod]) -> bool:
     """Whether one of the other pods has a port that the pod requests."""
-    wanted = list(host_ports(pod))
-    if not wanted:
-        return False
-    taken: dict[tuple[str, int], set[str]] = {}
-    for other in others:
-        for address, protocol, number in host_ports(other):
-            taken.setdefault((protocol, number), set()).add(address)
-    for address, protocol, number in wanted:
-        addresses = taken.get((protocol, number), set())
-        if addresses and (not address or "" in addresses or address in addresses):
-            return True
-    return False
+    return any(True for _ in holders(pod, others))
