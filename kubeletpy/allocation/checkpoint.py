@@ -37,6 +37,7 @@ MAX_BYTES = 64 << 20
 """More than the pods of any node need; a bigger file is not read."""
 MAX_LINES = 10_000
 """Journal lines without a snapshot (on a full disk); beyond that, one line per pod is kept."""
+_NOTHING = PodResources()
 
 
 class ResourceState:
@@ -71,23 +72,19 @@ class ResourceState:
 
     def get(self, uid: str, container: str) -> Requirements | None:
         """The record of one container."""
-        found = self._pods.get(uid)
-        return None if found is None else found.containers.get(container)
+        return self.pod(uid).get(container)
 
     def pod(self, uid: str) -> Mapping[str, Requirements]:
         """The records of a pod's containers."""
-        found = self._pods.get(uid)
-        return {} if found is None else found.containers
+        return self._pods.get(uid, _NOTHING).containers
 
     def get_pod_level(self, uid: str) -> Requirements | None:
         """The record at pod level."""
-        found = self._pods.get(uid)
-        return None if found is None else found.pod
+        return self._pods.get(uid, _NOTHING).pod
 
     def volumes(self, uid: str) -> Mapping[str, str]:
         """The sizes that are recorded for a pod's volumes in memory."""
-        found = self._pods.get(uid)
-        return {} if found is None else found.volumes
+        return self._pods.get(uid, _NOTHING).volumes
 
     def uids(self) -> list[str]:
         """The pods that have a record."""
@@ -95,22 +92,24 @@ class ResourceState:
 
     def set(self, uid: str, container: str, resources: Requirements) -> None:
         """Record the resources of one container."""
-        before = self._pods.get(uid) or PodResources()
+        before = self._pods.get(uid, _NOTHING)
         containers = {**before.containers, container: resources}
-        self._store(uid, replace(before, containers=containers))
+        self.put(uid, replace(before, containers=containers))
 
     def set_pod_level(self, uid: str, resources: Requirements | None) -> None:
         """Record the pod-level resources of a pod."""
-        self._store(uid, replace(self._pods.get(uid) or PodResources(), pod=resources))
+        self.put(uid, replace(self._pods.get(uid, _NOTHING), pod=resources))
 
     def set_volume(self, uid: str, volume: str, size: str) -> None:
         """Record the size of one volume in memory."""
-        before = self._pods.get(uid) or PodResources()
-        self._store(uid, replace(before, volumes={**before.volumes, volume: size}))
+        before = self._pods.get(uid, _NOTHING)
+        self.put(uid, replace(before, volumes={**before.volumes, volume: size}))
 
     def put(self, uid: str, found: PodResources) -> None:
         """Record everything for a pod at once."""
-        self._store(uid, found)
+        if self._pods.get(uid) != found:
+            self._pods[uid] = found
+            self._note(checkpoint_file.journal_line(uid, found))
 
     def remove(self, uid: str) -> None:
         """Forget a pod."""
@@ -119,8 +118,8 @@ class ResourceState:
 
     def forget_others(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
-        wanted = set(uids)
-        for uid in [uid for uid in self._pods if uid not in wanted]:
+        kept = set(uids)
+        for uid in [each for each in self._pods if each not in kept]:
             self.remove(uid)
 
     # -- writing -----------------------------------------------------------------------------
@@ -139,18 +138,13 @@ class ResourceState:
             os.close(self._journal)
             self._journal = None
 
-    def _store(self, uid: str, found: PodResources) -> None:
-        if self._pods.get(uid) == found:
-            return
-        self._pods[uid] = found
-        self._note(checkpoint_file.journal_line(uid, found))
-
     def _note(self, line: bytes) -> None:
         if self._path is None:
             return
         try:
             if self._journal is None:
-                self._journal = _open_journal(_journal_path(self._path))
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._journal = os.open(_journal_path(self._path), flags, 0o600)
             if os.write(self._journal, line) < len(line):
                 os.write(self._journal, b"\n")
         except OSError as error:
@@ -249,10 +243,6 @@ class ResourceState:
 
 def _journal_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.journal")
-
-
-def _open_journal(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def _read(path: Path) -> bytes | None:

@@ -33,7 +33,7 @@ def snapshot(pods: Mapping[str, PodResources]) -> str:
 
 
 def read_snapshot(text: str) -> dict[str, PodResources]:
-    """Parse a state file. Raises BadCheckpoint."""
+    """Parse a state file. Raises BadAllocationState."""
     try:
         document = json.loads(text)
         data = document["data"]

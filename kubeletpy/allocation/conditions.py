@@ -35,11 +35,6 @@ class ResizeConditions(Struct, frozen=True):
         """Whether a resize is waiting for room."""
         return self.pending is not None and self.pending.get("reason") == DEFERRED
 
-    @property
-    def infeasible(self) -> bool:
-        """Whether the requested resize is infeasible."""
-        return self.pending is not None and self.pending.get("reason") == INFEASIBLE
-
 
 NONE = ResizeConditions()
 

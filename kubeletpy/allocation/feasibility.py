@@ -6,16 +6,15 @@ resize.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from decimal import ROUND_CEILING, Decimal
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 
-from kubeletpy.allocation.resources import same
+from kubeletpy.allocation.resize_changes import pod_level_changes, volume_sizes_change
 from kubeletpy.api import types as api
-from kubeletpy.api.quantity import parse
+from kubeletpy.api.quantity import parse, whole
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.config.version_facts import version_facts
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
-from kubeletpy.pods.memory_volumes import changed_limits, size_limits
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import COMPUTE, pod_requests
@@ -87,69 +86,55 @@ def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible |
     if _resizes_swap(desired, allocated, rules):
         message = "In-place resize of containers with swap is not supported."
         return Infeasible("swap_limitation", message)
-    pod_level_stays = same(desired.spec.get("resources"), allocated.spec.get("resources"))
-    if not rules.pod_level and not pod_level_stays:
+    if not rules.pod_level and pod_level_changes(allocated, desired):
         message = "InPlacePodLevelResourcesVerticalScaling is disabled"
         return Infeasible("plr_feature_gate_off", message)
-    if rules.memory_volumes and not rules.cgroup_v2 and _resizes_volumes(desired, allocated):
+    if rules.memory_volumes and not rules.cgroup_v2 and volume_sizes_change(allocated, desired):
         message = "Memory-backed emptyDir volume resize is not supported on cgroups v1"
         return Infeasible("cgroups_v1_unsupported", message)
     if qos_class(desired) is QoSClass.GUARANTEED:
-        pinned = _is_pinned(desired, allocated, rules)
+        pinned = _pinned(desired, allocated, rules)
         if pinned is not None:
             return pinned
     return _beyond(desired, rules.bound)
 
 
-def _is_pinned(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | None:
-    if rules.cpu_manager_policy == STATIC and _request_changes(desired, allocated, "cpu"):
-        return _pinned("cpu", "CPU", rules.cpu_manager_policy)
-    if rules.memory_manager_policy == STATIC_MEMORY and _request_changes(
-        desired, allocated, "memory"
+def _pinned(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | None:
+    """Why a Guaranteed pod can't be resized: a static policy has assigned its resources."""
+    for name, word, policy, static in (
+        ("cpu", "CPU", rules.cpu_manager_policy, STATIC),
+        ("memory", "Memory", rules.memory_manager_policy, STATIC_MEMORY),
     ):
-        return _pinned("memory", "Memory", rules.memory_manager_policy)
+        if policy == static and any(
+            _request(new, name) != _request(old, name) for new, old in _pairs(desired, allocated)
+        ):
+            manager = f'{word} Manager policy "{policy}"'
+            message = f"Resize is infeasible for Guaranteed Pods alongside {manager}"
+            return Infeasible(f"guaranteed_pod_{name}_manager_static_policy", message)
     return None
-
-
-def _pinned(name: str, word: str, policy: str) -> Infeasible:
-    message = f'Resize is infeasible for Guaranteed Pods alongside {word} Manager policy "{policy}"'
-    return Infeasible(f"guaranteed_pod_{name}_manager_static_policy", message)
 
 
 def _beyond(desired: Pod, bound: Mapping[str, Decimal]) -> Infeasible | None:
     if not bound:
         return None
-    wanted = pod_requests(desired)
+    requests = pod_requests(desired)
     for name in reversed(COMPUTE):
-        requested, capacity = wanted.get(name, Decimal(0)), bound[name]
+        requested, capacity = requests.get(name, Decimal(0)), bound[name]
         if requested > capacity:
-            numbers = f"requested: {_whole(name, requested)}, capacity: {_whole(name, capacity)}"
+            unit = 1000 if name == "cpu" else 1  # millicores or bytes
+            numbers = f"requested: {whole(requested * unit)}, capacity: {whole(capacity * unit)}"
             message = f"Node didn't have enough capacity: {name}, {numbers}"
             return Infeasible("insufficient_node_allocatable", message)
     return None
 
 
-def _whole(name: str, amount: Decimal) -> int:
-    """Millicores of CPU, or bytes of memory, rounded up."""
-    unit = 1000 if name == "cpu" else 1
-    return int((amount * unit).to_integral_value(ROUND_CEILING))
-
-
 def _resizes_swap(desired: Pod, allocated: Pod, rules: ResizeRules) -> bool:
-    before = {c["name"]: c for c in (*allocated.containers, *allocated.init_containers)}
-    for container in (*desired.containers, *desired.init_containers):
-        old = before.get(container["name"], container)
-        if _request(container, "memory") == _request(old, "memory"):
-            continue
-        if _restarts_for_memory(old):
-            continue
-        if rules.may_swap(desired, container) or rules.may_swap(allocated, old):
-            return True
-    return False
-
-
-def _resizes_volumes(desired: Pod, allocated: Pod) -> bool:
-    return bool(changed_limits(size_limits(allocated), size_limits(desired)))
+    return any(
+        _request(new, "memory") != _request(old, "memory")
+        and not _restarts_for_memory(old)
+        and (rules.may_swap(desired, new) or rules.may_swap(allocated, old))
+        for new, old in _pairs(desired, allocated)
+    )
 
 
 def _restarts_for_memory(container: api.Container) -> bool:
@@ -159,12 +144,11 @@ def _restarts_for_memory(container: api.Container) -> bool:
     return False
 
 
-def _request_changes(desired: Pod, allocated: Pod, name: str) -> bool:
+def _pairs(desired: Pod, allocated: Pod) -> Iterator[tuple[api.Container, api.Container]]:
+    """Each container as it is desired and as it is allocated."""
     before = {c["name"]: c for c in (*allocated.containers, *allocated.init_containers)}
-    return any(
-        _request(container, name) != _request(before.get(container["name"], container), name)
-        for container in (*desired.containers, *desired.init_containers)
-    )
+    for container in (*desired.containers, *desired.init_containers):
+        yield container, before.get(container["name"], container)
 
 
 def _request(container: api.Container, name: str) -> object:

@@ -18,11 +18,6 @@ COMPLETED = "Pod resize completed"
 FAILED = "Pod resize error"
 
 
-def pending_words(reason: str) -> str:
-    """How an event about a resize that is not allocated begins."""
-    return f"Pod resize {reason}"
-
-
 def resize_message(words: str, pod: Pod, generation: int, error: str = "") -> str:
     """The event's message: ``words`` and a JSON summary of what the pod requests.
 

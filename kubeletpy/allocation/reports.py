@@ -11,13 +11,7 @@ from collections.abc import Callable, Sequence
 
 from kubeletpy.allocation import conditions
 from kubeletpy.allocation.conditions import DEFERRED, INFEASIBLE, NONE, ResizeConditions
-from kubeletpy.allocation.messages import (
-    COMPLETED,
-    FAILED,
-    STARTED,
-    pending_words,
-    resize_message,
-)
+from kubeletpy.allocation.messages import COMPLETED, FAILED, STARTED, resize_message
 from kubeletpy.api.times import parse_time
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
@@ -111,7 +105,7 @@ class ResizeReports:
             return
         self._set_conditions(uid, ResizeConditions(made, before.in_progress))
         if news:
-            text = resize_message(pending_words(why), pod, generation, message)
+            text = resize_message(f"Pod resize {why}", pod, generation, message)
             self._event(pod, WARNING, _PENDING[reason], text)
             self._record_decision(uid, f"resize {reason.lower()}", f"{why}: {message}")
 
