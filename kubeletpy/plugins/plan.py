@@ -5,7 +5,7 @@ Pure. Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from kubeletpy.plugins.model import PluginInfo, Stamp
 from kubeletpy.structs import Struct, replace
@@ -107,8 +107,3 @@ def name_is_free(known: Mapping[str, Known], name: str, now: float) -> dict[str,
         path: replace(state, retry_at=now) if state.name == name and not state.busy else state
         for path, state in known.items()
     }
-
-
-def sockets(known: Mapping[str, Known]) -> Iterable[str]:
-    """Paths of the registered plugins."""
-    return (path for path, state in known.items() if state.registered is not None)

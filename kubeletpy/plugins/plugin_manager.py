@@ -22,7 +22,6 @@ from kubeletpy.plugins.plan import (
     Register,
     name_is_free,
     plan,
-    sockets,
 )
 from kubeletpy.plugins.protocol import (
     Conversation,
@@ -108,7 +107,8 @@ class PluginManager:
         if self._again is not None:
             self._again.cancel()
         self._again = None if todo.again_at is None else loop.call_at(todo.again_at, self._go_on)
-        self._counts.show(sorted(self._found), sorted(sockets(self._known)))
+        registered = sorted(path for path, state in self._known.items() if state.registered)
+        self._counts.show(sorted(self._found), registered)
 
     def _begin(self, socket: str, step: Coroutine[Any, Any, None]) -> None:
         self._known[socket] = replace(self._known.get(socket, Known()), busy=True)

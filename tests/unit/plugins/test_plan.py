@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.plugins.model import CSI, PluginInfo, Stamp
-from kubeletpy.plugins.plan import Known, PluginPlan, name_is_free, plan, sockets
+from kubeletpy.plugins.plan import Known, PluginPlan, name_is_free, plan
 from kubeletpy.structs import replace
 
 OLD, NEW = (1, 1), (2, 2)
@@ -86,10 +86,6 @@ def test_waits_double_up_to_the_longest() -> None:
     assert known.failed(NEW, "a", "no", 0.0).retry_at == 0.5
     assert not replace(REGISTERED, busy=True).failed(OLD, "a", "no", 0.0).busy
     assert replace(REGISTERED, busy=True).failed(OLD, "a", "no", 0.0).registered is None
-
-
-def test_the_sockets_of_registered_plugins() -> None:
-    assert list(sockets({A: REGISTERED, "/p/b.sock": FAILED})) == [A]
 
 
 def test_a_freed_name_ends_the_backoff_of_plugins_with_that_name() -> None:
