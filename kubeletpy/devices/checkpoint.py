@@ -53,7 +53,7 @@ def parse_checkpoint(text: str | bytes) -> tuple[dict[DeviceHolder, Booking], tu
     """Which container has which devices, and the names of the resources that had a plugin.
 
     Raises:
-        BadCheckpoint: it is not what the kubelet or this agent has written.
+        BadDeviceCheckpoint: it is not what the kubelet or this agent has written.
     """
     try:
         whole = json.loads(text)

@@ -28,7 +28,7 @@ MAX_AT_ONCE = 64
 """Registrations in progress; more are refused, and retried by their plugins."""
 
 Register = Callable[["pb.RegisterRequest"], Awaitable[None]]
-"""Raises Refused."""
+"""Raises RegistrationRefused."""
 
 
 class KubeletSocket:
@@ -86,7 +86,7 @@ def clear(directory: Path) -> bool:
 
 
 def plugin_socket(directory: Path, endpoint: str) -> str:
-    """The path of a plugin's socket. Raises Refused: it is not one in the directory."""
+    """The path of a plugin's socket. Raises RegistrationRefused: it is not one in the directory."""
     parts = PurePosixPath(endpoint).parts
     if not parts or endpoint.startswith("/") or ".." in parts or endpoint == SOCKET:
         raise RegistrationRefused(

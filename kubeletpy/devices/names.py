@@ -23,7 +23,7 @@ class RegistrationRefused(Exception):
 
 
 def check_version(versions: Collection[str]) -> None:
-    """Raise Refused when none of a plugin's versions is supported."""
+    """Raise RegistrationRefused when none of a plugin's versions is supported."""
     if VERSION not in versions:
         shown = ", ".join(versions)[:200] or "none"
         raise RegistrationRefused(
@@ -33,7 +33,7 @@ def check_version(versions: Collection[str]) -> None:
 
 
 def check_resource(name: str) -> None:
-    """Raise Refused when a name is not that of an extended resource."""
+    """Raise RegistrationRefused when a name is not that of an extended resource."""
     domain, _, rest = name.partition("/")
     good = (
         len(domain) + len(_REQUESTS) <= _MAX_DOMAIN

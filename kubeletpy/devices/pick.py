@@ -5,7 +5,7 @@ Source: docs/reference/behaviour-resources.md, ro; the numbers are its rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from heapq import nsmallest
 
 from kubeletpy.api import types as api
@@ -13,7 +13,8 @@ from kubeletpy.api.quantity import value
 from kubeletpy.devices.model import DeviceHolder, Wish
 from kubeletpy.devices.state import DeviceState
 from kubeletpy.placement.hints import mask_of
-from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.placement.pod_pool import left_by_init_containers
+from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct
 
 
@@ -82,23 +83,9 @@ def by_claim(pod: Pod, container: str, resource: str) -> bool:
 
 def reusable(pod: Pod, container: str, resource: str, state: DeviceState) -> frozenset[str]:
     """Devices of init containers that have ended when a container starts, free to be reused."""
-    found: frozenset[str] = frozenset()
-    for name, lasts in _before(pod, container):
-        ids = state.ids_of(DeviceHolder(pod.uid, name, resource))
-        found = found - ids if lasts else found | ids
-    return found
-
-
-def _before(pod: Pod, container: str) -> Iterator[tuple[str, bool]]:
-    """Containers before one, in the order in which they get devices; whether they keep running."""
-    for each in pod.spec.get("initContainers") or ():
-        if each["name"] == container:
-            return
-        yield each["name"], is_sidecar(each)
-    for each in pod.spec.get("containers") or ():
-        if each["name"] == container:
-            return
-        yield each["name"], True
+    return left_by_init_containers(
+        pod, container, lambda name: state.ids_of(DeviceHolder(pod.uid, name, resource))
+    )
 
 
 def decide(

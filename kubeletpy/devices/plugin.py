@@ -78,7 +78,7 @@ class DevicePlugin:
         """It requires a call before each start of a container."""
 
     async def connect(self) -> None:
-        """Connect and read its options. Raises PluginCallFailed, Refused."""
+        """Connect and read its options. Raises PluginCallFailed, RegistrationRefused."""
         from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
         await self._calls.connect(CONNECT_S)
@@ -175,7 +175,7 @@ def read_devices(listed: Collection[pb.Device]) -> tuple[PluginDevice, ...]:
 
 
 async def connected(open_plugin: OpenPlugin, resource: str, socket: str) -> DevicePlugin:
-    """A plugin that answers. Raises PluginCallFailed, EndpointError, Refused."""
+    """A plugin that answers. Raises PluginCallFailed, EndpointError, RegistrationRefused."""
     plugin = DevicePlugin(resource, socket, open_plugin(socket, resource))
     try:
         await plugin.connect()

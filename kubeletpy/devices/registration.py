@@ -143,7 +143,7 @@ class DevicePlugins:
             await plugin.close()
 
     async def _register(self, request: pb.RegisterRequest) -> None:
-        """Register a plugin. Raises Refused."""
+        """Register a plugin. Raises RegistrationRefused."""
         check_version([request.version])
         check_resource(request.resource_name)
         self._check_resource_limit(request.resource_name)
@@ -151,7 +151,7 @@ class DevicePlugins:
         await self.register(request.resource_name, plugin_socket(self._directory, request.endpoint))
 
     async def register(self, resource: str, socket: str) -> None:
-        """Use this plugin, and no other, for its resource. Raises Refused."""
+        """Use this plugin, and no other, for its resource. Raises RegistrationRefused."""
         check_resource(resource)
         self._check_resource_limit(resource)
         mine = self._newest[resource] = object()
@@ -182,7 +182,7 @@ class DevicePlugins:
             await self._let_go(before)
 
     def _check_resource_limit(self, resource: str) -> None:
-        """Raise Refused when the node has too many resources for another one.
+        """Raise RegistrationRefused when the node has too many resources for another one.
 
         Those of plugins that have stopped count until they are forgotten: the node shows them.
         """

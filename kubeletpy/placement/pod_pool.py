@@ -21,6 +21,7 @@ from kubeletpy.pods.resources import COMPUTE, Amounts, amounts, container_amount
 from kubeletpy.structs import Struct
 
 EMPTY_POOL = AdmissionReason.EMPTY_POD_SHARED_POOL_ERROR
+T = TypeVar("T")
 Part = TypeVar("Part", frozenset[int], Counter[str])
 
 
@@ -93,6 +94,22 @@ def pool_requests(pod: Pod) -> Amounts:
     if qos_class(pod) is not QoSClass.GUARANTEED:
         return {}
     return amounts((pod.spec.get("resources") or {}).get("requests"))
+
+
+def left_by_init_containers(
+    pod: Pod, container: str, held: Callable[[str], frozenset[T]]
+) -> frozenset[T]:
+    """The resources of init containers that have ended when a container starts.
+
+    ``held``: the resources of a container, by its name.
+    """
+    ending = {each["name"] for each in pod.init_containers if not is_sidecar(each)}
+    found: frozenset[T] = frozenset()
+    for name in (each["name"] for each in containers_in_order(pod)):
+        if name == container:
+            break
+        found = found | held(name) if name in ending else found - held(name)
+    return found
 
 
 def peak_requests(

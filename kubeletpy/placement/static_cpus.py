@@ -25,6 +25,7 @@ from kubeletpy.placement.pod_pool import (
     check_pool,
     containers_in_order,
     divide,
+    left_by_init_containers,
     may_have_own,
     peak_requests,
     pool_requests,
@@ -32,7 +33,7 @@ from kubeletpy.placement.pod_pool import (
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.subsets import masks, subsets, sums
 from kubeletpy.placement.topology import CpuTopology, by_numa
-from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import Amounts, container_amounts
 
 STATIC = "static"
@@ -192,14 +193,11 @@ class StaticCpus:
 
     def reusable(self, state: CpuState, pod: Pod, container: api.Container) -> frozenset[int]:
         """CPUs of the pod's init containers that have ended when this container starts."""
-        found = NOTHING
-        regular_init = {c["name"] for c in pod.init_containers if not is_sidecar(c)}
-        for each in containers_in_order(pod):
-            if each["name"] == container["name"]:
-                break
-            held = state.container_cpus(pod.uid, each["name"]) or NOTHING
-            found = found | held if each["name"] in regular_init else found - held
-        return found
+        return left_by_init_containers(
+            pod,
+            container["name"],
+            lambda name: state.container_cpus(pod.uid, name) or NOTHING,
+        )
 
     def allocate(self, state: CpuState, pod: Pod, container: api.Container, hint: Hint) -> CpuState:
         """The state after a container gets its CPUs; the same state if it gets none.
