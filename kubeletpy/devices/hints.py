@@ -19,7 +19,7 @@ from kubeletpy.pods.pod import Pod
 def device_hints(
     pod: Pod,
     container: str | None,
-    wanted: Mapping[str, int],
+    requested: Mapping[str, int],
     state: DeviceState,
     nodes: Sequence[int],
 ) -> dict[str, Sequence[Hint] | None]:
@@ -27,46 +27,37 @@ def device_hints(
 
     Args:
         container: None: for all of the pod's containers at once.
-        wanted: how many of each resource; only those of plugins.
+        requested: how many of each resource; only those of plugins.
         nodes: ids of the machine's NUMA nodes.
     """
-    return {
-        name: _of_resource(pod, container, name, number, state=state, nodes=nodes)
-        for name, number in wanted.items()
-    }
-
-
-def _of_resource(
-    pod: Pod,
-    container: str | None,
-    name: str,
-    wanted: int,
-    *,
-    state: DeviceState,
-    nodes: Sequence[int],
-) -> Sequence[Hint] | None:
-    known = state.resources.get(name)
-    if known is None or not known.has_topology:
-        return None
-    again = frozenset[str]()
-    if container is None:
-        own = state.of_pod(pod.uid).get(name, frozenset())
-    else:
-        booking = state.of_container(pod.uid, container).get(name)
-        own = frozenset() if booking is None else booking.ids
-        again = reusable(pod, container, name, state)
-    if own:
-        if len(own) != wanted:
-            return ()
-        return _masks(known.listed, own, (), wanted, nodes)
-    return _masks(known.listed, known.healthy - state.held_ids(name), again, wanted, nodes)
+    found: dict[str, Sequence[Hint] | None] = {}
+    for name, count in requested.items():
+        resource = state.resources.get(name)
+        if resource is None or not resource.has_topology:
+            found[name] = None
+            continue
+        again = frozenset[str]()
+        if container is None:
+            own = state.of_pod(pod.uid).get(name, frozenset())
+        else:
+            booking = state.of_container(pod.uid, container).get(name)
+            own = frozenset() if booking is None else booking.ids
+            again = reusable(pod, container, name, state)
+        if not own:
+            free = resource.healthy - state.held_ids(name)
+            found[name] = _masks(resource.listed, free, again, count, nodes)
+        elif len(own) == count:
+            found[name] = _masks(resource.listed, own, (), count, nodes)
+        else:
+            found[name] = ()
+    return found
 
 
 def _masks(
     listed: Mapping[str, PluginDevice],
     free: Collection[str],
     again: Collection[str],
-    wanted: int,
+    count: int,
     nodes: Sequence[int],
 ) -> list[Hint]:
     every = mask_of(nodes)
@@ -80,11 +71,11 @@ def _masks(
     for number, mask in enumerate(masks(having)):
         if not mask:
             continue
-        if near[number] >= wanted:
+        if near[number] >= count:
             narrowest = min(narrowest, mask.bit_count())
         if any(not at & mask for at in kept):
             continue  # what init containers had is taken in any case
-        if near_usable[number] + given >= wanted:
+        if near_usable[number] + given >= count:
             found.append(mask)
     return [Hint(mask, mask.bit_count() == narrowest) for mask in found]
 

@@ -78,11 +78,11 @@ def clear(directory: Path) -> bool:
     Blocks. Raises OSError.
     """
     directory.mkdir(0o750, parents=True, exist_ok=True)
-    names = [entry for entry in directory.iterdir() if not entry.name.startswith(".")]
-    for entry in directory.iterdir():
+    entries = list(directory.iterdir())
+    for entry in entries:
         if stat.S_ISSOCK(entry.lstat().st_mode):
             entry.unlink(missing_ok=True)
-    return not names
+    return all(entry.name.startswith(".") for entry in entries)
 
 
 def plugin_socket(directory: Path, endpoint: str) -> str:

@@ -100,7 +100,10 @@ class DevicePlugin:
 
         stream = self._calls.stream("ListAndWatch", pb.Empty(), pb.ListAndWatchResponse)
         async for message in stream:
-            yield await _read_where(message)
+            if len(message.devices) <= MANY_DEVICES:
+                yield read_devices(message.devices)
+            else:
+                yield await asyncio.to_thread(read_devices, message.devices)
 
     async def preferred(
         self, available: Collection[str], must_include: Collection[str], size: int
@@ -152,13 +155,6 @@ class DevicePlugin:
     async def close(self) -> None:
         """Disconnect; calls in progress fail."""
         await self._calls.close()
-
-
-async def _read_where(message: pb.ListAndWatchResponse) -> tuple[PluginDevice, ...]:
-    """A plugin's list, read where its length belongs. Raises PluginAnswer."""
-    if len(message.devices) <= MANY_DEVICES:
-        return read_devices(message.devices)
-    return await asyncio.to_thread(read_devices, message.devices)
 
 
 def read_devices(listed: Collection[pb.Device]) -> tuple[PluginDevice, ...]:

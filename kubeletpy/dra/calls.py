@@ -9,7 +9,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from kubeletpy.dra.claims import ClaimProblem
+from kubeletpy.dra.claims import PREPARE, UNPREPARE, ClaimProblem
 from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.dra.model import ClaimDevice, ClaimInfo, ClaimWait
 from kubeletpy.structs import Struct
@@ -74,7 +74,7 @@ class DriverCalls:
         """The calls that a pod waits for."""
         if not self._under_way:
             return []
-        from kubeletpy.dra.client import CALL_S, PREPARE, UNPREPARE
+        from kubeletpy.dra.client import CALL_S
 
         return [
             ClaimWait(

@@ -1,7 +1,7 @@
 """The file ``dra_manager_state`` in the kubelet's own form: each agent can take over the other's.
 
 Pure. Source: docs/reference/behaviour-resources.md, rx. Must never raise anything but
-BadCheckpoint for the contents of a file.
+BadClaimState for the contents of a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def written(claims: Iterable[ClaimInfo]) -> str:
 
 
 def parse_checkpoint(text: str) -> list[ClaimInfo]:
-    """The claims in a file. Raises BadCheckpoint."""
+    """The claims in a file. Raises BadClaimState."""
     try:
         document = json.loads(text)
         data = document["Data"]

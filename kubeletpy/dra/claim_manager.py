@@ -25,8 +25,8 @@ from kubeletpy.api import types as api
 from kubeletpy.dra import model
 from kubeletpy.dra.calls import DriverCalls
 from kubeletpy.dra.claims import (
-    CALLS,
-    Allocated,
+    PREPARE,
+    UNPREPARE,
     ClaimProblem,
     ClaimUse,
     allocated,
@@ -49,7 +49,6 @@ from kubeletpy.structs import replace
 
 log = logging.getLogger(__name__)
 
-PREPARE, UNPREPARE = CALLS
 LOOK_S = 60.0
 """Between two checks for claims of pods that were removed. Source: docs/reference/constants.csv:
 DRA reconcile / slice wipe delay."""
@@ -196,11 +195,17 @@ class ClaimManager:
             )
         }
         async with self._locks.alone((pod.namespace, name) for name in found):
-            claims = [self._referenced(claim, pod) for claim in found.values()]
+            known = self._state.claims
+            claims = [
+                model.referenced(
+                    known.get((pod.namespace, name)), claim, pod.uid, may_skip=self._may_skip
+                )
+                for name, claim in found.items()
+            ]
             unprepared = [claim for claim in claims if not claim.prepared]
             todo = model.to_call(unprepared, PREPARE)
             self._calls.require(pod.uid, todo)
-            if any(self._state.claims.get(claim.key) != claim for claim in claims):
+            if any(known.get(claim.key) != claim for claim in claims):
                 await self._state.put(claims)
             if unprepared:
                 self._metrics.skipped_prepare(model.exempted(unprepared, PREPARE))
@@ -215,10 +220,6 @@ class ClaimManager:
             raise ClaimProblem(
                 f"ResourceClaim {pod.namespace}/{use.claim} cannot be read: {error}"
             ) from error
-
-    def _referenced(self, claim: Allocated, pod: Pod) -> ClaimInfo:
-        known = self._state.claims.get((pod.namespace, claim.name))
-        return model.referenced(known, claim, pod.uid, may_skip=self._may_skip)
 
     async def _call_drivers(
         self, claims: Sequence[ClaimInfo], todo: dict[str, list[ClaimInfo]]

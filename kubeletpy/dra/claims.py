@@ -12,7 +12,7 @@ from kubeletpy.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct, field
 
-CALLS = ("NodePrepareResources", "NodeUnprepareResources")
+CALLS = PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 SCHEDULING = "scheduling.k8s.io"
 """The API group of PodGroups."""
 EVERY = "*"

@@ -15,9 +15,10 @@ from google.protobuf.message import Message
 
 from kubeletpy.dra import answers
 from kubeletpy.dra.answers import ClaimAnswers
-from kubeletpy.dra.claims import ClaimProblem
+from kubeletpy.dra.claims import PREPARE, UNPREPARE, ClaimProblem
 from kubeletpy.dra.health import MAX_DEVICES
 from kubeletpy.dra.model import ClaimInfo
+from kubeletpy.metrics.dra import DraMetrics
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.plugin_calls import Answer, Calls, PluginCallFailed, PluginCalls
 from kubeletpy.structs import Struct
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 
 CALL_S = 45.0
 """Source: docs/reference/constants.csv: DRA call."""
-PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 WATCH = "NodeWatchResources"
 WATCH_AGAIN_S = 5.0
 PACE_S = 0.1
@@ -52,14 +52,6 @@ def parts(report: Any) -> Iterator[Part]:
         yield Part(devices[at : min(at + PART_DEVICES, MAX_DEVICES)])
 
 
-class DraCallTimes(Protocol):
-    """Where calls are counted."""
-
-    def called(self, driver: str, method: str, code: str, seconds: float) -> None:
-        """A call ended; ``method`` is its full name, ``code`` gRPC's name of its status."""
-        ...
-
-
 class DriverService(Calls, Protocol):
     """The service of an endpoint, over a connection that is kept."""
 
@@ -72,10 +64,9 @@ class DriverService(Calls, Protocol):
         ...
 
 
-class OpenDriver(Protocol):
-    """Makes the calls to an endpoint. Raises ValueError: it cannot be one."""
-
-    def __call__(self, driver: str, endpoint: str, version: str, health: str) -> DriverService: ...
+OpenDriver = Callable[[str, str, str, str], DriverService]
+"""Makes the calls to an endpoint from driver, endpoint, version and health service. Raises
+ValueError: it cannot be one."""
 
 
 def over_sockets(driver: str, endpoint: str, version: str, health: str) -> DriverService:
@@ -93,12 +84,12 @@ class DriverClient:
         driver: str,
         endpoint: str,
         version: str,
-        times: DraCallTimes,
+        metrics: DraMetrics,
         changed: Callable[[str], None],
         *,
-        health: str = answers.UNADVERTISED_HEALTH,
-        calls: OpenDriver = over_sockets,
-        heard: Callable[[str, Any], None] | None = None,
+        health: str,
+        calls: OpenDriver,
+        heard: Callable[[str, Any], None] | None,
     ) -> None:
         """Args:
         version: the service that prepares claims.
@@ -111,7 +102,7 @@ class DriverClient:
         """
         self.driver, self.endpoint, self.version = driver, endpoint, version
         self.connected = False
-        self._times = times
+        self._metrics = metrics
         self._changed = changed
         self.health = health
         self._calls = calls(driver, endpoint, version, health)
@@ -152,7 +143,9 @@ class DriverClient:
             code = error.code.shown if error.answered else NO_ANSWER
             raise ClaimProblem(str(error)) from None
         finally:
-            self._times.called(self.driver, f"/{self._service}/{method}", code, loop.time() - start)
+            self._metrics.called(
+                self.driver, f"/{self._service}/{method}", code, loop.time() - start
+            )
         return answers.claim_answers(answer, claims)
 
     async def _watch(self) -> None:

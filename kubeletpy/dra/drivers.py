@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kubeletpy.metrics.dra import DraMetrics
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
 
 if TYPE_CHECKING:
-    from kubeletpy.dra.client import DraCallTimes, DriverClient, OpenDriver
+    from kubeletpy.dra.client import DriverClient, OpenDriver
 
 _NAME = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII
@@ -30,7 +31,7 @@ class DraDrivers:
 
     def __init__(
         self,
-        times: DraCallTimes,
+        metrics: DraMetrics,
         calls: OpenDriver | None = None,
         heard: Callable[[str, Any], None] | None = None,
     ) -> None:
@@ -39,7 +40,7 @@ class DraDrivers:
         heard: called with a driver's name and its report on its devices; None: none is queried.
         """
         self._heard = heard
-        self._times = times
+        self._metrics = metrics
         self._calls = calls
         self._endpoints: dict[str, list[tuple[PluginInfo, DriverClient]]] = {}
         self._listeners: list[Callable[[str], None]] = []
@@ -86,7 +87,7 @@ class DraDrivers:
                 info.name,
                 info.endpoint,
                 version,
-                self._times,
+                self._metrics,
                 self._changed,
                 health=answers.health_service(info.versions),
                 calls=self._calls or over_sockets,

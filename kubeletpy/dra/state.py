@@ -25,7 +25,7 @@ class ClaimState:
         """Read the file, if there is one; ``show`` is called with the claims at each change.
 
         Raises:
-            BadCheckpoint: it cannot be used. The agent must not run then: claims of running pods
+            BadClaimState: it cannot be used. The agent must not run then: claims of running pods
                 would be prepared again, and never unprepared.
         """
         self._path = path

@@ -114,7 +114,7 @@ class NodeMounts:
             "files.disk.loop_devices.loop_device_of": self.loops.get,
             "files.disk.loop_devices.detach": self._detach,
             "csi.block.remove_tree": self._remove_tree,
-            "files.syscalls._table": self.table,
+            "files.syscalls.table": self.table,
             "pod_volumes.teardown.unmount": self.unmount,
             "containers.sub_path.mount": self.mount,
             "containers.sub_path.detach": self.unmount,

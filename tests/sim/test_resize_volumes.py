@@ -61,7 +61,7 @@ class Tmpfs:
             "pod_volumes.empty_dir._bytes_used": lambda directory: self.used,
             "pod_volumes.set_up.is_mount_point": self.sizes.__contains__,
             "pod_volumes.teardown.unmount": self.unmount,
-            "files.syscalls._table": self.table,
+            "files.syscalls.table": self.table,
         }
         with ExitStack() as stack:
             for name, call in calls.items():

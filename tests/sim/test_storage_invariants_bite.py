@@ -14,7 +14,7 @@ from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.on_disk import Published
 from kubeletpy.volumes.csi import csi_plugin, names
 from kubeletpy.volumes.csi.filesystem import FilesystemVolumes
-from kubeletpy.volumes.csi.names import FilesystemPaths
+from kubeletpy.volumes.csi.names import MountPaths
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.paths import PodPaths
 from kubeletpy.volumes.node import node_volumes as manager
@@ -87,8 +87,8 @@ def loop_devices_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_volumes_have_one_place(patch: pytest.MonkeyPatch) -> None:
-    def filesystem(self: Any, uid: str, name: str) -> FilesystemPaths:
-        return FilesystemPaths(f"{self.pods}/{uid}/volumes/{names.DIRECTORY}/pv-stager-0")
+    def filesystem(self: Any, uid: str, name: str) -> MountPaths:
+        return MountPaths(f"{self.pods}/{uid}/volumes/{names.DIRECTORY}/pv-stager-0", "mount")
 
     patch.setattr(names.CsiPaths, "filesystem", filesystem)
 

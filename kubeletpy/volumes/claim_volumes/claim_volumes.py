@@ -62,14 +62,9 @@ class ClaimVolumes:
     ) -> None:
         """Args:
         api: None: standalone.
-        plugins: each kind of volume.
-        recorder: for events about pods and claims.
-        clock: the time of day.
-        node_name: this node's name.
         node: the Node object as the API shows it.
         controller_attaches: whether a controller attaches volumes to this node.
         objects: claims, volumes and attachments; for exclusive use.
-        metrics: of volumes.
         selinux: the node's SELinux; None: it has none.
         changed: called with the uid of a pod that may proceed, or waits for something else.
         in_use_changed: called when ``volumes_in_use`` has changed: node status is due.

@@ -65,9 +65,7 @@ def attached(
     """Whether the controller has attached a volume.
 
     Args:
-        spec: the volume.
         node: what the API shows of this node.
-        node_name: this node's name.
         attachment: the VolumeAttachment, for CSI volumes.
     """
     if not spec.attachable:

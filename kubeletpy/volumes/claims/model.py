@@ -156,6 +156,10 @@ class VolumeSpec:
         return str(self.source.get("volumeHandle") or "") if self.kind == "csi" else ""
 
 
+AttachmentMetadata = Mapping[str, str] | None
+"""``attachmentMetadata`` of a VolumeAttachment; None: no controller has attached the volume."""
+
+
 class Describes(Protocol):
     """The part of a plugin that describes volumes, from memory."""
 

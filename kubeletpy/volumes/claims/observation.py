@@ -44,8 +44,6 @@ def observe_node(
 
     Args:
         node: the Node object as the API shows it; empty: not yet.
-        specs: the volumes.
-        node_name: this node's name.
         controller_attaches: whether a controller attaches volumes to this node.
         attachment: the VolumeAttachment of a volume, as it was last read.
     """

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 
-from kubeletpy.structs import Struct, field
+from kubeletpy.structs import Struct
 from kubeletpy.volumes.claims.model import Mode
 
 
@@ -25,8 +24,6 @@ class Published(Struct, frozen=True):
 
     path: str
     """The path that containers mount; for a block volume, the runtime makes a device from it."""
-    device: str | None = None
-    """The node's device, if there is one."""
     selinux_relabel: bool = False
     give_to_group: bool = False
     """The agent must apply the pod's fsGroup: the plugin has not and will not."""
@@ -48,7 +45,6 @@ class PublishedOnDisk(Struct, frozen=True):
     mode: Mode = Mode.FILESYSTEM
     driver: str = ""
     handle: str = ""
-    attachment_id: str = ""
     lifecycle: str = "Persistent"
     """Persistent or Ephemeral."""
     selinux_context: str = ""
@@ -77,8 +73,6 @@ class Found(Struct, frozen=True):
 
     published: tuple[PublishedOnDisk, ...] = ()
     staged: tuple[StagedOnDisk, ...] = ()
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Path -> why it could not be interpreted."""
 
 
 class VolumeStats(Struct, frozen=True):

@@ -8,10 +8,10 @@ docs/reference/behaviour-storage.md, sf, sg, sh, si, sn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
-from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec, VolumeTraits, Waits
+from kubeletpy.volumes.claims.model import AttachmentMetadata, Describes, VolumeSpec, Waits
 from kubeletpy.volumes.claims.on_disk import (
     Found,
     Published,
@@ -22,25 +22,11 @@ from kubeletpy.volumes.claims.on_disk import (
 from kubeletpy.volumes.claims.operation import PodUse
 
 
-class VolumePlugin(Protocol):
-    """One kind of volume. The synchronous queries answer from memory and never block."""
+class VolumePlugin(Describes, Protocol):
+    """One kind of volume. The synchronous queries answer from memory and never block.
 
-    @property
-    def name(self) -> str:
-        """The name of the plugin, for example ``kubernetes.io/csi``."""
-        ...
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        """The source fields of PVs and pods that it handles, for example ``csi``."""
-        ...
-
-    def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
-        """Names and needs of a volume, or why they are unknown.
-
-        The answer may differ after ``on_change`` has reported a change.
-        """
-        ...
+    The answer of ``traits`` may differ after ``on_change`` has reported a change.
+    """
 
     def ready(self, spec: VolumeSpec) -> Waits | None:
         """Why an operation on this volume would only fail now (its driver is not registered)."""
@@ -66,23 +52,15 @@ class VolumePlugin(Protocol):
         """Where and how ``stage`` puts it; pure."""
         ...
 
-    async def stage(
-        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
-    ) -> None:
+    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
         """Make a volume ready for all pods of the node (NodeStageVolume, a device mount).
 
-        ``attachment`` is the VolumeAttachment's attachmentMetadata; None: it is not attached by a
-        controller. Raises OperationFailed.
+        Raises OperationFailed.
         """
         ...
 
     async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
     ) -> Published:
         """Give a volume to one pod. ``remount``: the pod already has it, maybe with running
         containers, and must keep it whatever happens. Raises OperationFailed.

@@ -33,6 +33,7 @@ MAX_MISSING = 10
 MAX_SHOWN = 256
 """Characters of an expression shown in an error."""
 OPTIONS_GATE = "VolumeBindMountOptions"
+NODE_HOSTS = Path("/etc/hosts")
 NO_OPTIONS = "the container runtime does not support it"
 """Why no bind mount may have options, if the runtime does not report that it adds them."""
 
@@ -52,7 +53,6 @@ class ContainerMounts:
         recursive_read_only: Callable[[], frozenset[str]] = frozenset,
         options_refused: Callable[[], str] = lambda: NO_OPTIONS,
         handler: Callable[[Pod], Awaitable[str]] = _default_handler,
-        node_hosts: Path = Path("/etc/hosts"),
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
@@ -60,14 +60,12 @@ class ContainerMounts:
         recursive_read_only: the handlers that support it, as it is now; "" is the default one.
         options_refused: why ``bindMountOptions`` cannot be honored now; empty: they can.
         handler: the CRI handler of a pod's RuntimeClass.
-        node_hosts: the node's own hosts file.
         """
         self._pods_dir = str(pods_dir)
         self._cluster_domain = cluster_domain
         self._recursive_read_only = recursive_read_only
         self._options_refused = options_refused
         self._handler = handler
-        self._node_hosts = node_hosts
         self._patient = PatientThreads()
 
     async def provide(
@@ -175,7 +173,7 @@ class ContainerMounts:
         try:
             node = ""
             if pod.host_network:
-                node = self._node_hosts.read_text("utf-8", "surrogateescape")
+                node = NODE_HOSTS.read_text("utf-8", "surrogateescape")
             text = etc_hosts.hosts_text(pod, pod_ips, self._cluster_domain, node)
             etc_hosts.write_hosts(paths.hosts_file, text)
         except (HostnameError, UnsafePath, OSError) as error:

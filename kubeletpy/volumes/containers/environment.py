@@ -42,10 +42,6 @@ Services = Callable[[Pod], Awaitable[Sequence[api.Service] | None]]
 RESOURCES = {"configMap": CONFIGMAPS, "secret": SECRETS}
 
 
-async def _no_services(pod: Pod) -> Sequence[api.Service] | None:
-    return ()
-
-
 def object_key(ref: ObjectRef, namespace: str) -> ObjectKey:
     """The API path of an object in a pod's namespace."""
     return ObjectKey(RESOURCES[ref.kind], namespace, ref.name)
@@ -72,7 +68,7 @@ class ContainerEnvironment:
         """
         self._pods_dir = str(pods_dir)
         self._objects = objects
-        self._services = services or _no_services
+        self._services = services
         self._host_ips = host_ips
         self._allocatable = allocatable
 
@@ -98,7 +94,7 @@ class ContainerEnvironment:
         if pod.host_network:
             pod_ips = tuple(pod_addresses(pod, pod_ips, host_ips))
         facts = NodeFacts(pod_ips, host_ips, self._allocatable)
-        services = await self._services(pod)
+        services = await self._services(pod) if self._services is not None else ()
         refs = set(environment_objects([container]))
         sources = _Sources(PodPaths(self._pods_dir, pod.uid), pod)
         for ref in refs:

@@ -75,10 +75,8 @@ def write_hosts(path: str, text: str) -> None:
 def _aliases(aliases: Sequence[Mapping[str, Any]]) -> str:
     if not aliases:
         return ""
-    lines = ("\t".join([alias.get("ip") or "", *_names(alias)]) + "\n" for alias in aliases)
+    lines = (
+        "\t".join([alias.get("ip") or "", *(alias.get("hostnames") or ())]) + "\n"
+        for alias in aliases
+    )
     return _ALIASES_HEADER + "".join(lines)
-
-
-def _names(alias: Mapping[str, Any]) -> Sequence[str]:
-    names: Sequence[str] = alias.get("hostnames") or ()
-    return names

@@ -13,6 +13,7 @@ from typing import Any
 
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.on_disk import SetUp
 from kubeletpy.volumes.files.paths import PodPaths
 from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, VolumePlan
@@ -24,8 +25,6 @@ PROPAGATION = {
     "HostToContainer": "HOST_TO_CONTAINER",
     "Bidirectional": "BIDIRECTIONAL",
 }
-
-
 _NONE: Mapping[str, SetUp] = MappingProxyType({})
 
 
@@ -69,20 +68,32 @@ class PodMounts(Mapping[str, Sequence[Mount]]):
         return len(self._wanted.keys() | self._devices.keys())
 
     def _mount(self, mount: Mapping[str, Any], index: int, is_first: bool) -> Mount:
-        there = self._claimed.get(mount["name"])
-        if there is None:
-            return _mount(mount, index, *self._volumes[mount["name"]], is_first)
-        path = mount.get("mountPath") or ""
-        return Mount(
+        name, path = mount["name"], mount.get("mountPath") or ""
+        made = Mount(
             container_path=path if path.startswith("/") else f"/{path}",
-            host_path=there.path,
-            readonly=bool(mount.get("readOnly")) or there.read_only,
+            host_path="",
+            readonly=bool(mount.get("readOnly")),
             propagation=PROPAGATION.get(mount.get("mountPropagation"), "PRIVATE"),
-            selinux_relabel=is_first and there.selinux_relabel,
-            volume=mount["name"],
-            spec_name=there.spec_name,
+            volume=name,
             index=index,
-            group=there.group,
+        )
+        if (there := self._claimed.get(name)) is not None:
+            return replace(
+                made,
+                host_path=there.path,
+                readonly=made.readonly or there.read_only,
+                selinux_relabel=is_first and there.selinux_relabel,
+                spec_name=there.spec_name,
+                group=there.group,
+            )
+        volume, at = self._volumes[name]
+        return replace(
+            made,
+            host_path=at,
+            readonly=made.readonly or volume.read_only,
+            selinux_relabel=is_first and volume.kind not in ("hostPath", "image"),
+            image=volume.source.get("reference") or "",  # only an image has these
+            image_pull_policy=volume.source.get("pullPolicy") or "",
         )
 
     def _device(self, use: Mapping[str, Any]) -> Mount:
@@ -112,20 +123,3 @@ def host_path(volume: PlannedVolume, paths: PodPaths) -> str:
     if volume.kind == "hostPath":
         return str(volume.source.get("path") or "")
     return paths.volume(volume.kind, volume.name)
-
-
-def _mount(
-    mount: Mapping[str, Any], index: int, volume: PlannedVolume, at: str, is_first: bool
-) -> Mount:
-    path = mount.get("mountPath") or ""
-    return Mount(
-        container_path=path if path.startswith("/") else f"/{path}",
-        host_path=at,
-        readonly=bool(mount.get("readOnly")) or volume.read_only,
-        propagation=PROPAGATION.get(mount.get("mountPropagation"), "PRIVATE"),
-        selinux_relabel=is_first and volume.kind not in ("hostPath", "image"),
-        volume=volume.name,
-        index=index,
-        image=volume.source.get("reference") or "",  # only an image has these
-        image_pull_policy=volume.source.get("pullPolicy") or "",
-    )

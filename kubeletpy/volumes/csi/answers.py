@@ -79,7 +79,7 @@ def capabilities(answer: csi.NodeGetCapabilitiesResponse) -> frozenset[int]:
 
 
 def node_info(answer: csi.NodeGetInfoResponse) -> NodeInfo:
-    """NodeGetInfo's answer. Raises BadAnswer."""
+    """NodeGetInfo's answer. Raises BadCsiAnswer."""
     if not answer.node_id:
         raise BadCsiAnswer("it gives no node_id")
     if len(answer.node_id.encode()) > MAX_NODE_ID or not answer.node_id.isprintable():
@@ -103,7 +103,7 @@ def node_info(answer: csi.NodeGetInfoResponse) -> NodeInfo:
 
 
 def _must_be_label(key: str, value: str) -> None:
-    """Raise BadAnswer: a topology segment becomes a label of the node."""
+    """Raise BadCsiAnswer: a topology segment becomes a label of the node."""
     prefix, slash, name = key.rpartition("/")
     good = _LABEL.fullmatch(name) and (
         not slash or (len(prefix) <= _MAX_PREFIX and _PREFIX.fullmatch(prefix))
@@ -148,7 +148,7 @@ _ACCESS_MODES = {
 
 
 def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> VolumeStats:
-    """NodeGetVolumeStats' answer; ``condition``: the driver reports health. Raises BadAnswer."""
+    """NodeGetVolumeStats' answer; ``condition``: the driver reports health. Raises BadCsiAnswer."""
     if not answer.usage and not condition:
         raise BadCsiAnswer("it gives no usage")
     numbers: dict[str, int] = {}
@@ -196,7 +196,7 @@ def volume_health(answer: csi.NodeGetVolumeHealthResponse) -> list[api.VolumeHea
 def storage_health(answer: csi.NodeGetStorageHealthResponse) -> list[api.JSON]:
     """NodeGetStorageHealth's answer as conditions of a CSINode without times, each once.
 
-    Raises BadAnswer: the API would refuse it.
+    Raises BadCsiAnswer: the API would refuse it.
     """
     entries = answer.backend_health
     if len(entries) > MAX_CONDITIONS:
@@ -221,7 +221,7 @@ def storage_health(answer: csi.NodeGetStorageHealthResponse) -> list[api.JSON]:
 
 
 def _modes(capability: csi.VolumeCapability) -> dict[str, str]:
-    """The modes of volumes that a condition affects. Raises BadAnswer."""
+    """The modes of volumes that a condition affects. Raises BadCsiAnswer."""
     kind = capability.WhichOneof("access_type")
     mode = _ACCESS_MODES.get(capability.access_mode.mode)
     if kind is None or mode is None:

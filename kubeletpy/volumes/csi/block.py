@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy.host.trees import remove_tree
-from kubeletpy.volumes.claims.model import VolumeSpec
+from kubeletpy.volumes.claims.attached import attachment_name
+from kubeletpy.volumes.claims.model import AttachmentMetadata, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import (
     FailureOutcome,
     Published,
@@ -24,7 +25,7 @@ from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.filesystem import mode_of
 from kubeletpy.volumes.csi.host import CsiHost, flushed_meanwhile, on_disk, pod_info, texts
-from kubeletpy.volumes.csi.names import BlockPaths, attachment_name
+from kubeletpy.volumes.csi.names import BlockPaths
 from kubeletpy.volumes.files import disk
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class BlockVolumes:
     def __init__(self, host: CsiHost) -> None:
         self._host = host
 
-    async def stage(self, spec: VolumeSpec, attachment: Mapping[str, str] | None) -> None:
+    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata) -> None:
         """NodeStageVolume, if the driver has it. Raises OperationFailed."""
         client = self._host.client(spec.driver)
         until = client.until()
@@ -58,7 +59,7 @@ class BlockVolumes:
             raise
 
     async def publish(
-        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse
     ) -> Published:
         """NodePublishVolume, and the device for the pod. Raises OperationFailed."""
         host = self._host
@@ -80,8 +81,8 @@ class BlockVolumes:
                     await on_disk("device of the pod", disk.withdraw, link)
             raise
         device = await on_disk(f"device of driver {spec.driver}", disk.device_of, target)
-        await on_disk("device of the pod", disk.map_device, device, bound, link, device)
-        return Published(link, device=device, map_directory=paths.map_dir)
+        await on_disk("device of the pod", disk.map_device, device, bound, link)
+        return Published(link, map_directory=paths.map_dir)
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
         """Remove a pod's device, then NodeUnpublishVolume. Raises OperationFailed.
@@ -147,7 +148,7 @@ class BlockVolumes:
     async def _volume(
         self,
         spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
+        attachment: AttachmentMetadata,
         secret: str,
         extra: Mapping[str, str],
     ) -> CsiVolume:

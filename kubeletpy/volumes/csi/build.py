@@ -37,7 +37,6 @@ class Csi:
         tokens: PodTokens,
         metrics: CsiMetrics,
         *,
-        threads: PatientThreads | None = None,
         rng: random.Random | None = None,
         calls: OpenCalls | None = None,
     ) -> None:
@@ -56,7 +55,7 @@ class Csi:
             self.objects,
             Credentials(kube_api, tokens),
         )
-        self.plugin = CsiPlugin(host, threads or PatientThreads())
+        self.plugin = CsiPlugin(host, PatientThreads())
 
     async def close(self) -> None:
         """Close the connections to drivers; they stay registered for the next agent."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
 from kubeletpy.api import types as api
-from kubeletpy.metrics.csi import NO_ANSWER
+from kubeletpy.metrics.csi import NO_ANSWER, CsiMetrics
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats
@@ -38,27 +38,17 @@ _SECRET_LENGTH = 4
 """Shorter values are not searched for in errors: they would match everywhere."""
 
 
-class CsiCallTimes(Protocol):
-    """Receives the call counts."""
-
-    def called(
-        self, driver: str, method: str, code: str, seconds: float, *, migrated: bool = False
-    ) -> None:
-        """A call ended; ``code`` is gRPC's name of its status."""
-        ...
-
-
 class NodeClient:
     """One driver. Make it inside a running event loop and ``close`` it there."""
 
     def __init__(
-        self, driver: str, endpoint: str, times: CsiCallTimes, calls: Calls | None = None
+        self, driver: str, endpoint: str, metrics: CsiMetrics, calls: Calls | None = None
     ) -> None:
         """``calls`` None: over the socket at ``endpoint``. Raises EndpointError."""
         service = csi.DESCRIPTOR.services_by_name["Node"]
         self.driver = driver
         self._calls = calls or PluginCalls(endpoint, service, f"driver {driver}")
-        self._times = times
+        self._metrics = metrics
         self._capabilities: frozenset[int] = frozenset()
         self._capabilities_until = float("-inf")
 
@@ -108,12 +98,12 @@ class NodeClient:
 
     async def unpublish(self, handle: str, target: str, until: float) -> None:
         """NodeUnpublishVolume. Raises OperationFailed."""
-        request = requests.unpublish(handle, target)
+        request = csi.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target)
         await self._call("NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse, until)
 
     async def unstage(self, handle: str, staging: str, until: float) -> None:
         """NodeUnstageVolume. Raises OperationFailed."""
-        request = requests.unstage(handle, staging)
+        request = csi.NodeUnstageVolumeRequest(volume_id=handle, staging_target_path=staging)
         await self._call("NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse, until)
 
     async def expand(self, volume: CsiVolume, path: str, staging: str, size: int) -> int:
@@ -148,7 +138,8 @@ class NodeClient:
         can = await self._can(until)
         if _RPC.GET_VOLUME_STATS not in can:
             return None
-        request, method = requests.stats(handle, path), "NodeGetVolumeStats"
+        request = csi.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=path)
+        method = "NodeGetVolumeStats"
         answer = await self._call(method, request, csi.NodeGetVolumeStatsResponse, until)
         health = _RPC.VOLUME_CONDITION in can
         return self._read(
@@ -166,8 +157,11 @@ class NodeClient:
         can = await self._can(until)
         if _RPC.GET_VOLUME_HEALTH not in can:
             return None
-        staged = staging if _RPC.STAGE_UNSTAGE_VOLUME in can else ""
-        request = requests.health(handle, path, staged)
+        request = csi.NodeGetVolumeHealthRequest(
+            volume_id=handle,
+            volume_publish_path=path,
+            staging_target_path=staging if _RPC.STAGE_UNSTAGE_VOLUME in can else "",
+        )
         method, kind = "NodeGetVolumeHealth", csi.NodeGetVolumeHealthResponse
         return answers.volume_health(await self._call(method, request, kind, until))
 
@@ -238,7 +232,7 @@ class NodeClient:
             raise
         finally:
             seconds = loop.time() - start
-            self._times.called(self.driver, method, code, seconds, migrated=migrated)
+            self._metrics.called(self.driver, method, code, seconds, migrated=migrated)
 
     def _made(self, make: Callable[[], Made]) -> Made:
         try:

@@ -57,9 +57,6 @@ class Credentials:
             )
         except TokenError as error:
             audience = wanted.audience or "the API server"
-            raise _failed(f"token for {audience}: {error}") from None
+            message = f"token for {audience}: {error}"
+            raise OperationFailed(FailureOutcome.TRANSIENT, message) from None
         return {"token": bound.token, "expirationTimestamp": format_time(bound.expires_at)}
-
-
-def _failed(message: str) -> OperationFailed:
-    return OperationFailed(FailureOutcome.TRANSIENT, message)

@@ -6,11 +6,12 @@ Source: docs/reference/behaviour-storage.md, sc1, sf, sg, sh, si, sk, sl.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kubeletpy.api import types as api
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import (
+    AttachmentMetadata,
     Mode,
     VolumeSource,
     VolumeSpec,
@@ -41,7 +42,6 @@ from kubeletpy.volumes.csi.names import (
     EPHEMERAL,
     PERSISTENT,
     PLUGIN,
-    attachment_name,
     inline_unique_name,
     unique_name,
 )
@@ -104,7 +104,7 @@ class CsiPlugin:
 
     def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
         """Where ``publish`` mounts it."""
-        handle, block = handle_of(spec, pod_uid), spec.mode is Mode.BLOCK
+        block = spec.mode is Mode.BLOCK
         paths = self._host.paths
         return PublishedOnDisk(
             plugin=PLUGIN,
@@ -116,8 +116,7 @@ class CsiPlugin:
             else paths.filesystem(pod_uid, spec.spec_name).target,
             mode=spec.mode,
             driver=spec.driver,
-            handle=handle,
-            attachment_id=attachment_name(handle, spec.driver, self._host.node_name),
+            handle=handle_of(spec, pod_uid),
             lifecycle=EPHEMERAL if spec.inline else PERSISTENT,
             selinux_context=spec.selinux_context or "",
         )
@@ -135,9 +134,7 @@ class CsiPlugin:
             selinux_context=spec.selinux_context or "",
         )
 
-    async def stage(
-        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
-    ) -> None:
+    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
         """Make a volume ready for the node. Raises OperationFailed."""
         if spec.mode is Mode.BLOCK:
             await self._block.stage(spec, attachment)
@@ -145,12 +142,7 @@ class CsiPlugin:
             await self._filesystem.stage(spec, attachment, use)
 
     async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
     ) -> Published:
         """Give a volume to a pod. Raises OperationFailed."""
         if spec.mode is Mode.BLOCK:

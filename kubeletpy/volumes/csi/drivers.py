@@ -7,36 +7,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from kubeletpy.metrics.csi import CsiMetrics
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.structs import Struct
 from kubeletpy.volumes.csi.versions import Version
 
 if TYPE_CHECKING:
     from kubeletpy.remote.plugin_calls import Calls
-    from kubeletpy.volumes.csi.client import CsiCallTimes, NodeClient
+    from kubeletpy.volumes.csi.client import NodeClient
 
 
-class Connect(Protocol):
-    """Makes the client of a driver. Raises ValueError for an invalid endpoint."""
-
-    def __call__(self, driver: str, endpoint: str) -> NodeClient: ...
-
-
-class OpenCalls(Protocol):
-    """How drivers are called other than over their sockets."""
-
-    def __call__(self, driver: str, endpoint: str) -> Calls: ...
+Connect = Callable[[str, str], "NodeClient"]
+"""Makes the client of a driver from its name and endpoint. Raises ValueError: invalid endpoint."""
+OpenCalls = Callable[[str, str], "Calls"]
+"""How drivers (name, endpoint) are called other than over their sockets."""
 
 
-def connect_by(times: CsiCallTimes, calls: OpenCalls | None = None) -> Connect:
+def connect_by(metrics: CsiMetrics, calls: OpenCalls | None = None) -> Connect:
     """Returns the client factory; ``calls`` None: clients use Unix sockets."""
 
     def connect(driver: str, endpoint: str) -> NodeClient:
         from kubeletpy.volumes.csi.client import NodeClient
 
-        return NodeClient(driver, endpoint, times, calls(driver, endpoint) if calls else None)
+        return NodeClient(driver, endpoint, metrics, calls(driver, endpoint) if calls else None)
 
     return connect
 

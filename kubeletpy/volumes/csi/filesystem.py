@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.volumes.claims.model import VolumeSpec
+from kubeletpy.volumes.claims.attached import attachment_name
+from kubeletpy.volumes.claims.model import AttachmentMetadata, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import (
     FailureOutcome,
     Published,
@@ -37,7 +37,6 @@ from kubeletpy.volumes.csi.names import (
     EPHEMERAL,
     PERSISTENT,
     PLUGIN,
-    attachment_name,
     inline_handle,
 )
 from kubeletpy.volumes.files import disk
@@ -65,9 +64,7 @@ class FilesystemVolumes:
         self._host = host
         self._threads = threads
 
-    async def stage(
-        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
-    ) -> None:
+    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
         """NodeStageVolume, if the driver has it. Raises OperationFailed."""
         client = self._host.client(spec.driver)
         until = client.until()
@@ -98,12 +95,7 @@ class FilesystemVolumes:
             raise
 
     async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
     ) -> Published:
         """NodePublishVolume. Raises OperationFailed."""
         host, driver = self._host, spec.driver
@@ -194,15 +186,9 @@ class FilesystemVolumes:
             client = self._host.client(left.driver)
             await client.unpublish(left.handle, left.path, client.until())
             why = f"driver {left.driver} reports that it is unpublished"
-            await self._remove(left.path, data, why)
-            return
-        # its driver is unknown: all that can be done is to unmount it
-        log.warning(
-            "CSI volume is unmounted without its driver",
-            extra={"path": left.path, "why": left.damaged or "no driver is known"},
-        )
-        await self._unmount(left.path)
-        await self._remove(left.path, data, "it was unmounted")
+        else:
+            why = await self._unmount(left)
+        await self._remove(left.path, data, why)
 
     async def unstage(self, left: StagedOnDisk) -> None:
         """NodeUnstageVolume, and removal of its directory. Raises OperationFailed."""
@@ -220,12 +206,7 @@ class FilesystemVolumes:
                 await client.unstage(left.handle, left.path, until)
             why = f"driver {left.driver} reports that it is unstaged"
         else:
-            log.warning(
-                "CSI volume is unmounted without its driver",
-                extra={"path": left.path, "why": left.damaged or "no driver is known"},
-            )
-            await self._unmount(left.path)
-            why = "it was unmounted"
+            why = await self._unmount(left)
         await self._remove(left.path, data, why)
 
     def _prepare(
@@ -249,7 +230,11 @@ class FilesystemVolumes:
             await on_disk("volume directory", files.remove_volume, target, data)
             self._host.fresh.discard(target)
 
-    async def _unmount(self, path: str) -> None:
+    async def _unmount(self, left: PublishedOnDisk | StagedOnDisk) -> str:
+        """Unmount a volume whose driver is unknown: nothing else can be done. Returns what was."""
+        path, why = left.path, left.damaged or "no driver is known"
+        extra = {"path": path, "why": why}
+        log.warning("CSI volume is unmounted without its driver", extra=extra)
         try:
             async with asyncio.timeout(UNMOUNT_S):
                 await self._threads.run(disk.force_unmount, path)
@@ -259,6 +244,7 @@ class FilesystemVolumes:
         except OSError as error:
             text = f"{path} could not be unmounted: {error.strerror}"
             raise OperationFailed(FailureOutcome.UNCERTAIN, text) from None
+        return "it was unmounted"
 
     async def _remove(self, target: str, data: str, why: str) -> None:
         try:

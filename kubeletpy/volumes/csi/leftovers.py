@@ -7,7 +7,6 @@ docs/reference/behaviour-storage.md, sn1; kubernetes 85476.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from kubeletpy.volumes.claims.model import Mode
 from kubeletpy.volumes.claims.on_disk import Found, PublishedOnDisk, StagedOnDisk
@@ -23,6 +22,7 @@ from kubeletpy.volumes.csi.names import (
     inline_unique_name,
     unique_name,
 )
+from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.paths import UnsafePath
 
 _NONE = VolumeData("", "")
@@ -54,7 +54,6 @@ def _filesystem(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
                 path=volume.target,
                 driver=data.driver,
                 handle=data.handle,
-                attachment_id=data.attachment,
                 lifecycle=EPHEMERAL if inline else PERSISTENT,
                 selinux_context=data.selinux,
                 damaged=damaged,
@@ -87,7 +86,6 @@ def _block(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
             mode=Mode.BLOCK,
             driver=data.driver,
             handle=data.handle,
-            attachment_id=data.attachment,
             damaged=damaged,
         )
 
@@ -138,8 +136,4 @@ def _data(path: str) -> tuple[VolumeData, str]:
 
 def _names(directory: str) -> list[str]:
     """The entries of a directory without leading dots; none when the directory is missing."""
-    try:
-        names = [entry.name for entry in Path(directory).iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(name for name in names if not name.startswith("."))
+    return [name for name in disk.names_in(directory) if not name.startswith(".")]

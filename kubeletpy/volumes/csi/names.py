@@ -17,11 +17,6 @@ DATA_FILE = "vol_data.json"
 PERSISTENT, EPHEMERAL = "Persistent", "Ephemeral"
 
 
-def attachment_name(handle: str, driver: str, node: str) -> str:
-    """Name of the VolumeAttachment of a volume on a node."""
-    return f"csi-{_sha256(handle + driver + node)}"
-
-
 def inline_handle(pod_uid: str, volume: str) -> str:
     """The handle of a volume that is inline in the pod's spec."""
     return f"csi-{_sha256(pod_uid + volume)}"
@@ -45,31 +40,17 @@ def _part(name: str) -> str:
     return safe_name(name.replace("/", "~"))
 
 
-class FilesystemPaths(Struct, frozen=True):
-    """The paths of a volume in one pod."""
+class MountPaths(Struct, frozen=True):
+    """The paths of a volume in one pod, or staged on the node."""
 
     directory: str
+    name: str
+    """Where the driver mounts it, below ``directory``."""
 
     @property
     def target(self) -> str:
         """Where the driver mounts it."""
-        return f"{self.directory}/mount"
-
-    @property
-    def data(self) -> str:
-        """Its vol_data.json."""
-        return f"{self.directory}/{DATA_FILE}"
-
-
-class StagingPaths(Struct, frozen=True):
-    """The paths of a volume on the node."""
-
-    directory: str
-
-    @property
-    def target(self) -> str:
-        """Where the driver stages it."""
-        return f"{self.directory}/globalmount"
+        return f"{self.directory}/{self.name}"
 
     @property
     def data(self) -> str:
@@ -138,14 +119,15 @@ class CsiPaths(Struct, frozen=True):
         """The pods' directories."""
         return f"{self.root}/pods"
 
-    def filesystem(self, pod_uid: str, spec_name: str) -> FilesystemPaths:
+    def filesystem(self, pod_uid: str, spec_name: str) -> MountPaths:
         """A volume of a pod."""
         pod = f"{self.pods}/{safe_name(pod_uid)}"
-        return FilesystemPaths(f"{pod}/volumes/{DIRECTORY}/{_part(spec_name)}")
+        return MountPaths(f"{pod}/volumes/{DIRECTORY}/{_part(spec_name)}", "mount")
 
-    def staging(self, driver: str, handle: str) -> StagingPaths:
+    def staging(self, driver: str, handle: str) -> MountPaths:
         """A volume of the node."""
-        return StagingPaths(f"{self.staging_root}/{safe_name(driver)}/{_sha256(handle)}")
+        directory = f"{self.staging_root}/{safe_name(driver)}/{_sha256(handle)}"
+        return MountPaths(directory, "globalmount")
 
     def block(self, spec_name: str) -> BlockPaths:
         """A block volume."""

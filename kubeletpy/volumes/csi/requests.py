@@ -112,16 +112,6 @@ def publish(
     )
 
 
-def unpublish(handle: str, target: str) -> csi.NodeUnpublishVolumeRequest:
-    """NodeUnpublishVolume."""
-    return csi.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target)
-
-
-def unstage(handle: str, staging: str) -> csi.NodeUnstageVolumeRequest:
-    """NodeUnstageVolume."""
-    return csi.NodeUnstageVolumeRequest(volume_id=handle, staging_target_path=staging)
-
-
 def expand(
     volume: CsiVolume, path: str, staging: str, size: int, *, multi_writer: bool
 ) -> csi.NodeExpandVolumeRequest:
@@ -134,15 +124,3 @@ def expand(
         volume_capability=capability(volume.access, multi_writer=multi_writer),
         secrets=volume.secrets,
     )
-
-
-def health(handle: str, path: str, staging: str) -> csi.NodeGetVolumeHealthRequest:
-    """NodeGetVolumeHealth."""
-    return csi.NodeGetVolumeHealthRequest(
-        volume_id=handle, volume_publish_path=path, staging_target_path=staging
-    )
-
-
-def stats(handle: str, path: str) -> csi.NodeGetVolumeStatsRequest:
-    """NodeGetVolumeStats."""
-    return csi.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=path)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from kubeletpy.api.times import format_time
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CSINODES, KubeApi, PatchType
+from kubeletpy.metrics.csi import CsiMetrics
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.drivers import CsiDrivers
 from kubeletpy.volumes.csi.node_object import owned_by
@@ -27,18 +27,6 @@ DEFAULT_PERIOD_S = 60.0
 """Between two rounds, if the configured period is 0 or less."""
 
 
-class StorageHealthGauges(Protocol):
-    """Shows what drivers report."""
-
-    def storage_reported(self, driver: str, conditions: Iterable[tuple[str, str]]) -> None:
-        """A driver's conditions: status, reason."""
-        ...
-
-    def storage_unknown(self, registered: Collection[str]) -> None:
-        """Other drivers are not registered any more."""
-        ...
-
-
 class StorageHealthMonitor:
     """The health of drivers' storage. Make it inside a running event loop."""
 
@@ -48,7 +36,7 @@ class StorageHealthMonitor:
         node_uid: Callable[[], str],
         drivers: CsiDrivers,
         kube_api: KubeApi | None,
-        gauges: StorageHealthGauges,
+        metrics: CsiMetrics,
         *,
         clock: Clock,
         period: float,
@@ -62,7 +50,7 @@ class StorageHealthMonitor:
         self._node_uid = node_uid
         self._drivers = drivers
         self._api = kube_api
-        self._gauges = gauges
+        self._metrics = metrics
         self._clock = clock
         self._period = period if period > 0 else DEFAULT_PERIOD_S
         self._problems: dict[str, str] = {}
@@ -77,14 +65,14 @@ class StorageHealthMonitor:
     async def round(self) -> None:
         """Query every registered driver once, and write what differs."""
         names = self._drivers.names
-        self._gauges.storage_unknown(names)
+        self._metrics.storage_unknown(names)
         for gone in self._problems.keys() - {"", *names}:
             del self._problems[gone]
         answers = zip(names, await asyncio.gather(*map(self._query_health, names)), strict=True)
         reported = {name: found for name, found in answers if found is not None}
         for name, conditions in reported.items():
             keys = ((each["status"], each["reason"]) for each in conditions)
-            self._gauges.storage_reported(name, keys)
+            self._metrics.storage_reported(name, keys)
         if reported and self._api is not None:
             await self._write(self._api, reported)
 

@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 
 from kubeletpy.host import loop_devices, mount_table
-from kubeletpy.volumes.files.syscalls import MS_BIND, mount, unmount
+from kubeletpy.volumes.files.syscalls import MS_BIND, mount, table, unmount
 
 DIRECTORY_MODE = 0o750
 
@@ -24,26 +24,26 @@ class StillMounted(OSError):
     """Something is mounted where nothing should be."""
 
 
-def table() -> list[mount_table.MountPoint]:
-    """The mount table."""
-    return mount_table.parse(Path("/proc/self/mountinfo").read_bytes())
-
-
 def is_mounted(path: str) -> bool:
     """Whether something is mounted at a path whose last component is not a symlink."""
-    return any(each.path == as_in_table(path) for each in table())
+    return bool(_mounts_at(path))
 
 
 def mounted_from(path: str) -> str:
     """The source of the mount at a path, as its file system names it; empty: nothing is mounted."""
-    here = [each for each in table() if each.path == as_in_table(path)]
+    here = _mounts_at(path)
     return here[-1].source if here else ""
 
 
 def has_labels(path: str) -> bool:
     """Whether the mount at a path supports SELinux labels."""
-    here = [each for each in table() if each.path == as_in_table(path)]
+    here = _mounts_at(path)
     return bool(here) and here[-1].labels
+
+
+def _mounts_at(path: str) -> list[mount_table.MountPoint]:
+    at = as_in_table(path)
+    return [each for each in table() if each.path == at]
 
 
 def other_references(path: str, suffix: str) -> list[str]:
@@ -120,12 +120,12 @@ def withdraw(link: str) -> None:
         made.parent.rmdir()
 
 
-def map_device(device: str, bound: str, link: str, target: str) -> None:
+def map_device(device: str, bound: str, link: str) -> None:
     """Bind a device for a pod, hold it with a loop device, and link it for containers.
 
     Args:
         bound: the file that the device is bound to.
-        link: the pod's link, to ``target``.
+        link: the pod's link to the device.
 
     Raises:
         OSError: it can't be.
@@ -136,10 +136,10 @@ def map_device(device: str, bound: str, link: str, target: str) -> None:
         mount(device, bound, flags=MS_BIND)
     make_directory(str(Path(link).parent))
     made = Path(link)
-    if not (made.is_symlink() and str(made.readlink()) == target):
+    if not (made.is_symlink() and str(made.readlink()) == device):
         fresh = made.with_name(f".{made.name}.new")
         fresh.unlink(missing_ok=True)
-        fresh.symlink_to(target)
+        fresh.symlink_to(device)
         fresh.replace(made)
     loop_devices.attach(bound)
 
@@ -172,3 +172,11 @@ def as_in_table(path: str) -> str:
     """A path as in the kernel's table; the file system mounted there is not accessed."""
     whole = Path(path)
     return f"{os.path.realpath(whole.parent)}/{whole.name}"
+
+
+def names_in(directory: str) -> list[str]:
+    """The entries of a directory, sorted; none when it does not exist. Raises OSError."""
+    try:
+        return sorted(entry.name for entry in Path(directory).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

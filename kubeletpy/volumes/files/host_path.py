@@ -54,7 +54,7 @@ def prepare(path: str, kind: str) -> None:
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:
-        raise HostPathError(f"hostPath type check failed: {path} is not {what}") from None
+        mode = 0
     if not fits(mode):
         raise HostPathError(f"hostPath type check failed: {path} is not {what}")
 

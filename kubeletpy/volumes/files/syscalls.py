@@ -55,7 +55,7 @@ def detach(target: str) -> None:
 
 def mounts_below(directory: str) -> list[str]:
     """Mount points at or below a directory, in the order to unmount them. Raises OSError."""
-    return mount_table.mounts_below(_table(), os.path.realpath(directory))
+    return mount_table.mounts_below(table(), os.path.realpath(directory))
 
 
 def is_mount_point(directory: str) -> bool:
@@ -76,10 +76,10 @@ def share(directory: str) -> None:
         OSError: it failed; EBUSY: mounts exist below it, which a mount of its own would hide.
     """
     path = os.path.realpath(directory)
-    table = _table()
-    if mount_table.is_shared(table, path):
+    mounts = table()
+    if mount_table.is_shared(mounts, path):
         return
-    below = mount_table.mounts_below(table, path)
+    below = mount_table.mounts_below(mounts, path)
     if path not in below:
         if below:
             raise OSError(errno.EBUSY, "it has mounts below it that are not shared", path)
@@ -87,7 +87,8 @@ def share(directory: str) -> None:
     mount("none", path, flags=MS_SHARED | MS_REC)
 
 
-def _table() -> list[mount_table.MountPoint]:
+def table() -> list[mount_table.MountPoint]:
+    """The mount table."""
     return mount_table.parse(Path("/proc/self/mountinfo").read_bytes())
 
 

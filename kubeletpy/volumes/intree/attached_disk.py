@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from kubeletpy.host import mount_table
-from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.structs import replace
-from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
+from kubeletpy.volumes.claims.model import (
+    AttachmentMetadata,
+    Mode,
+    VolumeSource,
+    VolumeSpec,
+    VolumeTraits,
+)
 from kubeletpy.volumes.claims.on_disk import (
     FailureOutcome,
     Found,
@@ -25,10 +30,9 @@ from kubeletpy.volumes.claims.on_disk import (
 )
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.claims.selinux import mount_option
-from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.files import disk, syscalls
 from kubeletpy.volumes.intree.base import (
     InTreePlugin,
-    names_in,
     remove_directory,
     unmount_and_remove,
 )
@@ -46,20 +50,14 @@ class AttachedDiskPlugin(InTreePlugin):
     """Name of the file that a place contains besides devices; empty: none."""
 
     def __init__(
-        self,
-        root: Path,
-        patient: PatientThreads | None = None,
-        *,
-        controller: bool = True,
-        tree: ScsiTree | None = None,
+        self, root: Path, *, controller: bool = True, tree: ScsiTree | None = None
     ) -> None:
         """Args:
         root: the kubelet's root directory.
-        patient: does file work.
         controller: the attach controller decides when a disk may be used.
         tree: the device directories.
         """
-        super().__init__(root, patient)
+        super().__init__(root)
         self._controller = controller
         self._tree = tree or ScsiTree()
 
@@ -116,12 +114,9 @@ class AttachedDiskPlugin(InTreePlugin):
 
     def staged(self, spec: VolumeSpec) -> StagedOnDisk:
         """Where it is mounted for the node."""
+        path = self.directory_of(self.place(spec), spec.mode)
         context = spec.selinux_context or ""
-        return replace(
-            super().staged(spec),
-            path=self.directory_of(self.place(spec), spec.mode),
-            selinux_context=context,
-        )
+        return replace(super().staged(spec), path=path, selinux_context=context)
 
     def directory_of(self, place: str, mode: Mode) -> str:
         """Where a disk is mounted for the node, or its device bound for pods."""
@@ -130,16 +125,14 @@ class AttachedDiskPlugin(InTreePlugin):
     def places(self, mode: Mode) -> list[str]:
         """All disks in use. Blocks."""
         above = self.base if mode is Mode.FILESYSTEM else self._maps
-        found = [name for name in names_in(above) if name != BLOCK_DIRECTORY]
+        found = [name for name in disk.names_in(above) if name != BLOCK_DIRECTORY]
         if self.depth == 1:
             return found
-        return [f"{name}/{below}" for name in found for below in names_in(f"{above}/{name}")]
+        return [f"{name}/{below}" for name in found for below in disk.names_in(f"{above}/{name}")]
 
     # -- acts --------------------------------------------------------------------------------
 
-    async def stage(
-        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
-    ) -> None:
+    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
         """Attach it, and mount its file system for the node."""
         target = self.staged(spec).path
         device = await self.attach(spec, use, target)
@@ -157,21 +150,13 @@ class AttachedDiskPlugin(InTreePlugin):
         )
 
     async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
     ) -> Published:
         """Bind it into the pod's directory, or bind its device for the pod."""
         source = self.staged(spec).path
         target = self.target(use.uid, spec.spec_name, spec.mode)
         if spec.mode is Mode.BLOCK:
-            device, bound = await self.device(spec), f"{source}/{use.uid}"
-            work = partial(disk.map_device, device, bound, target, device)
-            await self.in_thread(work, f"map of {device}")
-            return Published(target, device, map_directory=source)
+            return await self.map_device(await self.device(spec), source, use.uid, target)
         options = [*spec.mount_options, *(["ro"] if spec.read_only else [])]
         mine = await self.bind(source, target, options)
         return Published(
@@ -215,25 +200,25 @@ class AttachedDiskPlugin(InTreePlugin):
         return Found(tuple(self._found_published()), tuple(staged))
 
     def _found_published(self) -> Iterator[PublishedOnDisk]:
-        table = disk.table()
+        mounts = syscalls.table()
         for left in super().find_on_disk().published:
             of = self._of_device if left.mode is Mode.BLOCK else self._of_mount
-            place = of(left, table)
+            place = of(left, mounts)
             name = self.name_at(place) if place else ""
             if name:
                 yield replace(left, unique_name=name, handle=place)
             else:
                 yield replace(left, damaged="its disk cannot be determined")
 
-    def _of_mount(self, left: PublishedOnDisk, table: list[mount_table.MountPoint]) -> str:
+    def _of_mount(self, left: PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
         """The place of the disk that a pod has mounted; empty: there is none."""
-        for path in mount_table.references(table, left.path):
+        for path in mount_table.references(mounts, left.path):
             place = path.removeprefix(f"{self.base}/")
             if place != path and self.name_at(place):
                 return place
         return ""
 
-    def _of_device(self, left: PublishedOnDisk, table: list[mount_table.MountPoint]) -> str:
+    def _of_device(self, left: PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
         """The place of the disk whose device a pod has; empty: there is none."""
         with contextlib.suppress(OSError):
             wanted = Path(left.path).stat().st_rdev

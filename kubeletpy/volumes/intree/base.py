@@ -9,7 +9,7 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.claims.model import (
+    AttachmentMetadata,
     Mode,
     VolumeSource,
     VolumeSpec,
@@ -27,6 +28,7 @@ from kubeletpy.volumes.claims.model import (
 from kubeletpy.volumes.claims.on_disk import (
     FailureOutcome,
     Found,
+    Published,
     PublishedOnDisk,
     StagedOnDisk,
     VolumeStats,
@@ -71,10 +73,10 @@ class InTreePlugin:
     directory = ""
     """The directory of its volumes below a pod's ``volumes``; empty: it makes none."""
 
-    def __init__(self, root: Path, patient: PatientThreads | None = None) -> None:
+    def __init__(self, root: Path) -> None:
         """``root``: the kubelet's root directory."""
         self.root = Path(os.path.realpath(root))
-        self.patient = patient or PatientThreads()
+        self.patient = PatientThreads()
         self._meters: Meters | None = None
 
     # -- questions ---------------------------------------------------------------------------
@@ -140,9 +142,7 @@ class InTreePlugin:
 
     # -- acts --------------------------------------------------------------------------------
 
-    async def stage(
-        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
-    ) -> None:
+    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
         """Nothing to do."""
 
     async def unstage(self, left: StagedOnDisk) -> None:
@@ -181,8 +181,8 @@ class InTreePlugin:
                 mode,
             )
             for mode, kind in ((Mode.FILESYSTEM, "volumes"), (Mode.BLOCK, "volumeDevices"))
-            for uid in names_in(f"{self.root}/pods")
-            for name in names_in(f"{self.root}/pods/{uid}/{kind}/{self.directory}")
+            for uid in disk.names_in(f"{self.root}/pods")
+            for name in disk.names_in(f"{self.root}/pods/{uid}/{kind}/{self.directory}")
         ]
         return Found(tuple(published))
 
@@ -198,7 +198,7 @@ class InTreePlugin:
         Returns whether it was bound just now. Raises OperationFailed.
         """
         word = "MountVolume.SetUp"
-        if await self.in_thread(partial(disk.is_mounted, target), "read of the mount table"):
+        if await self.is_mounted(target):
             return False
         call = f"bind mount of {source}"
         await self.in_thread(partial(_bind, source, target), call)
@@ -212,6 +212,16 @@ class InTreePlugin:
                 raise
         return True
 
+    async def map_device(self, device: str, directory: str, pod_uid: str, link: str) -> Published:
+        """Bind a device for a pod in a directory, and link it. Raises OperationFailed."""
+        work = partial(disk.map_device, device, f"{directory}/{pod_uid}", link)
+        await self.in_thread(work, f"map of {device}")
+        return Published(link, map_directory=directory)
+
+    async def is_mounted(self, path: str) -> bool:
+        """Whether something is mounted at a path. Raises OperationFailed."""
+        return await self.in_thread(partial(disk.is_mounted, path), "read of the mount table")
+
     async def in_thread(self, work: Callable[[], T], call: str) -> T:
         """File work that may hang. Raises OperationFailed."""
         try:
@@ -224,15 +234,6 @@ def unmount_and_remove(path: str) -> None:
     """Unmount and remove a path of ours. Blocks. Raises OSError."""
     disk.force_unmount(path)
     remove_directory(path)
-
-
-def names_in(directory: str) -> list[str]:
-    """The entries of a directory of ours; none when it does not exist."""
-    try:
-        with os.scandir(directory) as entries:
-            return sorted(entry.name for entry in entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def remove_directory(path: str) -> None:

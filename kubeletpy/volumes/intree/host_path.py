@@ -6,10 +6,9 @@ docs/reference/behaviour-storage.md, sc1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
-from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
+from kubeletpy.volumes.claims.model import AttachmentMetadata, Mode, VolumeSource, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, Published, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.files import host_path
@@ -35,12 +34,7 @@ class HostPathPlugin(InTreePlugin):
         return ""
 
     async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
     ) -> Published:
         """Check or make the path, as its type requires."""
         path, kind = str(spec.source.get("path")), spec.source.get("type") or ""

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec, VolumeTraits, Waits
-from kubeletpy.volumes.claims.on_disk import (
-    Found,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-    VolumeStats,
-)
-from kubeletpy.volumes.claims.operation import PodUse
+from kubeletpy.volumes.claims.on_disk import Found
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 
 
@@ -31,78 +24,17 @@ class LatePlugin:
         self.name = name
         self.kinds = frozenset({kind})
         self._root = root
-        self._load = load
+        self._plugin = cache(load)
 
-    @cached_property
-    def _plugin(self) -> VolumePlugin:
-        return self._load()
+    def __getattr__(self, name: str) -> Any:
+        """All that is not here is the plugin's."""
+        return getattr(self._plugin(), name)
 
     def find_on_disk(self) -> Found:
         """Its volumes on disk; nothing is loaded when there are none. Blocks."""
         places = (f"plugins/{self.name}", f"pods/*/volume*/{self.name.replace('/', '~')}")
         there = any(next(self._root.glob(place), None) is not None for place in places)
-        return self._plugin.find_on_disk() if there else Found()
+        return self._plugin().find_on_disk() if there else Found()
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Nothing changes."""
-
-    def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
-        """The plugin's answer."""
-        return self._plugin.traits(source)
-
-    def ready(self, spec: VolumeSpec) -> Waits | None:
-        """The plugin's answer."""
-        return self._plugin.ready(spec)
-
-    def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
-        """The plugin's answer."""
-        return self._plugin.metric_name(spec)
-
-    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
-        """The plugin's answer."""
-        return self._plugin.supports_selinux_mount(spec)
-
-    def republishes(self, spec: VolumeSpec) -> bool:
-        """The plugin's answer."""
-        return self._plugin.republishes(spec)
-
-    def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
-        """The plugin's answer."""
-        return self._plugin.published(spec, pod_uid)
-
-    def staged(self, spec: VolumeSpec) -> StagedOnDisk:
-        """The plugin's answer."""
-        return self._plugin.staged(spec)
-
-    async def stage(
-        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
-    ) -> None:
-        """The plugin does it."""
-        await self._plugin.stage(spec, attachment, use)
-
-    async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
-    ) -> Published:
-        """The plugin does it."""
-        return await self._plugin.publish(spec, attachment, use, remount=remount)
-
-    async def unpublish(self, left: PublishedOnDisk) -> None:
-        """The plugin does it."""
-        await self._plugin.unpublish(left)
-
-    async def unstage(self, left: StagedOnDisk) -> None:
-        """The plugin does it."""
-        await self._plugin.unstage(left)
-
-    async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
-        """The plugin does it."""
-        return await self._plugin.expand(spec, size, use, at_mount=at_mount)
-
-    async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
-        """The plugin's answer."""
-        return await self._plugin.stats(left)

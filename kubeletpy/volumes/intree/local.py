@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
+from kubeletpy.volumes.claims.model import (
+    AttachmentMetadata,
+    Mode,
+    VolumeSource,
+    VolumeSpec,
+    VolumeTraits,
+)
 from kubeletpy.volumes.claims.on_disk import (
     FailureOutcome,
     Found,
@@ -28,7 +33,6 @@ from kubeletpy.volumes.claims.operation import (
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree.base import (
     InTreePlugin,
-    names_in,
     unmount_and_remove,
 )
 
@@ -64,9 +68,7 @@ class LocalPlugin(InTreePlugin):
         path = (self._maps if block else self._global_mount)(spec.spec_name)
         return StagedOnDisk(self.name, spec.unique_name, path, spec.mode, spec_name=spec.spec_name)
 
-    async def stage(
-        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse
-    ) -> None:
+    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
         """Mount a disk's file system for the node; a directory needs nothing."""
         path = str(spec.source.get("path"))
         kind = await self._kind_of(path, "MountVolume.MountDevice")
@@ -88,25 +90,15 @@ class LocalPlugin(InTreePlugin):
             )
 
     async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
     ) -> Published:
         """Bind the directory or the mounted disk into the pod's directory; link a block device."""
         source = str(spec.source.get("path"))
         target = self.target(use.uid, spec.spec_name, spec.mode)
         kind = await self._kind_of(source, _EVENT_WORD)
         if spec.mode is Mode.BLOCK:
-            maps = self._maps(spec.spec_name)
             device = await self.in_thread(partial(disk.device_of, source), f"stat of {source}")
-            await self.in_thread(
-                partial(disk.map_device, device, f"{maps}/{use.uid}", target, device),
-                f"map of {device}",
-            )
-            return Published(target, device, map_directory=maps)
+            return await self.map_device(device, self._maps(spec.spec_name), use.uid, target)
         options = [*spec.mount_options] if kind is not Mode.BLOCK else []
         if spec.read_only:
             options.append("ro")
@@ -159,7 +151,7 @@ class LocalPlugin(InTreePlugin):
                 self.name, self.unique_name("", name), f"{at}/{name}", mode, spec_name=name
             )
             for at, mode in ((mounts, Mode.FILESYSTEM), (maps, Mode.BLOCK))
-            for name in names_in(at)
+            for name in disk.names_in(at)
         ]
         return Found(super().find_on_disk().published, tuple(staged))
 

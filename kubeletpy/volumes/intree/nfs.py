@@ -7,14 +7,13 @@ docs/reference/behaviour-storage.md, sq.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec
+from kubeletpy.volumes.claims.model import AttachmentMetadata, VolumeSource, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
-from kubeletpy.volumes.files.disk import is_mounted, mounted_from
+from kubeletpy.volumes.files.disk import mounted_from
 from kubeletpy.volumes.intree.base import (
     DIRECTORY_MODE,
     InTreePlugin,
@@ -40,16 +39,11 @@ class NfsPlugin(InTreePlugin):
         return super().problem(source)
 
     async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
     ) -> Published:
         """Mount it, unless it is mounted."""
         target = self.target(use.uid, spec.spec_name, spec.mode)
-        if not await self.in_thread(partial(is_mounted, target), "read of the mount table"):
+        if not await self.is_mounted(target):
             make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
             await self.in_thread(make, f"mkdir {target}")
             export = export_of(spec)
@@ -63,14 +57,12 @@ class NfsPlugin(InTreePlugin):
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
         """Unmount it; by force if the server does not answer."""
-        while await self.in_thread(partial(is_mounted, left.path), "read of the mount table"):
+        while await self.is_mounted(left.path):
             call = f"umount of {left.path}"
             try:
                 await run("umount", ["-i", left.path], call=call)
             except OperationFailed:
-                if not await self.in_thread(
-                    partial(is_mounted, left.path), "read of the mount table"
-                ):
+                if not await self.is_mounted(left.path):
                     break
                 await run("umount", ["-i", "-f", left.path], call=call)
         await self.in_thread(partial(remove_directory, left.path), f"rmdir {left.path}")

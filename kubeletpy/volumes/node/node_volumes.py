@@ -133,9 +133,7 @@ class NodeVolumes:
         """Args:
         pods_dir: ``{root}/pods``.
         objects: configMaps and secrets.
-        tokens: service account tokens.
         recorder: for FailedMount.
-        clock: the time of day.
         allocatable: the node's allocatable resources, as quantities.
         metrics: None: none are kept.
         claims: handles volumes of claims, drivers and disks; None: there are none.
@@ -202,13 +200,14 @@ class NodeVolumes:
         await self._settled(pod.uid)
         unsure = [v for v in of_files if v.name not in state.made_of]
         if unsure:  # this agent has started while the pod terminated
-            missing = await asyncio.to_thread(_not_established, unsure, state.paths)
+            missing = await asyncio.to_thread(
+                lambda: {v.name for v in unsure if not is_established(v, state.paths)}
+            )
             of_files = [v for v in of_files if v.name not in missing]
         work = await self._changed(pod, state, of_files)
         failed = await self._make(pod, state, work) if work else {}
         if failed:
-            listed = "; ".join(f'volume "{name}": {why}' for name, why in failed.items())
-            raise VolumeError(f"not updated: {listed}")
+            raise VolumeError(f"not updated: {'; '.join(_listed(failed))}")
 
     async def _make(
         self, pod: Pod, state: _PodState, work: Sequence[VolumeWork]
@@ -257,8 +256,7 @@ class NodeVolumes:
             for name, problem in problems.items():
                 self._report_mount_failure(pod, state, name, problem)
             names = " ".join([*problems, *wait.waits])
-            listed = [f'volume "{name}": {problem}' for name, problem in problems.items()]
-            why = "; ".join([*listed, str(wait)])
+            why = "; ".join([*_listed(problems), str(wait)])
             if wait.node_is_full:
                 # the kubelet's wording
                 text = (
@@ -408,22 +406,10 @@ class NodeVolumes:
         """The current state of each source of a volume."""
         return tuple(
             [
-                await self._certificate(pod, volume.name, index, source)
-                if kind == "podCertificate"
-                else await self._input(pod, spec, volume, kind, source)
+                await self._input(pod, spec, volume, kind, source, index=index)
                 for index, (kind, source) in enumerate(sources_of(volume))
             ]
         )
-
-    async def _certificate(
-        self, pod: Pod, volume: str, index: int, source: Mapping[str, Any]
-    ) -> Input:
-        if self._certificates is None:
-            return PayloadError(NO_CERTIFICATES)
-        try:
-            return await self._certificates.credentials(pod, volume, index, source)
-        except PayloadError as error:
-            return error
 
     async def _input(
         self,
@@ -432,8 +418,14 @@ class NodeVolumes:
         volume: PlannedVolume,
         kind: str,
         source: Mapping[str, Any],
+        *,
+        index: int,
     ) -> Input:
         try:
+            if kind == "podCertificate":
+                if self._certificates is None:
+                    return PayloadError(NO_CERTIFICATES)
+                return await self._certificates.credentials(pod, volume.name, index, source)
             if kind == "downwardAPI":
                 return DownwardInput(pod, spec, pod.labels, pod.annotations, self._allocatable)
             if kind == "serviceAccountToken":
@@ -445,13 +437,13 @@ class NodeVolumes:
                 return TrustInput(await self._bundles.anchors(pod.uid, source))
             if kind == "configMap":
                 ref = ObjectRef("configMap", source.get("name") or "")
-                return await self._objects.get(object_key(ref, pod.namespace))
-            if kind == "secret":
+            elif kind == "secret":
                 ref = ObjectRef("secret", source.get("secretName") or source.get("name") or "")
-                return await self._objects.get(object_key(ref, pod.namespace))
+            else:
+                return None
+            return await self._objects.get(object_key(ref, pod.namespace))
         except (ApiError, PayloadError, TokenError) as error:
             return error
-        return None
 
     async def _left_token(self, uid: str, volume: PlannedVolume, source: Mapping[str, Any]) -> str:
         """The token that an earlier agent left in a volume; empty: there is none to be read."""
@@ -483,8 +475,8 @@ class NodeVolumes:
     def _error(self, pod: Pod, state: _PodState, problems: Mapping[str, str]) -> VolumeError:
         for name, problem in problems.items():
             self._report_mount_failure(pod, state, name, problem)
-        listed = "; ".join(f'volume "{name}": {problem}' for name, problem in problems.items())
-        return VolumeError(f"unmounted volumes=[{' '.join(problems)}]: {listed}", reported=True)
+        text = f"unmounted volumes=[{' '.join(problems)}]: {'; '.join(_listed(problems))}"
+        return VolumeError(text, reported=True)
 
     def _report_mount_failure(self, pod: Pod, state: _PodState, volume: str, problem: str) -> None:
         if not state.unanswered.is_event(volume, asyncio.get_running_loop().time()):
@@ -525,8 +517,8 @@ def file_owner(pod: Pod) -> FileOwner:
     return FileOwner(user, of_pod.get("fsGroup"))
 
 
-def _not_established(volumes: Sequence[PlannedVolume], paths: PodPaths) -> set[str]:
-    return {volume.name for volume in volumes if not is_established(volume, paths)}
+def _listed(problems: Mapping[str, str]) -> list[str]:
+    return [f'volume "{name}": {problem}' for name, problem in problems.items()]
 
 
 def _token_key(pod: Pod, source: Mapping[str, Any]) -> TokenKey:

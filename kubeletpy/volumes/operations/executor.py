@@ -195,9 +195,6 @@ class VolumeOperations:
                     extra={"plugin": plugin.name, "why": str(error)},
                 )
                 continue
-            for path, why in found.unreadable.items():
-                extra = {"path": path, "why": why}
-                log.warning("left by an earlier agent, unreadable", extra=extra)
             self._listener.leftovers_found(found)
             self.state.actual = taken_over(self.state.actual, plugin.name, found)
         for uid in self.state.demands:

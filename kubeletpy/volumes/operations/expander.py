@@ -55,19 +55,14 @@ class Expander:
     """Node expansion."""
 
     def __init__(
-        self,
-        api: KubeApi | None,
-        recorder: EventRecorder,
-        clock: Clock,
-        node_name: str,
-        hold: Callable[[str], None] = lambda unique_name: None,
+        self, api: KubeApi | None, recorder: EventRecorder, clock: Clock, node_name: str
     ) -> None:
-        """``hold(unique name)``: the volume can't be expanded while it is in use."""
         self._api = api
         self._recorder = recorder
         self._clock = clock
         self._node_name = node_name
-        self.hold = hold
+        self.hold: Callable[[str], None] = lambda unique_name: None
+        """Called with a volume that can't be expanded while it is in use."""
         self._refused: set[str] = set()
         """Volumes (unique names) whose last expansion their drivers have refused (table so3)."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec, Waits
@@ -34,31 +35,29 @@ class OperationKind(StrEnum):
     UNSTAGE = "unstage"
 
 
-METRIC_NAMES = {
-    OperationKind.STAGE: ("volume_mount", "map_volume"),
-    OperationKind.PUBLISH: ("volume_mount", "map_volume"),
-    OperationKind.REPUBLISH: ("volume_mount", "map_volume"),
-    OperationKind.EXPAND: ("volume_fs_resize", "volume_fs_resize"),
-    OperationKind.UNPUBLISH: ("volume_unmount", "unmap_volume"),
-    OperationKind.UNSTAGE: ("unmount_device", "unmap_device"),
-}
-"""Names in metrics: of file systems, of block devices."""
+class _Names(NamedTuple):
+    """The names of a kind of operation: of its call, and in metrics."""
 
-_CSI_CALLS = {
-    OperationKind.STAGE: "NodeStageVolume",
-    OperationKind.PUBLISH: "NodePublishVolume",
-    OperationKind.REPUBLISH: "NodePublishVolume",
-    OperationKind.EXPAND: "NodeExpandVolume",
-    OperationKind.UNPUBLISH: "NodeUnpublishVolume",
-    OperationKind.UNSTAGE: "NodeUnstageVolume",
-}
-_IN_TREE_CALLS = {
-    OperationKind.STAGE: "device mount",
-    OperationKind.PUBLISH: "mount",
-    OperationKind.REPUBLISH: "mount",
-    OperationKind.EXPAND: "file system resize",
-    OperationKind.UNPUBLISH: "unmount",
-    OperationKind.UNSTAGE: "device unmount",
+    csi_call: str
+    in_tree_call: str
+    metric: str
+    block_metric: str
+
+
+_PUBLISH = _Names("NodePublishVolume", "mount", "volume_mount", "map_volume")
+_NAMES = {
+    OperationKind.STAGE: _Names("NodeStageVolume", "device mount", "volume_mount", "map_volume"),
+    OperationKind.PUBLISH: _PUBLISH,
+    OperationKind.REPUBLISH: _PUBLISH,
+    OperationKind.EXPAND: _Names(
+        "NodeExpandVolume", "file system resize", "volume_fs_resize", "volume_fs_resize"
+    ),
+    OperationKind.UNPUBLISH: _Names(
+        "NodeUnpublishVolume", "unmount", "volume_unmount", "unmap_volume"
+    ),
+    OperationKind.UNSTAGE: _Names(
+        "NodeUnstageVolume", "device unmount", "unmount_device", "unmap_device"
+    ),
 }
 
 Expansion = tuple[int, int, str, str]
@@ -128,7 +127,6 @@ class Operation:
     spec: VolumeSpec | None = None
     mount: PublishedOnDisk | None = None
     staged: StagedOnDisk | None = None
-    size: int = 0
     whole: bool = True
     """It locks the whole volume, not only one pod's part of it."""
 
@@ -143,16 +141,16 @@ class Operation:
         left = self.spec or self.mount or self.staged
         driver = left.driver if left is not None else ""
         if driver:
-            return f"{_CSI_CALLS[self.kind]} of driver {driver}"
+            return f"{_NAMES[self.kind].csi_call} of driver {driver}"
         name = left.spec_name if left is not None else self.unique_name
-        return f'{_IN_TREE_CALLS[self.kind]} of {self.plugin} volume "{name}"'
+        return f'{_NAMES[self.kind].in_tree_call} of {self.plugin} volume "{name}"'
 
     @property
     def metric_name(self) -> str:
         """Its name in metrics."""
-        left = self.spec or self.mount or self.staged
+        names, left = _NAMES[self.kind], self.spec or self.mount or self.staged
         block = left is not None and left.mode is Mode.BLOCK
-        return METRIC_NAMES[self.kind][block]
+        return names.block_metric if block else names.metric
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,45 +142,33 @@ class _Planner:
     # -- taking down -------------------------------------------------------------------------
 
     def _take_down(self, volume: Volume) -> None:
+        name = volume.unique_name
         for uid in sorted(volume.pods.keys() & self._ending):
-            mount = volume.pods[uid]
             self._start(
                 Operation(
                     OperationKind.UNPUBLISH,
-                    volume.unique_name,
+                    name,
                     volume.plugin,
                     "the pod's containers have exited",
                     uid,
-                    mount=mount.left,
+                    mount=volume.pods[uid].left,
                     whole=False,
                 )
             )
-        name = volume.unique_name
         if volume.pods or self._is_busy(name):
             return
         if name in self._wanted:
-            self._relabel(volume, self._wanted[name].values())
+            if all(_labelled_otherwise(volume, spec) for spec in self._wanted[name].values()):
+                self._unstage(volume, "a pod needs it with another SELinux label")
             return
         if volume.device is Presence.ABSENT or volume.staged is None:
-            self._forgotten.append(volume.unique_name)
+            self._forgotten.append(name)
         elif not volume.device_found or (self._facts.leftovers_judged and not self._unread):
-            self._start(
-                Operation(
-                    OperationKind.UNSTAGE,
-                    volume.unique_name,
-                    volume.plugin,
-                    "no pod of this node has or needs the volume",
-                    staged=volume.staged,
-                )
-            )
+            self._unstage(volume, "no pod of this node has or needs the volume")
 
-    def _relabel(self, volume: Volume, specs: Iterable[VolumeSpec]) -> None:
-        """Unstage a volume that no pod has, if pods need it with another SELinux context."""
-        if all(_labelled_otherwise(volume, spec) for spec in specs):
-            name, why = volume.unique_name, "a pod needs it with another SELinux label"
-            self._start(
-                Operation(OperationKind.UNSTAGE, name, volume.plugin, why, staged=volume.staged)
-            )
+    def _unstage(self, volume: Volume, why: str) -> None:
+        name, kind = volume.unique_name, OperationKind.UNSTAGE
+        self._start(Operation(kind, name, volume.plugin, why, staged=volume.staged))
 
     # -- setting up --------------------------------------------------------------------------
 
@@ -222,7 +210,7 @@ class _Planner:
         held = volume.expansion_held or volume.expanded_for == expansion_of(spec)
         if 0 < volume.size < target and not held and not spec.read_only:
             why = f"the PersistentVolume has {target} bytes, the volume {volume.size}"
-            self._start(self._operation(OperationKind.EXPAND, mount, uid, spec, why, size=target))
+            self._start(self._operation(OperationKind.EXPAND, mount, uid, spec, why))
         if spec.unique_name not in self._facts.republished:
             return
         due = mount.at + REPUBLISH_S
@@ -237,20 +225,11 @@ class _Planner:
         self._start(self._operation(OperationKind.REPUBLISH, mount, uid, spec, why))
 
     def _operation(
-        self,
-        kind: OperationKind,
-        mount: PodMount | None,
-        uid: str,
-        spec: VolumeSpec,
-        why: str,
-        *,
-        size: int = 0,
+        self, kind: OperationKind, mount: PodMount | None, uid: str, spec: VolumeSpec, why: str
     ) -> Operation:
         whole = spec.device_mountable or spec.attachable or kind is OperationKind.EXPAND
         left = mount.left if mount is not None else None
-        return Operation(
-            kind, spec.unique_name, spec.plugin, why, uid, spec, left, size=size, whole=whole
-        )
+        return Operation(kind, spec.unique_name, spec.plugin, why, uid, spec, left, whole=whole)
 
     # -- starting ----------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from kubeletpy.pods.pod import Pod
@@ -13,18 +13,11 @@ from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume
 from kubeletpy.volumes.operations.outcome import OperationDone
 
-
-class CarryOut(Protocol):
-    """Does one operation. Raises OperationFailed."""
-
-    async def __call__(
-        self,
-        operation: Operation,
-        plugin: VolumePlugin,
-        pod: Pod | None,
-        alone: bool,
-        attached: Attached | None,
-    ) -> OperationDone: ...
+CarryOut = Callable[
+    [Operation, VolumePlugin, Pod | None, bool, Attached | None], Awaitable[OperationDone]
+]
+"""Does one operation for a pod (None: removed): whether no other pod has the volume, and its
+attachment. Raises OperationFailed."""
 
 
 class OperationListener(Protocol):

@@ -86,8 +86,8 @@ class Reporter:
 
     def leftovers_found(self, found: Found) -> None:
         """Volumes of pods were found on disk."""
-        damaged = sum(1 for left in found.published if left.damaged) + len(found.unreadable)
-        self._metrics.reconstructed.inc(len(found.published) + len(found.unreadable))
+        damaged = sum(1 for left in found.published if left.damaged)
+        self._metrics.reconstructed.inc(len(found.published))
         self._metrics.reconstruct_errors.inc(damaged)
 
     def owned(self, plugin: str, seconds: float, ok: bool) -> None:
@@ -105,21 +105,17 @@ class Reporter:
                 key = (demand.uid, spec.unique_name)
                 asked[key] = self._asked_at.get(key, now)
         self._asked_at = asked
-        have = frozenset(
-            (uid, volume.unique_name)
+        certain = [
+            (uid, volume)
             for volume in actual.values()
             for uid, mount in volume.pods.items()
             if mount.state is Presence.THERE
-        )
+        ]
+        have = frozenset((uid, volume.unique_name) for uid, volume in certain)
         if have != self._there:
             self._there = have
             self._changed()
-        there = Counter(
-            volume.plugin
-            for volume in actual.values()
-            for mount in volume.pods.values()
-            if mount.state is Presence.THERE
-        )
+        there = Counter(volume.plugin for _, volume in certain)
         for state, counts in ((DESIRED, wanted), (ACTUAL, there)):
             before = self._counts[state]
             by = {name: counts[name] - before[name] for name in counts | before}

@@ -16,7 +16,7 @@ from kubeletpy.api.quantity import parse, value
 from kubeletpy.host.kernel_text import number
 from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import pod_level_limit, pod_limits
+from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_level_limit, pod_limits
 from kubeletpy.pods.volume_fields import MAX_MODE
 from kubeletpy.volumes.files.syscalls import MS_REMOUNT, is_mount_point, mount
 
@@ -24,7 +24,6 @@ MODE = 0o777
 MODE_GATE = "EmptyDirVolumeMode"
 MEMORY = "Memory"
 HUGE_PAGES = "HugePages"
-_PREFIX = "hugepages-"
 _HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
 
 
@@ -51,9 +50,9 @@ def _memory_limit(pod: Pod) -> int:
     of_pod = pod_level_limit(pod, "memory")
     if of_pod:
         return value(of_pod)
-    everybody = (*pod.init_containers, *pod.containers)
-    if not all(_limits(container).get("memory") for container in everybody):
-        return 0
+    for container in (*pod.init_containers, *pod.containers):
+        if not ((container.get("resources") or {}).get("limits") or {}).get("memory"):
+            return 0
     return int(pod_limits(pod).get("memory", 0))
 
 
@@ -73,11 +72,11 @@ def page_size(medium: str, pod: Pod) -> int:
             )
         name = asked[0]
     else:
-        name = _PREFIX + medium.removeprefix(f"{HUGE_PAGES}-")
+        name = HUGEPAGES_PREFIX + medium.removeprefix(f"{HUGE_PAGES}-")
         if name not in asked:
             raise EmptyDirError(f"medium {medium}: no container requests {name}")
     try:
-        return value(name.removeprefix(_PREFIX))
+        return value(name.removeprefix(HUGEPAGES_PREFIX))
     except ValueError as error:
         raise EmptyDirError(f"medium {medium}: {error}") from error
 
@@ -87,13 +86,8 @@ def _huge_page_names(pod: Pod) -> Iterator[str]:
         resources: Mapping[str, Any] = container.get("resources") or {}
         for field in ("requests", "limits"):
             for name, amount in (resources.get(field) or {}).items():
-                if name.startswith(_PREFIX) and parse(amount) > 0:
+                if name.startswith(HUGEPAGES_PREFIX) and parse(amount) > 0:
                     yield name
-
-
-def _limits(container: Mapping[str, Any]) -> Mapping[str, str]:
-    limits: Mapping[str, str] = (container.get("resources") or {}).get("limits") or {}
-    return limits
 
 
 def own_mode(source: Mapping[str, Any], *, obeyed: bool) -> int | None:

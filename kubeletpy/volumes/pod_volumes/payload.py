@@ -81,7 +81,6 @@ def build_payload(
     """The files of a volume, from its sources in order; a later path wins.
 
     Args:
-        volume: the volume.
         inputs: the state of its sources.
         namespace: the pod's.
         owner: the user the files are for.

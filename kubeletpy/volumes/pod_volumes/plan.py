@@ -73,8 +73,7 @@ class VolumePlan(Struct, frozen=True):
 
 def plan_volumes(pod: Pod) -> VolumePlan:
     """Decide what a pod needs. Never raises, whatever the spec contains."""
-    used, devices, propagated = _uses(pod)
-    mounted = _mounted(pod)
+    used, mounted, devices, propagated = _uses(pod)
     declared = {v.get("name"): v for v in pod.spec.get("volumes") or ()}
     volumes: list[PlannedVolume] = []
     claimed: list[ClaimVolume] = []
@@ -155,32 +154,27 @@ def _named(kind: ObjectKind, reference: Any) -> Iterator[ObjectRef]:
         yield ObjectRef(kind, reference["name"])
 
 
-def _mounted(pod: Pod) -> set[str]:
-    """Names of volumes that containers use other than as block devices."""
-    return {
-        mount.get("name") or ""
-        for _, container in pod.all_containers()
-        for mount in container.get("volumeMounts") or ()
-    }
-
-
-def _uses(pod: Pod) -> tuple[list[str], set[str], set[str]]:
-    """Names of volumes that containers of any kind use, in order; those used as block devices;
-    those mounted with propagation.
+def _uses(pod: Pod) -> tuple[list[str], set[str], set[str], set[str]]:
+    """Names of volumes that containers of any kind use, in order; those that they mount; those used
+    as block devices; those mounted with propagation.
     """
     used: dict[str, None] = {}
+    mounted: set[str] = set()
     devices: set[str] = set()
     propagated: set[str] = set()
     for _, container in pod.all_containers():
         for mount in container.get("volumeMounts") or ():
-            used[mount.get("name") or ""] = None
+            name = mount.get("name") or ""
+            used[name] = None
+            mounted.add(name)
             if mount.get("mountPropagation") in ("HostToContainer", "Bidirectional"):
-                propagated.add(mount.get("name") or "")
+                propagated.add(name)
         for device in container.get("volumeDevices") or ():
-            used[device.get("name") or ""] = None
-            devices.add(device.get("name") or "")
+            name = device.get("name") or ""
+            used[name] = None
+            devices.add(name)
         for entry in container.get("env") or ():
             file = (entry.get("valueFrom") or {}).get("fileKeyRef")
             if file is not None:
                 used[file.get("volumeName") or ""] = None
-    return list(used), devices, propagated
+    return list(used), mounted, devices, propagated

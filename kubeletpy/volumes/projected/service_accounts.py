@@ -5,8 +5,8 @@ Must never keep an account or show a token.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.images.providers.accounts import AccountError
@@ -16,9 +16,9 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.projected.token_claims import TokenKey
 from kubeletpy.volumes.projected.tokens import (
     DEFAULT_SECONDS,
-    NEW_POD_WAITS,
     PodTokens,
     TokenError,
+    call_for_new_pod,
 )
 
 
@@ -34,21 +34,13 @@ class ClusterAccounts:
         """Uid and annotations of an account. Raises AccountError."""
         if self._api is None:
             raise AccountError("this node has no API")
-        for wait in (*NEW_POD_WAITS, None):
-            try:
-                account = await self._api.get(SERVICEACCOUNTS, name, namespace)
-            except Forbidden as error:
-                # the authorizer may learn of a new pod a few milliseconds after we do
-                if wait is None:
-                    raise AccountError(error.message) from error
-                await asyncio.sleep(wait)
-            except ApiError as error:
-                raise AccountError(error.message) from error
-            else:
-                metadata = account.get("metadata") or {}
-                annotations = metadata.get("annotations") or {}
-                return str(metadata.get("uid") or ""), dict(annotations)
-        raise AssertionError("the last try returns or raises")
+        get = partial(self._api.get, SERVICEACCOUNTS, name, namespace)
+        try:
+            account = await call_for_new_pod(get, Forbidden)
+        except ApiError as error:
+            raise AccountError(error.message) from error
+        metadata = account.get("metadata") or {}
+        return str(metadata.get("uid") or ""), dict(metadata.get("annotations") or {})
 
     async def token(self, pod: Pod, account: AccountSource, audience: str) -> str:
         """A token of the account, bound to the pod. Raises AccountError."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
@@ -21,6 +23,8 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.projected.token_claims import TokenKey, life_of
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +72,17 @@ def renewal_time(expires_at: float, seconds: int, jitter: float) -> float:
     """Unix seconds at which a token valid for ``seconds`` is to be renewed. Pure."""
     issued_at = expires_at - seconds
     return min(expires_at - _SHARE * seconds, issued_at + _LONGEST_S) - jitter
+
+
+async def call_for_new_pod(
+    call: Callable[[], Coroutine[Any, Any, T]], *refusals: type[ApiError]
+) -> T:
+    """The result of a call to the API, repeated while these errors may come of stale caches."""
+    for wait in NEW_POD_WAITS:
+        with suppress(*refusals):
+            return await call()
+        await asyncio.sleep(wait)
+    return await call()
 
 
 class PodTokens:
@@ -146,7 +161,7 @@ class PodTokens:
             self.forget(uid)
 
     async def _request(self, pod: Pod, key: TokenKey) -> JSON:
-        if self._api is None:
+        if (api := self._api) is None:
             raise Unavailable("this node has no API")
         request: JSON = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -164,21 +179,14 @@ class PodTokens:
         }
         if key.account_uid:
             request["metadata"] = {"uid": key.account_uid}
-        for wait in (*NEW_POD_WAITS, None):
-            try:
-                async with self._asking:
-                    return await self._api.create(
-                        SERVICEACCOUNTS,
-                        request,
-                        pod.namespace,
-                        subresource="token",
-                        name=key.account,
-                    )
-            except (Forbidden, NotFound):
-                if wait is None:
-                    raise
-                await asyncio.sleep(wait)
-        raise AssertionError("the last try returns or raises")
+
+        async def create() -> JSON:
+            async with self._asking:
+                return await api.create(
+                    SERVICEACCOUNTS, request, pod.namespace, subresource="token", name=key.account
+                )
+
+        return await call_for_new_pod(create, Forbidden, NotFound)
 
     def _read(self, answer: JSON, key: TokenKey) -> _CachedToken:
         status, spec = answer["status"], answer.get("spec") or {}

@@ -33,7 +33,7 @@ class VolumeHealthMonitor:
     def __init__(
         self,
         mounted: Callable[[], Sequence[MountedVolume]],
-        ask: Callable[[PublishedOnDisk], Awaitable[Conditions | None]],
+        query: Callable[[PublishedOnDisk], Awaitable[Conditions | None]],
         changed: Callable[[str], None],
         clock: Clock,
         *,
@@ -41,13 +41,12 @@ class VolumeHealthMonitor:
     ) -> None:
         """Args:
         mounted: all volumes of pods.
-        ``ask``: queries the driver; None: it does not report health. Raises OperationFailed.
+        query: calls the driver; None: it does not report health. Raises OperationFailed.
         changed: called with the uid of a pod for which another answer came.
-        clock: the time of day.
         period: seconds between two rounds; 0 or less: a minute.
         """
         self._mounted = mounted
-        self._ask = ask
+        self._query = query
         self._changed = changed
         self._clock = clock
         self._period = period if period > 0 else DEFAULT_PERIOD_S
@@ -77,7 +76,7 @@ class VolumeHealthMonitor:
     async def _one(self, volume: MountedVolume) -> None:
         async with self._slots[volume.left.driver]:
             try:
-                conditions = await self._ask(volume.left)
+                conditions = await self._query(volume.left)
             except OperationFailed as error:
                 extra = {"volume": volume.left.spec_name, "why": error.message}
                 log.debug("health of a volume not read; what is known stays", extra=extra)

@@ -69,7 +69,6 @@ class VolumeMeter:
         mounted: all volumes of pods.
         measure: queries the volume's plugin; None: it cannot measure it. Raises OperationFailed.
         listener: notified of the results.
-        clock: the time of day.
         period: seconds between two measurements of a volume; 0 or less: never.
         health: gate CSIVolumeHealth: report the condition of volumes whose driver reports it.
         rng: for jitter.

@@ -16,7 +16,6 @@ from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
-from kubeletpy.volumes.intree.base import names_in
 from kubeletpy.volumes.intree.fc import target
 from kubeletpy.volumes.intree.fc.target import FcDisk, disk_of
 from kubeletpy.volumes.intree.scsi_disks import let_go
@@ -108,6 +107,7 @@ class FcPlugin(AttachedDiskPlugin):
     def _devices(self, wanted: FcDisk) -> list[str]:
         """The disks that its links lead to. Blocks."""
         top = f"{self._tree.dev}/disk"
-        links = target.links_of(wanted, names_in(f"{top}/by-path"), names_in(f"{top}/by-id"))
+        by_path, by_id = disk.names_in(f"{top}/by-path"), disk.names_in(f"{top}/by-id")
+        links = target.links_of(wanted, by_path, by_id)
         paths = [f"{top}/{link}" for link in links]
         return sorted({os.path.realpath(path) for path in paths if Path(path).exists()})

@@ -39,6 +39,13 @@ _NO_SESSION, _NO_RECORD, _NO_IFACE = 2, 21, 7
 MAX_RECORD = 1 << 16
 
 
+def iscsi_failure(
+    message: str, call: str, outcome: FailureOutcome = FailureOutcome.UNCERTAIN
+) -> OperationFailed:
+    """The failure of a call on the way to an attached disk."""
+    return OperationFailed(outcome, message, event_word=EVENT_WORD, call=call)
+
+
 class Iscsiadm:
     """The iscsiadm of one node."""
 
@@ -51,12 +58,7 @@ class Iscsiadm:
         call = f"iscsiadm: show iface {iface}"
         found = transport_in(await self._run(call, "-m", "iface", "-I", iface, "-o", "show"))
         if not found:
-            raise OperationFailed(
-                FailureOutcome.FINAL,
-                f"iface {iface} has no transport",
-                event_word=EVENT_WORD,
-                call=call,
-            )
+            raise iscsi_failure(f"iface {iface} has no transport", call, FailureOutcome.FINAL)
         return found
 
     async def make_iface(self, disk: IscsiDisk) -> None:
@@ -154,7 +156,7 @@ class Iscsiadm:
         if not found:
             where = " and ".join(self._databases)
             message = f"iscsiadm's record {places[0]} is not in {where}: CHAP can't be set up"
-            raise OperationFailed(FailureOutcome.FINAL, message, event_word=EVENT_WORD, call=call)
+            raise iscsi_failure(message, call, FailureOutcome.FINAL)
 
     def _write_now(self, places: tuple[str, ...], values: Mapping[str, str]) -> bool:
         """Blocks. Raises OSError."""

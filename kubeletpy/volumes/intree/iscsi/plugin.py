@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.host.private_files import write_private
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
@@ -44,7 +43,6 @@ class IscsiPlugin(AttachedDiskPlugin):
         self,
         root: Path,
         kube_api: KubeApi | None = None,
-        patient: PatientThreads | None = None,
         *,
         controller: bool = True,
         tree: ScsiTree | None = None,
@@ -53,12 +51,11 @@ class IscsiPlugin(AttachedDiskPlugin):
         """Args:
         root: the kubelet's root directory.
         kube_api: for secrets; None: standalone.
-        patient: does file work.
         controller: the attach controller decides when a disk may be used.
         tree: the device directories.
         databases: where iscsiadm keeps its records.
         """
-        super().__init__(root, patient, controller=controller, tree=tree)
+        super().__init__(root, controller=controller, tree=tree)
         self._api = kube_api
         self._sessions = IscsiSessions(
             self._tree, Iscsiadm(self.in_thread, databases), self.in_thread

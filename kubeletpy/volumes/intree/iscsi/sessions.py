@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.base import InThread
-from kubeletpy.volumes.intree.iscsi.iscsiadm import EVENT_WORD, Iscsiadm
+from kubeletpy.volumes.intree.iscsi.iscsiadm import Iscsiadm, iscsi_failure
 from kubeletpy.volumes.intree.iscsi.target import (
     IscsiDisk,
     PathsVerdict,
@@ -88,11 +87,9 @@ class IscsiSessions:
                 found = await self._shown(link_name(disk, portal, transport))
                 if found is not None:
                     return await self._map_of([found], 0.0)
-        raise OperationFailed(
-            FailureOutcome.UNCERTAIN,
+        raise iscsi_failure(
             f"no disk of LUN {disk.lun} of target {disk.iqn} in {self._tree.dev}/disk/by-path",
-            event_word=EVENT_WORD,
-            call=f"search for LUN {disk.lun} of iSCSI target {disk.iqn}",
+            f"search for LUN {disk.lun} of iSCSI target {disk.iqn}",
         )
 
     async def detach(self, disk: IscsiDisk, others: Iterable[IscsiDisk]) -> None:
@@ -126,9 +123,7 @@ class IscsiSessions:
         call = f"search for LUN {disk.lun} of iSCSI target {disk.iqn} at {portal}"
         if host is None:
             message = f"logged in to {disk.iqn} at {portal}, but the kernel shows no such session"
-            raise OperationFailed(
-                FailureOutcome.UNCERTAIN, message, event_word=EVENT_WORD, call=call
-            )
+            raise iscsi_failure(message, call)
         await self._in_thread(partial(scsi.scan_lun, self._tree, host, disk.lun), call)
         name = link_name(disk, portal, transport)
         until = asyncio.get_running_loop().time() + DEVICE_S
@@ -138,9 +133,7 @@ class IscsiSessions:
                     f"timed out waiting for device {self._tree.dev}/disk/by-path/{name} after "
                     f"{DEVICE_S:g} s: does target {disk.iqn} have LUN {disk.lun} for this node?"
                 )
-                raise OperationFailed(
-                    FailureOutcome.UNCERTAIN, message, event_word=EVENT_WORD, call=call
-                )
+                raise iscsi_failure(message, call)
             await asyncio.sleep(LOOK_S)
         return found
 

@@ -17,6 +17,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api.types import JSON
@@ -38,6 +39,7 @@ from kubeletpy.volumes.projected.pod_certificates.request import (
     request_object,
 )
 from kubeletpy.volumes.projected.pod_certificates.state import SourceState
+from kubeletpy.volumes.projected.tokens import call_for_new_pod
 
 if TYPE_CHECKING:
     from kubeletpy.volumes.projected.pod_certificates.keys import ProvenKey
@@ -53,8 +55,6 @@ VERSIONS = tuple(
 """The first one that the server has is used: v1 came with 1.37."""
 FIRST_ANSWER_S = 1.0
 """How long a pod waits for its first certificate; it is woken when that comes later."""
-NEW_POD_WAITS = (0.03, 0.1, 0.3)
-"""Seconds before each retry: the API server's caches may not have the pod yet."""
 REQUESTS_AT_ONCE = 4
 _MAX_WAIT_S = 3600.0
 """The clock may be set during a wait: it is read at least this often."""
@@ -199,7 +199,8 @@ class PodCertificates:
             await self._followed()
             key = await self._key(source)
             async with self._requests:
-                created = await self._create(source, key)
+                create = partial(self._create, source, key)
+                created = await call_for_new_pod(create, Forbidden, NotFound)
             name = created["metadata"]["name"]
         except (ApiError, CertificateError, KeyError, TypeError) as error:
             why = _why(error)
@@ -218,27 +219,20 @@ class PodCertificates:
 
     async def _create(self, source: _CertificateSource, key: ProvenKey) -> JSON:
         pod = source.pod
-        for wait in (*NEW_POD_WAITS, None):
-            try:
-                account = await self._api.get(SERVICEACCOUNTS, account_of(pod), pod.namespace)
-                node_uid = self._node_uid()
-                if not node_uid:
-                    raise Unavailable("the Node object is not known yet")
-                request = request_object(
-                    pod,
-                    source.spec,
-                    key.proof,
-                    account_uid=account["metadata"]["uid"],
-                    node_name=self._node_name,
-                    node_uid=node_uid,
-                    api_version=self._resource.api_version,
-                )
-                return await self._api.create(self._resource, request, pod.namespace)
-            except (Forbidden, NotFound):
-                if wait is None:
-                    raise
-                await asyncio.sleep(wait)
-        raise AssertionError("the last try returns or raises")
+        account = await self._api.get(SERVICEACCOUNTS, account_of(pod), pod.namespace)
+        node_uid = self._node_uid()
+        if not node_uid:
+            raise Unavailable("the Node object is not known yet")
+        request = request_object(
+            pod,
+            source.spec,
+            key.proof,
+            account_uid=account["metadata"]["uid"],
+            node_name=self._node_name,
+            node_uid=node_uid,
+            api_version=self._resource.api_version,
+        )
+        return await self._api.create(self._resource, request, pod.namespace)
 
     async def _key(self, source: _CertificateSource) -> ProvenKey:
         """A new key, or that of the request that could not be created. Raises CertificateError."""

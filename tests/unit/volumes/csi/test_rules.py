@@ -10,6 +10,7 @@ import pytest
 
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
+from kubeletpy.volumes.claims.attached import attachment_name
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats
 from kubeletpy.volumes.claims.operation import ExpansionProblem
 from kubeletpy.volumes.csi import answers, driver_object, requests
@@ -22,7 +23,7 @@ from kubeletpy.volumes.csi.driver_object import (
     gives_to_group,
     lifecycle_problem,
 )
-from kubeletpy.volumes.csi.names import CsiPaths, attachment_name, inline_handle
+from kubeletpy.volumes.csi.names import CsiPaths, inline_handle
 from kubeletpy.volumes.csi.requests import CsiVolume, VolumeAccess
 from kubeletpy.volumes.csi.versions import Version, highest_supported
 from kubeletpy.volumes.files.paths import UnsafePath
@@ -187,18 +188,6 @@ def test_requests() -> None:
         capacity_range=csi.CapacityRange(required_bytes=9),
         volume_capability=wanted,
         secrets={"k": "s"},
-    )
-    assert requests.unpublish("h", "/t") == csi.NodeUnpublishVolumeRequest(
-        volume_id="h", target_path="/t"
-    )
-    assert requests.unstage("h", "/s") == csi.NodeUnstageVolumeRequest(
-        volume_id="h", staging_target_path="/s"
-    )
-    assert requests.health("h", "/t", "/s") == csi.NodeGetVolumeHealthRequest(
-        volume_id="h", volume_publish_path="/t", staging_target_path="/s"
-    )
-    assert requests.stats("h", "/t") == csi.NodeGetVolumeStatsRequest(
-        volume_id="h", volume_path="/t"
     )
 
 

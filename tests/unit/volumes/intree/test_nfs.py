@@ -40,7 +40,7 @@ class Node:
         self.failures: list[str] = []
         self.plugin = NfsPlugin(root)
         monkeypatch.setattr(nfs, "run", self._run)
-        monkeypatch.setattr(nfs, "is_mounted", lambda path: path in self.mounts)
+        monkeypatch.setattr(disk, "is_mounted", lambda path: path in self.mounts)
 
     def operations(self) -> VolumeOperations:
         no: Any = None

@@ -107,7 +107,7 @@ async def test_a_different_group_is_reported() -> None:
 
 
 async def test_devices_are_reported_once() -> None:
-    plugin = Plugin(Published("/k/pods/u1/volumeDevices/p/pv1", "/dev/x", map_directory="/m"))
+    plugin = Plugin(Published("/k/pods/u1/volumeDevices/p/pv1", map_directory="/m"))
     word = 'MapVolume.MapPodDevice succeeded for volume "pv1" '
     events = await published(plugin, mode=Mode.BLOCK)
     assert [event[2:] for event in events] == [
@@ -115,7 +115,7 @@ async def test_devices_are_reported_once() -> None:
         ("SuccessfulMountVolume", word + 'volumeMapPath "/k/pods/u1/volumeDevices/p"'),
     ]
     assert await published(plugin, OperationKind.REPUBLISH, mode=Mode.BLOCK) == []
-    unmapped = Plugin(Published("/k/pods/u1/volumeDevices/p/pv1", "/dev/x"))
+    unmapped = Plugin(Published("/k/pods/u1/volumeDevices/p/pv1"))
     assert [event[2:] for event in await published(unmapped, mode=Mode.BLOCK)] == [
         ("SuccessfulMountVolume", word + 'volumeMapPath "/k/pods/u1/volumeDevices/p"'),
     ]

@@ -369,7 +369,6 @@ OF_DEVICE = replace(OP, pod_uid="", spec=None, kind=OperationKind.UNSTAGE, stage
                 reason=f"the PersistentVolume has {2 << 30} bytes, the volume 1",
                 spec=replace(UNSTAGED, pv=BIG.pv),
                 mount=left("u1"),
-                size=2 << 30,
             ),
         ),
         (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.status.volume_health import shown_volume_health
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, MountedVolume, PublishedOnDisk
@@ -168,13 +169,6 @@ def answer_of_driver() -> csi.NodeGetVolumeHealthResponse:
     return answer((TYPE.DEGRADED, "Slow", "first"))
 
 
-class Times:
-    def called(
-        self, driver: str, method: str, code: str, seconds: float, *, migrated: bool = False
-    ) -> None:
-        """Not counted."""
-
-
 RPC = csi.NodeServiceCapability.RPC
 
 
@@ -190,7 +184,7 @@ async def test_a_driver_is_called_according_to_its_capabilities(
     capabilities: tuple[Any, ...], staging: str | None, found: Any
 ) -> None:
     calls = Calls(*capabilities)
-    client = NodeClient("d", "/x.sock", Times(), calls)
+    client = NodeClient("d", "/x.sock", Metrics().csi, calls)
     assert await client.health("h", "/p", "/s") == found
     wanted = csi.NodeGetVolumeHealthRequest(
         volume_id="h", volume_publish_path="/p", staging_target_path=staging or ""
