@@ -5,20 +5,16 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent.context import BuildContext
+from kubeletpy.agent.pod_state import PodState
+from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.node.own_node import OwnNode
-from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.queries import WorkerQueries
-from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.shutdown.logind import SystemLogind
 from kubeletpy.shutdown.plan import periods_of
 from kubeletpy.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.structs import Struct, replace
-from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Place
 
 
@@ -31,30 +27,26 @@ class Admission(Struct, frozen=True):
 
 def build_admission(
     context: BuildContext,
-    *,
-    active: ActivePods,
-    cache: PodStatusCache,
-    queries: WorkerQueries,
+    state: PodState,
     workers: PodWorkers,
+    *,
     node: OwnNode,
     place: Place,
-    held: Callable[[str], Mapping[str, int]],
-    plugins: Callable[[Pod], Awaitable[None] | None],
+    devices: DeviceManager,
 ) -> Admission:
     """Args:
     node: the newest Node object that the agent has.
-    place: assigns a pod its place on the machine.
-    held: the share of the node's resources that devices hold.
-    plugins: what a pod waits for before it is judged; see AdmissionGate.
+    place: assigns a pod its position on the machine.
+    devices: they hold a share of the node's resources, and pods wait for their plugins.
     """
     settings, outside, options = context.settings, context.outside, context.options
     clock, kernel, gates = outside.clock, outside.machine.kernel, context.gates
     shutdown = ShutdownManager(
         periods_of(settings),
         connect=SystemLogind.connect,
-        pods=active,
+        pods=state.active,
         kill=workers.kill_pod,
-        is_finished=queries.should_be_finished,
+        is_finished=state.queries.should_be_finished,
         changed=context.signals.shutdown_changed,
         observe=outside.metrics.node.shutdown_observed,
         recorder=context.recorder,
@@ -79,7 +71,7 @@ def build_admission(
             always,
             shutting_down=shutdown.shutting_down,
             pressures=pressures,
-            let_in=frozenset(cache) if pressures else frozenset(),
+            let_in=frozenset(state.cache) if pressures else frozenset(),
         )
 
     gate = AdmissionGate(
@@ -91,8 +83,8 @@ def build_admission(
         newest_node=node.newest,
         kill=workers.kill_pod,
         place=place,
-        held=held,
-        plugins=plugins,
+        held=devices.held_counts,
+        plugins=devices.returned,
         resizes_preempt=not gates.enabled("InPlacePodVerticalScalingSchedulerPreemption"),
     )
     return Admission(gate, shutdown)

@@ -5,17 +5,14 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from kubeletpy.agent.component import Component
 from kubeletpy.agent.context import BuildContext
+from kubeletpy.agent.pod_state import PodState
 from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.allocation.feasibility import ResizeRules
 from kubeletpy.node.resources import capacity, unreserved
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
-from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.resources import has_swap
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.structs import Struct
@@ -30,18 +27,9 @@ class Allocations(Struct, frozen=True):
 
 
 def build_allocations(
-    context: BuildContext,
-    rules: RuntimeSettings,
-    *,
-    current: Callable[[str], Pod | None],
-    sources_ready: Callable[[], bool],
-    decided: Callable[[str, Sequence[Decision]], None],
+    context: BuildContext, state: PodState, rules: RuntimeSettings
 ) -> Allocations:
-    """Args:
-    current: looks up a pod by uid, as its source has it.
-    sources_ready: whether all pods are known.
-    decided: records decisions about a pod (uid).
-    """
+    """``rules`` are the settings of containers."""
     volumes = context.gates.enabled(MEMORY_VOLUMES)
     allocated = ResourceState(context.root / "allocated_pods_state", memory_volumes=volumes)
     actuated = ResourceState(context.root / "actuated_pods_state", memory_volumes=volumes)
@@ -57,10 +45,10 @@ def build_allocations(
         ),
         metrics=context.outside.metrics.resizes,
         judge=context.signals.fits,
-        current=current,
+        current=state.pods.get,
         sync=context.signals.pod_changed,
-        sources_ready=sources_ready,
-        decided=decided,
+        sources_ready=state.sources.all,
+        decided=state.decided,
     )
     components = [
         Component(

@@ -31,16 +31,16 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
         core.images.gc,
         core.recorder,
         node_name=core.node_name,
-        all_sources_ready=core.sources.all,
-        removable=core.remains.removable,
-        reported=core.statuses.is_reported,
-        ended=core.queries.is_known_terminated,
+        all_sources_ready=core.state.sources.all,
+        removable=core.state.remains.removable,
+        reported=core.state.statuses.is_reported,
+        ended=core.state.queries.is_known_terminated,
         tracer=outside.tracer,
     )
     eviction = build_eviction(core, upkeep)
     rotator = LogRotator(
         outside.runtime,
-        core.cache,
+        core.state.cache,
         settings.pod_logs_dir,
         RotationSettings.from_settings(settings),
         outside.clock,
@@ -69,7 +69,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     pressure, certificate = eviction.pressure, observers.certificate
     signals.pod_changed.connect(loop.sync_pod)
     storage.objects.on_change(loop.sync_pod)
-    signals.pod_shown.connect(core.starts.shown, core.statuses.reconcile)
+    signals.pod_shown.connect(core.state.starts.shown, core.state.statuses.reconcile)
     signals.runtime_changed.connect(loop.runtime_changed)
     signals.probe_settled.connect(loop.probe_settled)
     signals.pod_finished.connect(
@@ -106,7 +106,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     signals.node_health.connect(core.health.node_health)
     signals.newest_node.connect(own_node.current)
     signals.fits.connect(lambda pod: gate.fits(pod, loop.admitted_pods(but=pod.uid)))
-    core.cache.subscribe(core.early_polls.changed)
+    core.state.cache.subscribe(core.early_polls.changed)
     if (on_connection := core.outside.on_connection) is not None:
         on_connection(monitor.connection_changed)
         on_connection(core.runtime_upkeep.connection_changed)

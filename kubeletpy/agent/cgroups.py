@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
+from kubeletpy.agent.pod_state import PodState
 from kubeletpy.cgroups.driver_check import DriverCheck
 from kubeletpy.cgroups.limits import KernelPodLimits
 from kubeletpy.cgroups.pod_cgroups import PodCgroups
@@ -40,16 +41,15 @@ class Cgroups(Struct, frozen=True):
 
 def build_cgroups(
     context: BuildContext,
+    state: PodState,
     *,
     has_no_quota: Callable[[Pod], bool],
     active_pods: Callable[[], Sequence[Pod]],
-    in_use: Callable[[str], bool],
     has_volumes: Callable[[str], bool],
 ) -> Cgroups:
     """Args:
     has_no_quota: whether CPUs of its own leave a pod without a CFS quota.
     active_pods: with the resources allocated to them.
-    in_use: whether containers of a pod (uid) may still run.
     has_volumes: whether volumes of a pod (uid) are still mounted.
     """
     outside, recorder = context.outside, context.recorder
@@ -65,7 +65,7 @@ def build_cgroups(
         outside.metrics.node,
         node_name=context.node_name,
         active_pods=active_pods,
-        in_use=in_use,
+        in_use=state.remains.may_run,
         has_volumes=has_volumes,
     )
     component = Component(

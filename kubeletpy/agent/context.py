@@ -8,7 +8,7 @@ from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.signals import Signals
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.config.gates import FeatureGates
-from kubeletpy.events.recorder import AnnotatingRecorder
+from kubeletpy.events.kept import KeptEvents
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.structs import Struct
@@ -21,7 +21,7 @@ class BuildContext(Struct, frozen=True, kw_only=True):
     flags: NodeFlags
     outside: Outside
     options: NodeOptions
-    recorder: AnnotatingRecorder
+    recorder: KeptEvents
     signals: Signals
     started_at: float
 

@@ -1,11 +1,10 @@
 """The core of an agent: what is built from what, in order, until a pod can run.
 
 One function, read from top to bottom. Each object is constructed from what stands above it;
-``components`` then has its hooks for the agent: its tasks, how it starts and how it ends.
-Independent parts have their own modules, each built by one call here: :mod:`.allocations`,
-:mod:`.devices`, :mod:`.claims`, :mod:`.storage`, :mod:`.placement`, :mod:`.cgroups`,
-:mod:`.images`, :mod:`.node`, :mod:`.admission`. Must never decide anything about a pod, nor import
-code that only observes pods: :mod:`.observers` is built from the finished :class:`Core`.
+``components`` then has its hooks for the agent: its tasks, how it starts and how it ends. A part
+of one subject has a module of its own in this package, built by one call here. Must never decide
+anything about a pod, nor import code that only observes pods: :mod:`.observers` is built from the
+finished :class:`Core`.
 
 Build a new component where everything it needs exists, and add it to ``components`` next to it; a
 new capability of a pod gets an entry in ``steps``.
@@ -23,54 +22,35 @@ from kubeletpy.agent.claims import ClaimParts, build_claims
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.devices import build_devices, device_health
-from kubeletpy.agent.flight_recorder import build_flight_recorder
+from kubeletpy.agent.events import build_events
 from kubeletpy.agent.guards import build_guards
 from kubeletpy.agent.health import AgentHealth
 from kubeletpy.agent.images import Images, build_images
-from kubeletpy.agent.node import ApiNode, build_node
+from kubeletpy.agent.node import ApiNode, build_node, build_version
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.placement import Placed, build_placement
-from kubeletpy.agent.pod_sources import expected_sources, source_tasks
+from kubeletpy.agent.pod_sources import source_tasks
+from kubeletpy.agent.pod_state import PodState, build_pod_state
+from kubeletpy.agent.runtime_changes import build_runtime_changes
 from kubeletpy.agent.runtime_settings import runtime_settings
 from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.storage import Storage, build_storage
+from kubeletpy.agent.user_namespaces import build_user_namespaces
 from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.clock import SteadyClock
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.devices.registry import DevicePluginHandler
-from kubeletpy.events.kept import KeptEvents
-from kubeletpy.events.log_recorder import LogRecorder
-from kubeletpy.events.node_uid import NodeUidRecorder
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import (
-    NORMAL,
-    WARNING,
-    AnnotatingRecorder,
-    node_reference,
-    pod_reference,
-)
-from kubeletpy.kubeapi.events import EventWriter
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
 from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.plugins.model import DEVICE, DRA
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.node_allocatable import GATE as CLAIMS_COUNT
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.resources import resource_levels
-from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.pod_directories import PodDirectories
-from kubeletpy.podworkers.queries import WorkerQueries
-from kubeletpy.podworkers.reason_cache import ReasonCache
-from kubeletpy.podworkers.requeue import RequeueSettings, tick_of
-from kubeletpy.podworkers.start_latency import StartLatency
-from kubeletpy.podworkers.state_machine import WorkerMachine
-from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.steps.cgroup import PodCgroup
 from kubeletpy.podworkers.steps.claims import ClaimsStep
@@ -84,28 +64,17 @@ from kubeletpy.podworkers.steps.volumes import Volumes
 from kubeletpy.podworkers.sync_step import SyncStep
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
-from kubeletpy.podworkers.workers import PodWorkers, log_impossible
+from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
-from kubeletpy.runtime_manager.act.settle_user_namespaces import settle_unknown_ranges
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges, subordinate_ids
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.read.host_dns import host_dns
-from kubeletpy.status.status_manager import ApiStatusManager
-from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.dead_containers import DeadContainers
 from kubeletpy.syncloop.early_polls import EarlyPolls
-from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.housekeeping import Housekeeping
 from kubeletpy.syncloop.loop import SyncLoop
-from kubeletpy.syncloop.merge import Merge
-from kubeletpy.syncloop.pleg import Pleg
-from kubeletpy.syncloop.remains import Remains
-from kubeletpy.syncloop.sources.ready import ReadySources
-from kubeletpy.syncloop.unread import UnreadPods
-from kubeletpy.trace.spans import Traces
 from kubeletpy.volumes.containers.container_mounts import NO_OPTIONS, OPTIONS_GATE, ContainerMounts
 
 DRAIN_S = 1.5
@@ -122,11 +91,10 @@ class Core(BuildContext, frozen=True, kw_only=True):
     """
 
     components: Sequence[Component]
-    active: ActivePods
+    state: PodState
     admission: Admission
     allocations: AllocationManager
     api_back: Sequence[Callable[[], None]]
-    cache: PodStatusCache
     cgroups: Cgroups
     claims: ClaimParts
     devices: DeviceManager
@@ -134,31 +102,22 @@ class Core(BuildContext, frozen=True, kw_only=True):
     health: AgentHealth
     housekeeping: Housekeeping
     images: Images
-    kept_events: KeptEvents
     loop: SyncLoop
     manifest_problems: Sequence[Callable[[], str]]
     monitor: RuntimeMonitor
     node: ApiNode
     placement: Placed
-    pods: PodManager
     probes: KubeProbeManager
     pull_secrets: PullSecrets
-    queries: WorkerQueries
-    reasons: ReasonCache
-    remains: Remains
     runtime: KubeRuntimeManager
     runtime_upkeep: RuntimeUpkeep
-    sources: ReadySources
-    starts: StartLatency
-    statuses: ApiStatusManager
     storage: Storage
-    traces: Traces
     version: VersionFollower | None
     workers: PodWorkers
 
     def running(self) -> list[Pod]:
         """The pods that use the node, with the resources allocated to them."""
-        return [self.allocations.allocated(pod) for pod in self.active()]
+        return [self.allocations.allocated(pod) for pod in self.state.active()]
 
 
 def build_core(  # noqa: PLR0915 - one page, read from top to bottom
@@ -166,13 +125,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
 ) -> Core:
     """Build what runs pods. Raises ConfigError if credential providers can't be used."""
     machine, clock, rng, metrics = outside.machine, outside.clock, outside.rng, outside.metrics
-    info, api = outside.runtime_info, outside.api
-    gates = settings.feature_gates
-    life = SteadyClock(clock)
-    signals, history = Signals(), DecisionHistory()
-    components = [Component(outside, tuple(outside.credentials))]
-
-    # -- shared state: the pods, what runs of them, what is reported about them -----------------
+    info, gates, life = outside.runtime_info, settings.feature_gates, SteadyClock(clock)
     options = NodeOptions.from_settings(
         settings,
         flags,
@@ -182,14 +135,9 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
             NodeConfiguration(gates, info.features, settings.cpu_manager_policy)
         ),
     )
-    node_name = options.name
-    metrics.node.node_name.labels(node_name).set(1)
-    recorder: AnnotatingRecorder = LogRecorder()
-    if api is not None:
-        recorder = writer = EventWriter(api.events, clock, node_name, rng=rng)
-        components.append(Component(writer, (Task("events", writer.run),)))
-    recorder = node_events = NodeUidRecorder(recorder, node_name)
-    recorder = kept_events = KeptEvents(recorder, clock)
+    metrics.node.node_name.labels(options.name).set(1)
+    events = build_events(outside, options.name)
+    signals, recorder = Signals(), events.recorder
     context = BuildContext(
         settings=settings,
         flags=flags,
@@ -200,80 +148,26 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         started_at=life.now(),
     )
     kube_api, root, pods_dir = context.kube_api, context.root, context.root / "pods"
-
-    def decided(uid: str, decisions: Sequence[Decision]) -> None:
-        history.add(uid, decisions, clock.now())
-
-    async def announce() -> None:
-        recorder.event(node_reference(node_name), NORMAL, Reason.STARTING, "Starting kubelet.")
-
-    def version_differs(text: str, warning: bool) -> None:
-        kind = WARNING if warning else NORMAL
-        recorder.event(node_reference(node_name), kind, Reason.KUBERNETES_VERSION_DIFFERS, text)
-
-    components.append(Component(recorder, start=announce))
-    version: VersionFollower | None = None
-    if outside.kubernetes is not None:
-        version = VersionFollower(
-            kube_api, outside.kubernetes, root, notify=version_differs, rng=rng
-        )
-        following = (Task("kubernetes-version", version.run),) if kube_api is not None else ()
-        components.append(Component(version, following))
-    components += build_guards(context)
-    pods = PodManager()
-    cache = PodStatusCache()
-    requeue = RequeueSettings(settings.sync_frequency, tick=tick_of(node_name))
-    machine_of_workers = WorkerMachine(requeue, log_impossible)
-    queries = WorkerQueries(machine_of_workers)
-    flight = build_flight_recorder(flags, clock, machine_of_workers, root, node_name)
-    components += flight.components
-    traces, reasons = Traces(outside.tracer, span_log=flight.span), ReasonCache()
-    starts = StartLatency(metrics.workers, clock)
-    statuses = ApiStatusManager(
-        kube_api,
-        clock,
-        mirror_of=pods.mirror_of,
-        on_termination=metrics.starts.container_terminated,
-        on_written=metrics.workers.pod_status_sync_duration.observe,
-        on_refused=lambda pod, why: recorder.event(
-            pod_reference(pod),
-            WARNING,
-            Reason.FAILED_STATUS_UPDATE,
-            f"The API does not accept the pod's status: {why}",
-        ),
-        on_change=signals.status_changed,
-        traces=traces,
-        rng=rng,
-    )
-    sources = expected_sources(settings, kube_api, outside.pod_sources)
-    merge = Merge(claims_count=gates.enabled(CLAIMS_COUNT))
-    unread = UnreadPods(merge, pods, cache, queries.record)
-    active = ActivePods(pods, queries, statuses)
-    remains = Remains(pods, queries, unread, statuses.is_reported)
-    components += [
-        Component(pods),
-        Component(queries),
-        Component(cache),
-        Component(reasons),
-        Component(starts, keep=lambda found: starts.forget_except(found.desired)),
-        Component(statuses, close=statuses.close),
+    version, following = build_version(context)
+    components = [
+        Component(outside, tuple(outside.credentials)),
+        *events.components,
+        *following,
+        *build_guards(context),
     ]
+
+    # -- shared state: the pods, what runs of them, what is reported about them -----------------
+    state = build_pod_state(context)
+    pods, cache, active, remains = state.pods, state.cache, state.active, state.remains
+    statuses, flight = state.statuses, state.flight
+    components += state.components
 
     # -- what has been allocated to pods --------------------------------------------------------
     rules = runtime_settings(settings, flags, machine, root)
-    given = build_allocations(
-        context,
-        rules,
-        current=pods.get,
-        sources_ready=sources.all,
-        decided=decided,
-    )
-    allocations = given.manager
-    components += given.components
-    devices, device_component = build_devices(
-        context, cache, is_active=lambda uid: any(pod.uid == uid for pod in active())
-    )
-    components.append(device_component)
+    allocated = build_allocations(context, state, rules)
+    allocations = allocated.manager
+    devices, device_component = build_devices(context, state)
+    components += [*allocated.components, device_component]
 
     # -- volumes, and what else containers see --------------------------------------------------
     runtime_upkeep = RuntimeUpkeep(
@@ -281,7 +175,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         info,
         read=outside.read_runtime_info,
         changed=signals.node_changed,
-        pod_cidr=settings.pod_cidr if api is None else "",
+        pod_cidr=settings.pod_cidr if outside.api is None else "",
     )
     claims = build_claims(context)
     storage = build_storage(
@@ -308,13 +202,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         handler=handlers.handler,
     )
 
-    def users() -> frozenset[str] | None:
-        """The pods that use the node, including those that were removed from it but still run."""
-        if not (sources.all() and cache.populated):
-            return None
-        return cache.running().union(pod.uid for pod in active())
-
-    placement = build_placement(context, cache, users=users, decided=decided, before=(devices,))
+    placement = build_placement(context, state, before=(devices,))
     components += placement.components
     directories = PodDirectories(
         pods_dir,
@@ -332,29 +220,16 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     )
     cgroups = build_cgroups(
         context,
+        state,
         has_no_quota=placement.cpus.has_no_quota,
         active_pods=lambda: [allocations.allocated(pod) for pod in active()],
-        in_use=remains.may_run,
         has_volumes=directories.has_volumes,
     )
-    components += cgroups.components
-    user_namespaces = UserNamespaceRanges(
-        pods_dir,
-        supporting=lambda: runtime_upkeep.info().handlers_with("userNamespaces"),
-        max_pods=settings.max_pods,
-        ids_per_pod=settings.user_namespaces.ids_per_pod,
-        owned=subordinate_ids(),
-    )
-    components.append(
-        Component(
-            user_namespaces,
-            start=lambda: settle_unknown_ranges(user_namespaces, outside.runtime),
-            keep=lambda found: user_namespaces.release_others(found.existing),
-        )
-    )
+    user_namespaces, namespace_component = build_user_namespaces(context, runtime_upkeep.info)
+    components += [*cgroups.components, namespace_component]
 
     # -- the runtime ----------------------------------------------------------------------------
-    images = build_images(context, pods=pods, tokens=storage.tokens, starts=starts)
+    images = build_images(context, state, storage.tokens)
     components += images.components
     runtime = KubeRuntimeManager(
         outside.runtime,
@@ -373,7 +248,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         hooks=LifecycleHookRunner(
             outside.runtime, recorder, metrics.hooks, machine.node_ips, gates.version
         ),
-        actuated=given.actuated,
+        actuated=allocated.actuated,
         pod_limits=cgroups.limits,
         resize_volume=storage.volumes.resize,
         placement=placement.cpus.placement,
@@ -420,14 +295,14 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         recorder,
         clock,
         probes=probes,
-        reasons=reasons,
+        reasons=state.reasons,
         resizes=allocations,
-        actuated=given.actuated,
+        actuated=allocated.actuated,
         runtime_name=runtime.runtime_name,
         recursive_read_only=recursive_read_only,
         host_ips=machine.node_ips,
         agent_started_at=life.beginning,
-        looked_at=starts.looked_at,
+        looked_at=state.starts.looked_at,
         holds_claims=claims.manager.holds,
         device_health=device_health(gates, devices, claims.device_health),
         volume_health=storage.volume_health,
@@ -444,7 +319,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         devices=devices.counts,
     )
     mirrors, own_node = node.mirrors, node.own
-    node_events.lookup = own_node.uid
+    events.of_node.lookup = own_node.uid
     if mirrors is not None:
         components.append(Component(mirrors, close=mirrors.close))
     pull_secrets = PullSecrets(kube_api, recorder)
@@ -468,10 +343,10 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
             composer,
             cache,
             probes=probes,
-            reasons=reasons,
+            reasons=state.reasons,
             resizes=allocations,
             is_reported=statuses.is_reported,
-            decided=decided,
+            decided=state.decided,
         ),
     ]
     made_steps = [step for step in steps if step is not None]
@@ -487,7 +362,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         updates=updates,
     )
     workers = PodWorkers(
-        machine_of_workers,
+        state.machine,
         syncer,
         composer,
         cache,
@@ -497,8 +372,8 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         rng=rng,
         current_pod=pods.current,
         allocated=allocations.allocated,
-        history=history,
-        traces=traces,
+        history=state.history,
+        traces=state.traces,
         metrics=metrics.workers,
         on_finished=signals.pod_finished,
         on_update=updates.touch,
@@ -508,32 +383,14 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
 
     # -- what drives the workers ----------------------------------------------------------------
     admission = build_admission(
-        context,
-        active=active,
-        cache=cache,
-        queries=queries,
-        workers=workers,
-        node=own_node,
-        place=placement.place,
-        held=devices.held_counts,
-        plugins=devices.returned,
+        context, state, workers, node=own_node, place=placement.place, devices=devices
     )
     gate, shutdown = admission.gate, admission.shutdown
-    pleg = Pleg(runtime, cache, clock, signals.runtime_changed, metrics.pleg)
-    stream = EventStream(
-        outside.runtime,
-        runtime.event_to_status,
-        cache,
-        pleg,
-        clock=clock,
-        on_change=signals.runtime_changed,
-        rng=rng,
-    )
-    early_polls = EarlyPolls(outside.runtime, cache, pleg, pods.current)
+    changes = build_runtime_changes(context, state, runtime)
     dead = DeadContainers(runtime, cache, remains.removable, statuses.is_reported)
     health = AgentHealth(
         monitor,
-        pleg,
+        changes.pleg,
         cache,
         shutdown,
         pressures=signals.pressures,
@@ -546,19 +403,19 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         statuses,
         cache,
         active=active,
-        queries=queries,
+        queries=state.queries,
         delete_mirror=mirrors.delete if mirrors is not None else lambda mirror: None,
         found=signals.pods_counted,
         metrics=metrics.pods,
     )
     loop = SyncLoop(
-        sources,
-        merge=merge,
-        unread=unread,
+        state.sources,
+        merge=state.merge,
+        unread=state.unread,
         pods=pods,
         active=active,
         workers=workers,
-        queries=queries,
+        queries=state.queries,
         cache=cache,
         housekeeping=housekeeping,
         dead_containers=dead,
@@ -572,15 +429,13 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         on_updated=gate.updated,
         on_admitted=lambda pod: metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod)),
     )
-    pod_tasks, manifest_problems, api_back = source_tasks(context, loop, own_node, decided)
+    pod_tasks, manifest_problems, api_back = source_tasks(context, loop, own_node, state.decided)
     components += [
-        Component(pleg, (Task("pleg", pleg.run),)),
-        Component(stream, (Task("runtime-events", stream.run),)),
-        Component(early_polls, close=early_polls.close),
+        *changes.components,
         Component(dead, (Task("dead-containers", dead.run),)),
         Component(gate, close=gate.close),
         Component(loop, (Task("sync-loop", loop.run),)),
-        Component(sources, tuple(pod_tasks)),
+        Component(state.sources, tuple(pod_tasks)),
         Component(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
     ]
     return Core(
@@ -592,37 +447,27 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         signals=signals,
         started_at=context.started_at,
         components=components,
-        active=active,
+        state=state,
         admission=admission,
         allocations=allocations,
         api_back=api_back,
-        cache=cache,
         cgroups=cgroups,
         claims=claims,
         devices=devices,
-        early_polls=early_polls,
+        early_polls=changes.early_polls,
         health=health,
         housekeeping=housekeeping,
         images=images,
-        kept_events=kept_events,
         loop=loop,
         manifest_problems=manifest_problems,
         monitor=monitor,
         node=node,
         placement=placement,
-        pods=pods,
         probes=probes,
         pull_secrets=pull_secrets,
-        queries=queries,
-        reasons=reasons,
-        remains=remains,
         runtime=runtime,
         runtime_upkeep=runtime_upkeep,
-        sources=sources,
-        starts=starts,
-        statuses=statuses,
         storage=storage,
-        traces=traces,
         version=version,
         workers=workers,
     )

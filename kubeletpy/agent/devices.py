@@ -10,26 +10,24 @@ from pathlib import Path
 
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
+from kubeletpy.agent.pod_state import PodState
 from kubeletpy.api.types import ResourceStatus
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.devices.plugin import over_socket
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.status_cache import PodStatusCache
 
 
-def build_devices(
-    context: BuildContext, cache: PodStatusCache, *, is_active: Callable[[str], bool]
-) -> tuple[DeviceManager, Component]:
-    """``is_active``: whether a pod uses the node."""
+def build_devices(context: BuildContext, state: PodState) -> tuple[DeviceManager, Component]:
+    """The manager of devices, and its component."""
     outside, signals = context.outside, context.signals
     topology = outside.machine.topology
     devices = DeviceManager(
         Path(context.flags.device_plugins_dir),
         outside.metrics.devices,
         nodes=tuple(topology.nodes) or (0,) if topology is not None else (0,),
-        pod_runs=lambda uid: uid in cache.running(),
-        is_active=is_active,
+        pod_runs=lambda uid: uid in state.cache.running(),
+        is_active=state.uses_node,
         node_changed=signals.node_changed,
         pod_changed=signals.pod_changed,
         open_plugin=outside.device_plugins or over_socket,

@@ -76,8 +76,8 @@ def new_collector(core: Core, disks: DiskMeter | None = None) -> StatsCollector:
         core.outside.clock,
         runtime=core.outside.runtime,
         images=core.outside.images,
-        pods=core.pods,
-        cache=core.cache,
+        pods=core.state.pods,
+        cache=core.state.cache,
         tree=core.cgroups.tree,
         root_dir=core.flags.root_dir,
         huge_pages=withheld_huge_pages(core.settings, core.outside.machine.facts),
@@ -89,7 +89,7 @@ def new_collector(core: Core, disks: DiskMeter | None = None) -> StatsCollector:
 
 def build_eviction(core: Core, upkeep: Upkeep) -> Eviction:
     """``upkeep`` reclaims what no pod needs."""
-    settings, flags, outside, pods = core.settings, core.flags, core.outside, core.pods
+    settings, flags, outside, pods = core.settings, core.flags, core.outside, core.state.pods
     machine, clock, metrics = outside.machine, outside.clock, outside.metrics.workers
     limits: LimitWatch | None = None
     if settings.local_storage_capacity_isolation:
@@ -101,11 +101,11 @@ def build_eviction(core: Core, upkeep: Upkeep) -> Eviction:
                 outside.images,
                 root_dir=flags.root_dir,
                 pods=pods,
-                cache=core.cache,
+                cache=core.state.cache,
                 between=FRESH_S,
             ),
             pod=pods.get,
-            is_over=core.queries.is_known_terminated,
+            is_over=core.state.queries.is_known_terminated,
         )
     rules = from_settings(
         settings, ignore_allocatable=flags.experimental_allocatable_ignore_eviction
@@ -128,7 +128,7 @@ def build_eviction(core: Core, upkeep: Upkeep) -> Eviction:
         pods=core.running,
         pod=pods.get,
         kill=core.workers.kill_pod,
-        is_over=core.queries.should_be_finished,
+        is_over=core.state.queries.should_be_finished,
         reclaim=upkeep.reclaim,
         clear=upkeep.clear,
         changed=core.signals.node_changed,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.agent.component import Component
 from kubeletpy.agent.context import BuildContext
+from kubeletpy.agent.pod_state import PodState
 from kubeletpy.images.ages import ImageAges
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy, image_volumes
@@ -17,8 +18,6 @@ from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.images.puller import PullSettings
 from kubeletpy.images.records.from_settings import pull_records
-from kubeletpy.pods.pod_manager import PodManager
-from kubeletpy.podworkers.start_latency import StartLatency
 from kubeletpy.structs import Struct
 from kubeletpy.volumes.projected.tokens import PodTokens
 
@@ -34,13 +33,8 @@ class Images(Struct, frozen=True):
     components: list[Component]
 
 
-def build_images(
-    context: BuildContext, *, pods: PodManager, tokens: PodTokens, starts: StartLatency
-) -> Images:
-    """Args:
-    pods: whose image volumes are not collected.
-    tokens: of service accounts, for credential providers.
-    starts: measures image pulls of starting pods.
+def build_images(context: BuildContext, state: PodState, tokens: PodTokens) -> Images:
+    """``tokens``: of service accounts, for credential providers.
 
     Raises:
         ConfigError: the credential providers that the flags name can't be used.
@@ -70,7 +64,7 @@ def build_images(
         policy=ImageGCPolicy.from_settings(settings),
         on_remaining=records.prune if records is not None else None,
         ages=ImageAges(root),
-        volumes=lambda: image_volumes(pods.pods()),
+        volumes=lambda: image_volumes(state.pods.pods()),
         tracer=outside.tracer,
     )
     manager = ImageManager(
@@ -82,7 +76,7 @@ def build_images(
         node_credentials=NodeCredentials(default_paths(root, Path.home())),
         providers=providers,
         records=records,
-        pull_times=starts,
+        pull_times=state.starts,
         pulled=gc.pulled,
     )
     return Images(manager, gc, components)

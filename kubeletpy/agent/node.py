@@ -1,4 +1,4 @@
-"""The node in the API: its object, its lease, its mirror pods. A part of the composition root.
+"""The node in the API: its version, object, lease, mirror pods. A part of the composition root.
 
 Must never decide anything about a pod.
 """
@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping
 
 from kubeletpy.agent.component import Component, Run, Task, after
 from kubeletpy.agent.context import BuildContext
+from kubeletpy.events.reasons import Reason
+from kubeletpy.events.recorder import NORMAL, WARNING, node_reference
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.images import image_summaries
 from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.node_manager import NodeManager
 from kubeletpy.node.own_node import OwnNode
+from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.node.startup import NodeStartup
 from kubeletpy.pods.granted import DeviceCounts
 from kubeletpy.pods.pod import Pod
@@ -50,6 +53,23 @@ class ApiNode(Struct, frozen=True):
             Task("static-pods-mirrors", after(node.registered, sync_static_pods)),
         )
         return [Component(node, tasks)]
+
+
+def build_version(context: BuildContext) -> tuple[VersionFollower | None, list[Component]]:
+    """None, and no component: the agent's version was not resolved from anything."""
+    outside, kube_api = context.outside, context.kube_api
+    if outside.kubernetes is None:
+        return None, []
+
+    def version_differs(text: str, warning: bool) -> None:
+        kind, node = WARNING if warning else NORMAL, node_reference(context.node_name)
+        context.recorder.event(node, kind, Reason.KUBERNETES_VERSION_DIFFERS, text)
+
+    version = VersionFollower(
+        kube_api, outside.kubernetes, context.root, notify=version_differs, rng=outside.rng
+    )
+    tasks = (Task("kubernetes-version", version.run),) if kube_api is not None else ()
+    return version, [Component(version, tasks)]
 
 
 def build_node(

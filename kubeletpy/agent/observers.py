@@ -46,12 +46,12 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
     """Raises ServerError if the server can't work with these settings."""
     loop, devices, claims, pressure = core.loop, core.devices, core.claims, eviction.pressure
     snapshots = Snapshots(
-        core.pods,
+        core.state.pods,
         core.workers,
-        core.queries,
-        core.statuses,
-        cache=core.cache,
-        reasons=core.reasons,
+        core.state.queries,
+        core.state.statuses,
+        cache=core.state.cache,
+        reasons=core.state.reasons,
         probes=core.probes,
         clock=core.outside.clock,
         runtime_error=core.health.runtime_error,
@@ -75,17 +75,17 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
     )
     node = NodeQueries(
         core.node_name,
-        core.pods,
+        core.state.pods,
         core.outside.images,
         judge=core.admission.gate.foresee,
         others=loop.admitted_pods,
         place=core.placement.preview,
         allocated=core.allocations.allocated,
         resized=core.allocations.resized,
-        seen=core.cache.status,
+        seen=core.state.cache.status,
         probes=core.probes.results,
         intends=core.runtime.intends,
-        traces=core.traces,
+        traces=core.state.traces,
         levels=lambda: to_builtins(pressure.report())["levels"] if pressure is not None else (),
         evictions=eviction.order,
         memory_volumes=core.settings.feature_gates.enabled(MEMORY_VOLUMES),
@@ -136,8 +136,8 @@ def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
         core.root / "pod-resources",
         core.outside.metrics.pod_resources,
         sources,
-        active=core.active,
-        pods=core.pods.pods,
+        active=core.state.active,
+        pods=core.state.pods.pods,
         release=core.placement.release,
     )
     yield Component(resources, start=resources.start, close=resources.close), resources.problem
@@ -148,12 +148,12 @@ def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
     server = PodsServer(
         core.root / "pods-api",
         core.outside.metrics.pods_api,
-        ready=core.sources.all,
-        pods=core.pods.pods,
-        pod=core.pods.get,
-        status=core.statuses.get_status,
-        known=core.statuses.uids,
-        shown=core.statuses.shown,
+        ready=core.state.sources.all,
+        pods=core.state.pods.pods,
+        pod=core.state.pods.get,
+        status=core.state.statuses.get_status,
+        known=core.state.statuses.uids,
+        shown=core.state.statuses.shown,
     )
     core.signals.status_changed.connect(server.changed)
     yield Component(server, start=server.start, close=server.close), server.problem

@@ -5,13 +5,14 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from math import ceil
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
+from kubeletpy.agent.pod_state import PodState
 from kubeletpy.api.quantity import milli_value, value
 from kubeletpy.config import ConfigError, KubeletSettings, Problem
 from kubeletpy.config.rules import parse_cpuset
@@ -68,17 +69,9 @@ class Placed(Struct, frozen=True):
 
 
 def build_placement(
-    context: BuildContext,
-    cache: PodStatusCache,
-    *,
-    users: Callable[[], Collection[str] | None],
-    decided: Callable[[str, Sequence[Decision]], None],
-    before: Sequence[ResourceProvider] = (),
+    context: BuildContext, state: PodState, before: Sequence[ResourceProvider]
 ) -> Placed:
-    """Args:
-    users: uids of the pods that use the node; None: not known yet.
-    decided: called with the decisions about a pod and their reasons.
-    before: other providers of resources that have a place on the machine.
+    """``before``: other providers of resources that have a position on the machine.
 
     Raises:
         ConfigError: the settings can't work on this machine.
@@ -107,7 +100,7 @@ def build_placement(
     memory = MemoryManager(booked, root, metrics)
     reconciler = CpuReconciler(
         outside.runtime,
-        lambda: _running(cache),
+        lambda: _running(state.cache),
         cpus.cpus_of,
         settings.cpu_manager_reconcile_period,
     )
@@ -119,8 +112,8 @@ def build_placement(
         scope=settings.topology_manager_scope,
         pod_level=pod_level,
         closest=machine.distances if machine is not None and topology.closest else None,
-        users=users,
-        decided=decided,
+        users=state.users,
+        decided=state.decided,
     )
 
     def place(pod: Pod) -> Rejection | Settle | None:
@@ -134,7 +127,7 @@ def build_placement(
     if static is not None:
         tasks = (Task("cpu-reconcile", reconciler.run),)
         cpus.subscribe(reconciler.reconcile_soon)
-        cache.subscribe(reconciler.reconcile_soon)
+        state.cache.subscribe(reconciler.reconcile_soon)
     return Placed(
         [
             Component(cpus, tasks, start=cpus.start, close=cpus.close),

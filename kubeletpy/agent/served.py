@@ -53,10 +53,10 @@ class MetricsRenderer:
 
     def render(self) -> bytes:
         """The registry as text, after counting what only a scrape shows."""
-        metrics, pods = self._core.outside.metrics, self._core.pods
+        metrics, pods = self._core.outside.metrics, self._core.state.pods
         known = (*pods.pods(), *pods.mirrors())
         metrics.pods.ephemeral_containers(sum(len(pod.ephemeral_containers) for pod in known))
-        metrics.pods.in_runtime(*self._core.cache.counts())
+        metrics.pods.in_runtime(*self._core.state.cache.counts())
         return metrics.render()
 
 
@@ -133,7 +133,7 @@ def served(
     explain = ExplainServer(
         core.root / SOCKET_NAME,
         snapshots,
-        core.traces,
+        core.state.traces,
         lambda: to_builtins(pressure.report()) if pressure is not None else None,
         outside.notices,
         by_limit=eviction.by_limit,
@@ -149,17 +149,17 @@ def served(
         node_name=core.node_name,
         connections=partial(_connections, outside, in_effect(settings).content_type),
         usage=partial(_usage, collector) if collector is not None else None,
-        events=core.kept_events.events,
+        events=core.recorder.events,
         version=lambda: version.shown if version is not None else None,
     )
     if outside.ports is not None and collector is not None:
         from_runtime = core.gates.enabled("PodAndContainerStatsFromCRI")
         view = NodeView(
             node_name=core.node_name,
-            pods=core.pods,
-            cache=core.cache,
+            pods=core.state.pods,
+            cache=core.state.cache,
             runtime=outside.runtime,
-            status_of=core.statuses.get_status,
+            status_of=core.state.statuses.get_status,
             checks=metrics.health.counted(
                 {
                     "ping": lambda: "",

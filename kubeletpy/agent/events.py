@@ -1,0 +1,41 @@
+"""Builds the recorder of events: a part of the composition root.
+
+Must never decide anything about a pod.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.agent.component import Component, Task
+from kubeletpy.agent.outside import Outside
+from kubeletpy.events.kept import KeptEvents
+from kubeletpy.events.log_recorder import LogRecorder
+from kubeletpy.events.node_uid import NodeUidRecorder
+from kubeletpy.events.reasons import Reason
+from kubeletpy.events.recorder import NORMAL, AnnotatingRecorder, node_reference
+from kubeletpy.kubeapi.events import EventWriter
+from kubeletpy.structs import Struct
+
+
+class Events(Struct, frozen=True):
+    """The recorder of all components; ``of_node`` needs a ``lookup`` of the Node object's uid."""
+
+    recorder: KeptEvents
+    of_node: NodeUidRecorder
+    components: list[Component]
+
+
+def build_events(outside: Outside, node_name: str) -> Events:
+    """Events are sent to the API, or logged without one."""
+    to: AnnotatingRecorder = LogRecorder()
+    components: list[Component] = []
+    if outside.api is not None:
+        to = writer = EventWriter(outside.api.events, outside.clock, node_name, rng=outside.rng)
+        components.append(Component(writer, (Task("events", writer.run),)))
+    of_node = NodeUidRecorder(to, node_name)
+    recorder = KeptEvents(of_node, outside.clock)
+
+    async def announce() -> None:
+        recorder.event(node_reference(node_name), NORMAL, Reason.STARTING, "Starting kubelet.")
+
+    components.append(Component(recorder, start=announce))
+    return Events(recorder, of_node, components)
