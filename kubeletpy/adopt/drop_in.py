@@ -9,13 +9,14 @@ from __future__ import annotations
 import posixpath
 import re
 
+from kubeletpy.preflight.command_line import PREFIXES
+
 NAME = "zz-kubeletpy.conf"
 """Sorts after other drop-ins, so that its ExecStart is the one in effect."""
 TRIAL = "run/systemd/system"
 KEPT = "etc/systemd/system"
 _EXEC = re.compile(r"^ExecStart=.*\n?", re.MULTILINE)
 _COMMENT = re.compile(r"^#.*\n", re.MULTILINE)
-_PREFIXES = "@-:+!|"
 
 
 class DropInError(ValueError):
@@ -27,18 +28,17 @@ def drop_in_path(unit: str, directory: str) -> str:
     return posixpath.join(directory, f"{unit}.d", NAME)
 
 
-def agent_command(command: str, program: str, flags: str = "") -> str:
+def agent_command(command: str, program: str) -> str:
     """The ExecStart of a kubelet with this agent as the program, and its variables as they are.
 
     Args:
         command: the text of the kubelet's ExecStart.
         program: the agent's path.
-        flags: further flags, as in a unit.
 
     Raises:
         DropInError: the text starts no program by its path.
     """
-    text = command.lstrip(_PREFIXES)
+    text = command.lstrip(PREFIXES)
     prefixes = command[: len(command) - len(text)]
     words = text.split(None, 2 if "@" in prefixes else 1)
     if not words or not words[0].startswith("/"):
@@ -47,7 +47,7 @@ def agent_command(command: str, program: str, flags: str = "") -> str:
         raise DropInError(f"the path {program!r} has characters that a unit would need to quote")
     rest = words[2:] if "@" in prefixes else words[1:]
     kept = "".join(char for char in prefixes if char in ":-")
-    return " ".join(each for each in (f"{kept}{program} run", *rest, flags) if each)
+    return " ".join((f"{kept}{program} run", *rest))
 
 
 def drop_in_text(deployed: str, command: str) -> str:

@@ -7,13 +7,13 @@ import http.client
 from collections.abc import Callable, Mapping, Sequence
 
 from kubeletpy.adopt.host import Host
-from kubeletpy.adopt.watch import PodSeen, WatchObservation, node_is_ready, pods_seen, renewed_at
+from kubeletpy.adopt.watch import PodSeen, WatchObservation, is_ready, pods_seen, renewed_at
 from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, KubeApi
+from kubeletpy.node.lease import NAMESPACE
 
-LEASE_NAMESPACE = "kube-node-lease"
 ANSWER_S = 10.0
 """Seconds in which the API server must answer."""
 
@@ -44,7 +44,7 @@ class NodeObserver:
             async with asyncio.timeout(ANSWER_S):
                 node, lease, pods = await asyncio.gather(
                     self._kube_api.get(NODES, self._name),
-                    self._kube_api.get(LEASES, self._name, LEASE_NAMESPACE),
+                    self._kube_api.get(LEASES, self._name, NAMESPACE),
                     self.pods(),
                 )
             self._last = self._clock.now(), node, lease, pods
@@ -55,7 +55,7 @@ class NodeObserver:
             self._clock.now(),
             unit.running,
             unit.restarts,
-            node_is_ready(node),
+            is_ready(node),
             renewed_at(lease),
             pods,
             answered,

@@ -180,9 +180,10 @@ def read_pods(plain: JSON) -> dict[str, PodSeen]:
     }
 
 
-def node_is_ready(node: JSON) -> bool:
-    """Whether a Node object is Ready."""
-    return _is_ready(node)
+def is_ready(shown: JSON) -> bool:
+    """Whether a Node or a Pod is Ready."""
+    conditions = (shown.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def renewed_at(lease: JSON) -> float:
@@ -218,16 +219,11 @@ def _pod_seen(pod: JSON) -> PodSeen:
     key = f"{metadata.get('namespace')}/{metadata.get('name')}"
     return PodSeen(
         key,
-        _is_ready(pod),
+        is_ready(pod),
         bool(metadata.get("deletionTimestamp")),
         running,
         bool(_manifest_uid(metadata)),
     )
-
-
-def _is_ready(found: JSON) -> bool:
-    conditions = (found.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def _seconds(text: Any) -> float:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kubeletpy.metrics.families import Families
-from kubeletpy.metrics.volumes import OPERATION_SECONDS
+from kubeletpy.metrics.volumes import MIGRATED, OPERATION_SECONDS
 
 NO_ANSWER = "unknown-non-grpc"
-_MIGRATED = ("false", "true")
 
 
 class CsiMetrics:
@@ -41,7 +40,7 @@ class CsiMetrics:
         ``migrated``: the volume is of an in-tree kind that this driver has replaced.
         """
         path = f"/csi.v1.Node/{method}"
-        self.operations.labels(driver, path, code, _MIGRATED[migrated]).observe(seconds)
+        self.operations.labels(driver, path, code, MIGRATED[migrated]).observe(seconds)
 
     def storage_reported(self, driver: str, conditions: Iterable[tuple[str, str]]) -> None:
         """The storage of a driver has these conditions (status, reason), and no others."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter
-
 from kubeletpy.metrics.families import SECONDS, Families
+
+_METHODS = {"List": "list", "GetAllocatableResources": "get_allocatable", "Get": "get"}
+"""Method of the pod resources API -> how names of its metrics end."""
 
 
 class DeviceMetrics:
@@ -32,25 +33,14 @@ class PodResourcesMetrics:
         self.total = families.counter(
             f"{prefix}_requests_total", "Calls of the pod resources API.", "server_api_version"
         )
-        self.requests_list = _calls(families, "requests", "list")
-        self.requests_get_allocatable = _calls(families, "requests", "get_allocatable")
-        self.requests_get = _calls(families, "requests", "get")
-        self.errors_list = _calls(families, "errors", "list")
-        self.errors_get_allocatable = _calls(families, "errors", "get_allocatable")
-        self.errors_get = _calls(families, "errors", "get")
-        self.requests = {
-            "List": self.requests_list,
-            "GetAllocatableResources": self.requests_get_allocatable,
-            "Get": self.requests_get,
-        }
-        self.errors = {
-            "List": self.errors_list,
-            "GetAllocatableResources": self.errors_get_allocatable,
-            "Get": self.errors_get,
-        }
-
-
-def _calls(families: Families, what: str, method: str) -> Counter:
-    help = f"{what.capitalize()} of {method} of the pod resources API."
-    name = f"kubelet_pod_resources_endpoint_{what}_{method}"
-    return families.counter(name, help, "server_api_version")
+        self.requests, self.errors = (
+            {
+                call: families.counter(
+                    f"{prefix}_{what}_{method}",
+                    f"{what.capitalize()} of {method} of the pod resources API.",
+                    "server_api_version",
+                )
+                for call, method in _METHODS.items()
+            }
+            for what in ("requests", "errors")
+        )

@@ -68,10 +68,7 @@ def size_bucket(size: int) -> str:
     """The label ``image_size_in_bytes`` of a pulled image."""
     if size <= 0:
         return "N/A"
-    for limit, label in _BUCKETS:
-        if size <= limit:
-            return label
-    return "GT100GB"
+    return next((label for limit, label in _BUCKETS if size <= limit), "GT100GB")
 
 
 def tristate(value: bool | None) -> str:

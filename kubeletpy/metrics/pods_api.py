@@ -14,22 +14,18 @@ class PodsApiMetrics:
         self.total = families.counter(
             "kubelet_pod_requests_total", "Calls of the pods API.", *_LABELS
         )
-        self.list = families.counter(
-            "kubelet_pod_requests_list_total", "ListPods calls of the pods API.", *_LABELS
-        )
-        self.get = families.counter(
-            "kubelet_pod_requests_get_total", "GetPod calls of the pods API.", *_LABELS
-        )
-        self.watch = families.counter(
-            "kubelet_pod_requests_watch_total",
-            "WatchPods calls of the pods API that have ended.",
-            *_LABELS,
-        )
+        self._methods = {
+            method: families.counter(f"kubelet_pod_requests_{name}_total", text, *_LABELS)
+            for method, name, text in (
+                ("ListPods", "list", "ListPods calls of the pods API."),
+                ("GetPod", "get", "GetPod calls of the pods API."),
+                ("WatchPods", "watch", "WatchPods calls of the pods API that have ended."),
+            )
+        }
         self.dropped = families.counter(
             "kubelet_pod_watch_events_dropped_total",
             "Events that were not delivered because a watcher did not read them.",
         )
-        self._methods = {"ListPods": self.list, "GetPod": self.get, "WatchPods": self.watch}
 
     def ended(self, version: str, method: str, code: str) -> None:
         """A call has ended; ``code`` as gRPC in Go spells it."""

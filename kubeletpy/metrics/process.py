@@ -35,7 +35,7 @@ class ProcessMetrics:
         )
         ProcessCollector(registry=families.registry)
 
-    def set_build(self, git_version: str, git_commit: str = "", build_date: str = "") -> None:
+    def set_build(self, git_version: str) -> None:
         """Set the build info; ``git_version`` is the kubeletVersion that the node reports."""
         major, _, rest = git_version.removeprefix("v").partition(".")
         machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
@@ -43,9 +43,9 @@ class ProcessMetrics:
             "major": major,
             "minor": rest.partition(".")[0],
             "git_version": git_version,
-            "git_commit": git_commit,
+            "git_commit": "",
             "git_tree_state": "",
-            "build_date": build_date,
+            "build_date": "",
             "go_version": "",
             "compiler": f"{platform.python_implementation()} {platform.python_version()}",
             "platform": f"{platform.system().lower()}/{machine or platform.machine()}",

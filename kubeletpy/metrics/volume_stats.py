@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from prometheus_client import Gauge
-
 from kubeletpy.metrics.families import SECONDS, Families
 from kubeletpy.structs import Struct
 
@@ -33,18 +31,11 @@ class VolumeStatsMetrics:
     """``kubelet_volume_stats_*``, and how long measuring takes."""
 
     def __init__(self, families: Families) -> None:
-        def gauge(name: str) -> Gauge:
-            full = f"kubelet_volume_stats_{name}"
-            return families.gauge(full, _GAUGES[name], "namespace", "persistentvolumeclaim")
-
-        self.capacity_bytes = gauge("capacity_bytes")
-        self.available_bytes = gauge("available_bytes")
-        self.used_bytes = gauge("used_bytes")
-        self.inodes = gauge("inodes")
-        self.inodes_free = gauge("inodes_free")
-        self.inodes_used = gauge("inodes_used")
-        self.health_status_abnormal = gauge("health_status_abnormal")
-        self._gauges: dict[str, Gauge] = {name: getattr(self, name) for name in _GAUGES}
+        labels = ("namespace", "persistentvolumeclaim")
+        self._gauges = {
+            name: families.gauge(f"kubelet_volume_stats_{name}", text, *labels)
+            for name, text in _GAUGES.items()
+        }
         self._shown: set[tuple[str, str, str]] = set()
         self._seconds = families.histogram(
             "kubelet_volume_metric_collection_duration_seconds",

@@ -9,7 +9,8 @@ from kubeletpy.metrics.families import Families
 OPERATION_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 DESIRED, ACTUAL = "desired_state_of_world", "actual_state_of_world"
 MOUNT, UNMOUNT, OWN = "volume_mount", "volume_unmount", "volume_apply_access_control"
-_MIGRATED = ("false", "true")
+MIGRATED = ("false", "true")
+"""The label of volumes of an in-tree kind that a CSI driver serves."""
 
 
 class VolumeMetrics:
@@ -66,7 +67,7 @@ class VolumeMetrics:
     ) -> None:
         """An operation on a volume ended. ``migrated``: an in-tree kind served by a CSI driver."""
         status = "success" if ok else "fail-unknown"
-        self.operation_duration.labels(plugin, operation, status, _MIGRATED[migrated]).observe(
+        self.operation_duration.labels(plugin, operation, status, MIGRATED[migrated]).observe(
             seconds
         )
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kubeletpy.preflight.findings import Area, Finding, KubeletFound, Severity
 from kubeletpy.structs import Struct, replace
+
+_unclear = partial(Finding, Area.KUBELET, Severity.UNCLEAR)
 
 
 class Process(Struct, frozen=True):
@@ -73,7 +76,8 @@ def choose(
         process.pid,
     )
     if unit is not None and unit.arguments != found.arguments:
-        what = f"the running kubelet has other flags than its files give ({_files(unit)})"
+        files = ", ".join(unit.files)
+        what = f"the running kubelet has other flags than its files give ({files})"
         todo = (
             "those of the process are used; systemctl daemon-reload and a restart apply the files"
         )
@@ -103,11 +107,3 @@ def _without_process(unit: KubeletFound | None, findings: list[Finding]) -> Kube
     what, then = "its kubelet does not run", "the settings are those of its files"
     findings.append(Finding(Area.KUBELET, Severity.NOTE, unit.source, what, then))
     return KubeletChoice(unit, tuple(findings))
-
-
-def _unclear(subject: str, what: str, consequence: str = "") -> Finding:
-    return Finding(Area.KUBELET, Severity.UNCLEAR, subject, what, consequence)
-
-
-def _files(unit: KubeletFound) -> str:
-    return ", ".join(unit.files)

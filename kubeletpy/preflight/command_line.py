@@ -11,16 +11,15 @@ from collections.abc import Mapping, Sequence
 
 from kubeletpy.preflight.unit_file import Service, UnitError, split_words
 
-_PREFIXES = "@-:+!|"
+PREFIXES = "@-:+!|"
+"""Characters before the program of an ExecStart, each with a meaning."""
 _BRACES = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _WORD = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-PROGRAMS = ("kubelet",)
-"""Names of a kubelet's program."""
 
 
 def is_kubelet(program: str) -> bool:
     """Whether a program, by its path, is a kubelet."""
-    return posixpath.basename(program) in PROGRAMS
+    return posixpath.basename(program) == "kubelet"
 
 
 def expand_command(text: str, environment: Mapping[str, str], where: str) -> list[str]:
@@ -28,7 +27,7 @@ def expand_command(text: str, environment: Mapping[str, str], where: str) -> lis
 
     ``$NAME`` alone becomes the words of its value, ``${NAME}`` within a word the value as it is.
     """
-    stripped = text.lstrip(_PREFIXES)
+    stripped = text.lstrip(PREFIXES)
     prefixes = text[: len(text) - len(stripped)]
     words = split_words(stripped, where)
     if not words:

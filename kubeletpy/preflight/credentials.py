@@ -6,6 +6,7 @@ Reads files; must never show a key or a token.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from kubeletpy.api.times import format_time
@@ -16,6 +17,8 @@ from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.preflight.findings import Area, Finding, Severity
+
+_finding = partial(Finding, Area.CREDENTIALS)
 
 
 def check_credentials(settings: KubeletSettings, flags: NodeFlags, now: float) -> list[Finding]:
@@ -32,21 +35,16 @@ def _client(settings: KubeletSettings, flags: NodeFlags, now: float) -> Iterator
     try:
         context = kubeconfig.read_kubeconfig(path)
     except KubeconfigError as error:
-        severity = Severity.NOTE if flags.bootstrap_kubeconfig else Severity.BLOCKS
-        then = (
-            "a client certificate is requested with the bootstrap kubeconfig"
-            if flags.bootstrap_kubeconfig
-            else "the agent does not start with it"
-        )
+        severity, then = Severity.BLOCKS, "the agent does not start with it"
+        if flags.bootstrap_kubeconfig:
+            severity = Severity.NOTE
+            then = "a client certificate is requested with the bootstrap kubeconfig"
         yield _finding(severity, str(path), str(error), then)
         return
     files = context.certificate_files()
+    pair, then = None, "the agent renews it"
     if not settings.rotate_certificates:
-        pair = files
-        then = "it is not renewed: rotateCertificates is off"
-    else:
-        pair = None
-        then = "the agent renews it"
+        pair, then = files, "it is not renewed: rotateCertificates is off"
     store = CertificateStore(certificate_dir(flags), "kubelet-client", files)
     yield from _pair(store, pair, "client certificate", then, now)
     if files is None and context.inline_certificate() is None:
@@ -95,7 +93,3 @@ def _pair(
         yield _finding(Severity.UNCLEAR, subject, f"{what}, expired at {until}", text)
         return
     yield _finding(Severity.TAKEN, subject, f"{what}, valid until {until}", then)
-
-
-def _finding(severity: Severity, subject: str, what: str, consequence: str = "") -> Finding:
-    return Finding(Area.CREDENTIALS, severity, subject, what, consequence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -41,6 +42,7 @@ from kubeletpy.syncloop.sources.static_uids import StaticUids
 
 AT_ONCE = 16
 """Pods that are read from the runtime at once."""
+_unclear = partial(Finding, Area.PODS, Severity.UNCLEAR)
 
 
 class Desired(Struct, frozen=True):
@@ -85,9 +87,10 @@ async def desired_pods(
         except ApiError as error:
             findings.append(_unclear("pods of the API", f"they can't be listed: {error}"))
         else:
+            counted = settings.feature_gates.enabled(CLAIMS_COUNT)
             for item in listed.get("items") or ():
                 try:
-                    pods.append(Pod(_as_counted(settings, cast(api.Pod, item))))
+                    pods.append(Pod(cast(api.Pod, item) if counted else without_claims(item)))
                 except MalformedPod as error:
                     findings.append(_unclear("pods of the API", str(error)))
     if settings.static_pod_path:
@@ -99,10 +102,6 @@ async def desired_pods(
         what = "static pods of a URL are not read"
         findings.append(_unclear("staticPodURL", what, "pods of that URL are judged unclear"))
     return Desired(tuple(pods), tuple(findings), changed)
-
-
-def _as_counted(settings: KubeletSettings, obj: api.Pod) -> api.Pod:
-    return obj if settings.feature_gates.enabled(CLAIMS_COUNT) else without_claims(obj)
 
 
 def _static(
@@ -178,7 +177,8 @@ async def judge_pods(
     verdicts = list(await asyncio.gather(*(one(pod) for pod in wanted)))
     left = [each for uid, each in here.items() if uid not in {pod.uid for pod in wanted}]
     known = not desired.findings
-    return tuple(_in_order(_with_remains(verdicts, left, desired.choices, known=known)))
+    found = _with_remains(verdicts, left, desired.choices, known=known)
+    return tuple(sorted(found, key=lambda each: (each.namespace, each.name, each.uid)))
 
 
 def _adopted(desired: Desired, pod: Pod) -> str:
@@ -224,10 +224,6 @@ def _is_twin(verdict: PodVerdict, summary: RuntimePodSummary) -> bool:
     return verdict.static and not verdict.containers and names == (summary.namespace, summary.name)
 
 
-def _in_order(verdicts: Sequence[PodVerdict]) -> list[PodVerdict]:
-    return sorted(verdicts, key=lambda each: (each.namespace, each.name, each.uid))
-
-
 def _resources(path: Path) -> dict[str, PodResources]:
     journal = path.with_name(f"{path.name}.journal")
     return recorded_resources(_text(path), _text(journal).encode("utf-8", "surrogateescape"))
@@ -238,7 +234,3 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8", "surrogateescape")
     except OSError:
         return ""
-
-
-def _unclear(subject: str, what: str, consequence: str = "") -> Finding:
-    return Finding(Area.PODS, Severity.UNCLEAR, subject, what, consequence)

@@ -6,6 +6,7 @@ again anyway, as in a crash loop, do not count: the kubelet would start them too
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -57,10 +58,9 @@ class PodVerdict(Struct, frozen=True):
 
     Attributes:
         why: reasons for everything that would be done with it.
-        running: names of the containers that run.
+        adopted: why a static pod without a uid in its manifest keeps that of the running pod.
         containers: container id by name, of those that run.
         volumes: names of its volumes with their kinds.
-        adopted: why a static pod without a uid in its manifest keeps that of the running pod.
     """
 
     namespace: str
@@ -69,10 +69,10 @@ class PodVerdict(Struct, frozen=True):
     outcome: PodOutcome
     why: str = ""
     static: bool = False
+    adopted: str = ""
     containers: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[str, ...] = ()
     holdings: Holdings = field(default_factory=Holdings)
-    adopted: str = ""
 
 
 def judge(pod: Pod, status: PodRuntimeStatus, intent: SyncIntent, holdings: Holdings) -> PodVerdict:
@@ -105,9 +105,9 @@ def judge(pod: Pod, status: PodRuntimeStatus, intent: SyncIntent, holdings: Hold
         outcome,
         why,
         pod.is_static,
-        running,
-        volumes(pod),
-        holdings,
+        containers=running,
+        volumes=volumes(pod),
+        holdings=holdings,
     )
 
 
@@ -162,7 +162,8 @@ def volumes(pod: Pod) -> tuple[str, ...]:
 
 def counts(verdicts: tuple[PodVerdict, ...]) -> dict[PodOutcome, int]:
     """How many pods have each outcome."""
-    return {each: sum(one.outcome is each for one in verdicts) for each in PodOutcome}
+    found = Counter(one.outcome for one in verdicts)
+    return {each: found[each] for each in PodOutcome}
 
 
 def sentence(verdicts: tuple[PodVerdict, ...]) -> str:

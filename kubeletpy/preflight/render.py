@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
+
+from msgspec import to_builtins
 
 from kubeletpy.preflight.findings import Area, PreflightReport, Severity
 from kubeletpy.preflight.pods import PodVerdict, counts, sentence
@@ -36,16 +39,7 @@ def document(report: PreflightReport) -> dict[str, Any]:
             "pid": kubelet.pid or None,
             "files": list(kubelet.files),
         },
-        "findings": [
-            {
-                "area": str(each.area),
-                "severity": str(each.severity),
-                "subject": each.subject,
-                "what": each.what,
-                "consequence": each.consequence,
-            }
-            for each in report.findings
-        ],
+        "findings": to_builtins(report.findings),
         "counts": None if pods is None else {str(k): n for k, n in counts(pods).items()},
         "pods": None if pods is None else [_pod(each) for each in pods],
     }
@@ -53,10 +47,7 @@ def document(report: PreflightReport) -> dict[str, Any]:
 
 def summary(report: PreflightReport) -> str:
     """The answer in one sentence."""
-    number = {
-        severity: sum(each.severity is severity for each in report.findings)
-        for severity in Severity
-    }
+    number = Counter(each.severity for each in report.findings)
     differing, unclear = number[Severity.DIFFERS], number[Severity.UNCLEAR]
     parts = [
         "the pods could not be determined" if report.pods is None else sentence(report.pods),
@@ -93,17 +84,7 @@ def _pod_line(pod: PodVerdict) -> str:
 
 
 def _pod(pod: PodVerdict) -> dict[str, Any]:
-    return {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": pod.uid,
-        "outcome": str(pod.outcome),
-        "why": pod.why,
-        "static": pod.static,
-        "adopted": pod.adopted,
-        "containers": dict(pod.containers),
-        "volumes": list(pod.volumes),
-        "devices": list(pod.holdings.devices),
-        "cpus": list(pod.holdings.cpus),
-        "claims": list(pod.holdings.claims),
-    }
+    """The pod with its holdings beside its other fields."""
+    found: dict[str, Any] = to_builtins(pod)
+    holdings = found.pop("holdings")
+    return {**found, **holdings}

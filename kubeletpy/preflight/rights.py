@@ -15,13 +15,13 @@ from kubeletpy.api.types import JSON
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import KubeApi, Resource
+from kubeletpy.node.lease import NAMESPACE
 from kubeletpy.preflight.findings import Area, Finding, Severity
 from kubeletpy.structs import Struct
 
 SELFSUBJECTACCESSREVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", False, "SelfSubjectAccessReview"
 )
-LEASE_NAMESPACE = "kube-node-lease"
 
 
 class Right(Struct, frozen=True):
@@ -62,7 +62,7 @@ def needed_rights(settings: KubeletSettings, node: str) -> Iterator[Right]:
         yield Right("create", "nodes", "the node is not registered")
     lease = "coordination.k8s.io"
     for verb in ("get", "update"):
-        yield Right(verb, "leases", "the node becomes NotReady", lease, LEASE_NAMESPACE, node)
+        yield Right(verb, "leases", "the node becomes NotReady", lease, NAMESPACE, node)
     for verb in ("create", "patch"):
         yield Right(verb, "events", "no events are written", namespace="default")
     for verb in ("list", "watch"):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.pods.pod import Pod
 from kubeletpy.preflight.findings import Area, Finding, Severity
 
 SYSTEMD = "systemd"
+_NO_EVENTS = ("it has no events", "it is relisted every second")
+_finding = partial(Finding, Area.RUNTIME)
 
 
 def runtime_findings(
@@ -37,15 +40,10 @@ def runtime_findings(
     what = f"handlers: {handlers}; features: {', '.join(features) or 'none'}"
     return [
         _finding(Severity.NOTE, subject, what),
-        *_events(subject, events),
+        *([] if events else [_finding(Severity.NOTE, subject, *_NO_EVENTS)]),
         *_driver(subject, reported, configured, systemd_runs),
         *_user_namespaces(info, pods),
     ]
-
-
-def _events(subject: str, events: bool) -> Iterable[Finding]:
-    if not events:
-        yield _finding(Severity.NOTE, subject, "it has no events", "it is relisted every second")
 
 
 def _driver(
@@ -71,7 +69,3 @@ def _user_namespaces(info: RuntimeInfo, pods: Iterable[Pod]) -> Iterable[Finding
         if pod.spec.get("hostUsers") is False:
             what = "it has hostUsers: false, and no handler of the runtime supports user namespaces"
             yield _finding(Severity.UNCLEAR, pod.key, what, "it can't start again on this node")
-
-
-def _finding(severity: Severity, subject: str, what: str, consequence: str = "") -> Finding:
-    return Finding(Area.RUNTIME, severity, subject, what, consequence)

@@ -68,21 +68,17 @@ def _problems(error: ConfigError) -> list[Finding]:
 
 
 def _findings(config: LoadedConfig) -> list[Finding]:
-    said = set(lines(config.notices))
+    without_effect = set(lines(config.notices))
     notes = [
         Finding(Area.SETTINGS, Severity.NOTE, text, "")
         for text in config.warnings
-        if text not in said
+        if text not in without_effect
     ]
-    without_effect = [
+    differing = [
         Finding(Area.SETTINGS, Severity.DIFFERS, each.name, each.value, each.consequence)
-        for each in config.notices
+        for each in (*config.notices, *other_effects(config.settings, config.node))
     ]
-    others = [
-        Finding(Area.SETTINGS, Severity.DIFFERS, each.name, each.value, each.consequence)
-        for each in other_effects(config.settings, config.node)
-    ]
-    return [*without_effect, *others, *notes]
+    return [*differing, *notes]
 
 
 def _absolute(flags: FlagValues, directory: str) -> FlagValues:

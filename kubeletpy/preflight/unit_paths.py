@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kubeletpy.preflight.command_line import is_kubelet, kubelet_command
+from kubeletpy.preflight.command_line import PREFIXES, is_kubelet, kubelet_command
 from kubeletpy.preflight.findings import KubeletFound
 from kubeletpy.preflight.unit_file import UnitError, read_environment_file, read_service
 
@@ -109,7 +109,7 @@ def _starts_kubelet(name: str, root: Path) -> bool:
         commands = read_service([(str(unit), _read(unit))], _specifiers(name)).commands
     except (OSError, UnitError):
         return False
-    return any(is_kubelet(text.lstrip("@-:+!|").partition(" ")[0]) for text in commands)
+    return any(is_kubelet(text.lstrip(PREFIXES).partition(" ")[0]) for text in commands)
 
 
 def _directories(root: Path) -> Iterator[Path]:

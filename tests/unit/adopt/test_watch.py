@@ -13,8 +13,8 @@ from kubeletpy.adopt.watch import (
     WatchLimits,
     WatchObservation,
     WatchOutcome,
+    is_ready,
     judge,
-    node_is_ready,
     plain_pods,
     pods_seen,
     read_pods,
@@ -147,7 +147,7 @@ def test_pods_of_the_api() -> None:
         "hash": PodSeen("ns/m", ready=False, deleting=True, containers={}, static=True),
     }
     assert read_pods(plain_pods({"u": found["u"]})) == {"u": found["u"]}
-    assert node_is_ready({"status": status})
-    assert not node_is_ready({})
+    assert is_ready({"status": status})
+    assert not is_ready({})
     assert renewed_at({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}) == 1767225600.0
     assert renewed_at({}) == 0.0

@@ -56,7 +56,9 @@ def with_all_series(version: KubernetesVersion = NEWEST) -> Metrics:
     """Metrics with a series in each family."""
     metrics = Metrics(version)
     for group in vars(metrics).values():
-        for family in vars(group).values():
+        found = [each for each in vars(group).values() if not isinstance(each, dict)]
+        by_name = [each for each in vars(group).values() if isinstance(each, dict)]
+        for family in (*found, *(family for each in by_name for family in each.values())):
             names = getattr(family, "_labelnames", ())
             if names:
                 family.labels(*(f"{name}-value" for name in names))
