@@ -86,11 +86,12 @@ class _Health:
         path: Path,
         clock: Clock,
         claims: ClaimState,
-        tell: Callable[[str], None],
+        pod_changed: Callable[[str], None],
         gates: FeatureGates,
     ) -> None:
-        self._path, self._clock, self._claims, self._tell = path, clock, claims, tell
-        self._words = gates.enabled("ResourceHealthStatusMessage")
+        self._path, self._clock, self._claims = path, clock, claims
+        self._pod_changed = pod_changed
+        self._messages = gates.enabled("ResourceHealthStatusMessage")
         self._state: HealthState | None = None
 
     def driver_reported(self, driver: str, answer: Any) -> None:
@@ -106,7 +107,7 @@ class _Health:
         except ClaimProblem:
             return {}  # a claim does not exist yet: nothing is prepared
         known, now = self._loaded().reported, self._clock.now()
-        return statuses(self._claims.claims, known, pod, used, now, words=self._words)
+        return statuses(self._claims.claims, known, pod, used, now, words=self._messages)
 
     async def close(self) -> None:
         if self._state is not None:
@@ -123,4 +124,4 @@ class _Health:
         from kubeletpy.dra.health import users
 
         for uid in users(self._claims.claims, devices):
-            self._tell(uid)
+            self._pod_changed(uid)

@@ -40,6 +40,10 @@ class BuildContext(Struct, frozen=True, kw_only=True):
         """The name of the Node object."""
         return self.options.name
 
+    def node_uid(self) -> str:
+        """The uid of the Node object; empty: the API has not shown it yet."""
+        return ((self.signals.newest_node() or {}).get("metadata") or {}).get("uid") or ""
+
     @property
     def kube_api(self) -> KubeApi | None:
         """The API client for pods and what they use; None: standalone."""

@@ -171,7 +171,7 @@ def build_storage(
         certificates = PodCertificates(
             kube_api,
             options.name,
-            lambda: ((signals.newest_node() or {}).get("metadata") or {}).get("uid") or "",
+            context.node_uid,
             recorder,
             clock,
             metrics=metrics.pod_certificates,

@@ -30,9 +30,6 @@ def build_storage_health(context: BuildContext, csi: Csi, claims: ClaimVolumes) 
     outside, signals, plugin = context.outside, context.signals, csi.plugin
     period, clock = context.settings.volume_stats_agg_period, outside.clock
 
-    def node_uid() -> str:
-        return ((signals.newest_node() or {}).get("metadata") or {}).get("uid") or ""
-
     volumes = VolumeHealthMonitor(
         lambda: [each for each in claims.mounted() if each.left.plugin == plugin.name],
         plugin.health,
@@ -42,7 +39,7 @@ def build_storage_health(context: BuildContext, csi: Csi, claims: ClaimVolumes) 
     )
     storage = StorageHealthMonitor(
         context.node_name,
-        node_uid,
+        context.node_uid,
         csi.drivers,
         context.kube_api,
         outside.metrics.csi,

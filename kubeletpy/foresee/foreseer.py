@@ -57,7 +57,10 @@ class Foreseer:
             Nonsense: it is not a pod, or there is no pod to be patched.
         """
         if "patch" in asked:
-            running = self._running(asked)
+            namespace, name = str(asked.get("namespace")), str(asked.get("name"))
+            running = self._node.pods.by_name(namespace, name)
+            if running is None:
+                raise Nonsense(f"no pod {namespace}/{name} on this node")
             return await self._changed(running, _patched(running, asked["patch"], _kind(asked)))
         manifest = asked.get("pod")
         if not isinstance(manifest, dict):
@@ -69,13 +72,6 @@ class Foreseer:
         laid_over = {"spec": manifest.get("spec") or {}}
         changed = _patched(existing, laid_over, patching.KubectlPatchType.STRATEGIC)
         return await self._changed(existing, changed)
-
-    def _running(self, asked: JSON) -> Pod:
-        namespace, name = str(asked.get("namespace")), str(asked.get("name"))
-        found = self._node.pods.by_name(namespace, name)
-        if found is None:
-            raise Nonsense(f"no pod {namespace}/{name} on this node")
-        return found
 
     async def _new(self, pod: Pod) -> Foreseen:
         node = self._node
@@ -131,9 +127,8 @@ class Foreseer:
         if (fate := change.forbidden(before, after, found)) is not None:
             return self._answer(before, fate)
         if before.being_deleted:
-            return self._answer(
-                before, change.Fate(ForeseenOutcome.ENDS, "", "it is being deleted")
-            )
+            fate = change.Fate(ForeseenOutcome.ENDS, "", "it is being deleted")
+            return self._answer(before, fate)
         return await self._synced(before, after, found)
 
     async def _synced(self, before: Pod, after: Pod, found: Sequence[updates.Change]) -> Foreseen:
@@ -170,11 +165,8 @@ class Foreseer:
         try:
             resized = self._node.resized(after)
             if isinstance(resized, Infeasible):
-                return (
-                    after,
-                    change.Fate(ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message),
-                    (),
-                )
+                fate = change.Fate(ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message)
+                return after, fate, ()
             verdict, victims = self._node.judge(resized, self._node.others(after.uid))
         except ValueError as error:
             raise Nonsense(str(error)) from error
@@ -216,12 +208,8 @@ def _pod_from_manifest(manifest: JSON) -> Pod:
     metadata = manifest.get("metadata")
     if manifest.get("kind") != "Pod" or not isinstance(metadata, dict):
         raise Nonsense("it is no pod: kind is not Pod, or it has no metadata")
-    filled = {
-        **manifest,
-        "metadata": {"namespace": "default", "uid": UID, **metadata},
-        "status": {},
-    }
-    return _pod(filled)
+    filled = {"namespace": "default", "uid": UID, **metadata}
+    return _pod({**manifest, "metadata": filled, "status": {}})
 
 
 def _patched(pod: Pod, patch: Any, kind: patching.KubectlPatchType) -> Pod:

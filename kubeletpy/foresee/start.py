@@ -121,14 +121,10 @@ def _in_order(pod: Pod) -> Iterable[tuple[ContainerKind, api.Container]]:
 
 
 def _start(kind: ContainerKind, container: api.Container, took: Durations) -> list[Act]:
-    name = container["name"]
-    why = ""
+    name, why = container["name"], ""
     if kind is ContainerKind.INIT:
-        why = (
-            "the next ones wait until it has started"
-            if is_sidecar(container)
-            else "the next ones wait until it has ended with 0"
-        )
+        until = "started" if is_sidecar(container) else "ended with 0"
+        why = f"the next ones wait until it has {until}"
     return [
         took.act(TraceCall.CREATE_CONTAINER, name),
         took.act(TraceCall.START_CONTAINER, name, why),

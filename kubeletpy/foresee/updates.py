@@ -35,7 +35,6 @@ class ChangeMethod(StrEnum):
 
 _WAYS: tuple[tuple[re.Pattern[str], ChangeMethod], ...] = (
     (re.compile(rf"{_CONTAINER}\.image"), ChangeMethod.UPDATE),
-    (re.compile(r"activeDeadlineSeconds"), ChangeMethod.UPDATE),
     (re.compile(rf"{_CONTAINER}\.resources\.(requests|limits)\.(cpu|memory)"), ChangeMethod.RESIZE),
     (re.compile(rf"{_CONTAINER}\.resizePolicy"), ChangeMethod.RESIZE),
     (re.compile(r"resources\.(requests|limits)\.(cpu|memory)"), ChangeMethod.RESIZE),
@@ -69,21 +68,16 @@ def changes(before: Pod, after: Pod, *, memory_volumes: bool = False) -> list[Ch
 def _way(path: str, old: Any, new: Any) -> ChangeMethod:
     if path == "tolerations":
         kept = [_lasting(each) for each in new or ()]
-        return (
-            ChangeMethod.UPDATE
-            if all(_lasting(each) in kept for each in old or ())
-            else ChangeMethod.NEVER
-        )
-    if path == "terminationGracePeriodSeconds":
-        return (
-            ChangeMethod.UPDATE if new == 1 and old is not None and old < 0 else ChangeMethod.NEVER
-        )
-    if path == "activeDeadlineSeconds":
-        less = new is not None and (old is None or new <= old)
-        return ChangeMethod.UPDATE if less else ChangeMethod.NEVER
-    if _EPHEMERAL.fullmatch(path):
+        allowed = all(_lasting(each) in kept for each in old or ())
+    elif path == "terminationGracePeriodSeconds":
+        allowed = new == 1 and old is not None and old < 0
+    elif path == "activeDeadlineSeconds":
+        allowed = new is not None and (old is None or new <= old)
+    elif _EPHEMERAL.fullmatch(path):
         return ChangeMethod.DEBUG if old is None else ChangeMethod.NEVER
-    return next((way for pattern, way in _WAYS if pattern.fullmatch(path)), ChangeMethod.NEVER)
+    else:
+        return next((way for pattern, way in _WAYS if pattern.fullmatch(path)), ChangeMethod.NEVER)
+    return ChangeMethod.UPDATE if allowed else ChangeMethod.NEVER
 
 
 def _lasting(toleration: JSON) -> JSON:

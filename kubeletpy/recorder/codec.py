@@ -69,13 +69,10 @@ def encode_fields(value: Struct, refer: Refer) -> dict[str, Any]:
 
 @lru_cache(maxsize=200)
 def _defaults(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
-    return tuple((each.name, _default(each)) for each in structs.fields(kind))
-
-
-def _default(each: structs.FieldInfo) -> Any:
-    if each.default_factory is not NODEFAULT:
-        return each.default_factory()
-    return each.default
+    return tuple(
+        (each.name, each.default if each.default_factory is NODEFAULT else each.default_factory())
+        for each in structs.fields(kind)
+    )
 
 
 def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
@@ -115,17 +112,17 @@ def _decode_plain(kind: type, value: Any) -> Any:
     """A value of a type that JSON has. The API's objects have no type at run time."""
     if kind is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _unlike("a number", value)
+            raise _unlike(kind, value)
     elif kind in (str, int, bool, dict, list) and type(value) is not kind:
-        raise _unlike(_KINDS[kind], value)
+        raise _unlike(kind, value)
     return value
 
 
 def _decode_many(origin: Any, arguments: Any, value: Any, shared: Mapping[int, object]) -> Any:
     if origin in (dict, Mapping):
-        _need(value, dict, "an object")
+        _need(value, dict)
         return {key: decode(arguments[1], each, shared) for key, each in value.items()}
-    _need(value, list, "a list")
+    _need(value, list)
     found = [decode(arguments[0], each, shared) for each in value]
     try:
         return origin(found) if origin in (tuple, frozenset, set) else found
@@ -139,7 +136,7 @@ def decode_fields(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
     Raises:
         BadRecording: a field is missing or has the wrong type.
     """
-    _need(value, dict, "an object")
+    _need(value, dict)
     hints = _hints(kind)
     known = {name: each for name, each in value.items() if name in hints}
     try:
@@ -179,17 +176,24 @@ def _referred(kind: type, value: Any, shared: Mapping[int, object]) -> object:
     return found
 
 
-_KINDS = {str: "a text", int: "an integer", bool: "true or false", dict: "an object"}
-_KINDS[list] = "a list"
+_KINDS = {
+    str: "a text",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
 
 
-def _need(value: Any, kind: type, words: str) -> None:
+def _need(value: Any, kind: type) -> None:
     if not isinstance(value, kind):
-        raise _unlike(words, value)
+        raise _unlike(kind, value)
 
 
-def _unlike(words: str, value: Any) -> BadRecording:
-    return BadRecording(f"{words} is expected where the recording has {type(value).__name__}")
+def _unlike(kind: type, value: Any) -> BadRecording:
+    found = type(value).__name__
+    return BadRecording(f"{_KINDS[kind]} is expected where the recording has {found}")
 
 
 def _as_it_is(value: Any) -> Any:

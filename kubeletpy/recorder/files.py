@@ -51,7 +51,8 @@ class RecordingFiles:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         files = recordings(self._directory)
         sizes = [path.stat().st_size for path in files]
-        for place, (old, left) in enumerate(zip(files, _from_each_on(sizes), strict=True)):
+        from_each_on = list(accumulate(reversed(sizes)))[::-1]
+        for place, (old, left) in enumerate(zip(files, from_each_on, strict=True)):
             # by bytes: an agent that ends again and again makes many small ones
             if left > self._limit - self._part or len(files) - place >= MOST_FILES:
                 old.unlink()
@@ -100,11 +101,6 @@ class RecordingFiles:
 
 def _bytes(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _from_each_on(sizes: list[int]) -> list[int]:
-    """The sum from each one to the last."""
-    return list(accumulate(reversed(sizes)))[::-1]
 
 
 def recordings(directory: Path) -> list[Path]:

@@ -90,10 +90,11 @@ def effects_output(effects: Sequence[Effect]) -> list[Any]:
 
 
 def _plain(effect: Effect) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in structs.asdict(effect).items():
-        if isinstance(value, str | int | float):
-            found[name] = value
+    found: dict[str, Any] = {
+        name: value
+        for name, value in structs.asdict(effect).items()
+        if isinstance(value, str | int | float)
+    }
     if isinstance(effect, WakeAfter):
         found["delay"] = round(effect.delay, 6)
     if isinstance(effect, RunSync):

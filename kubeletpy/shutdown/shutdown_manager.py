@@ -85,33 +85,33 @@ class ShutdownManager:
         if not self.enabled:
             return
         await self._recall()
-        said = False
+        reported = False
         try:
             while True:
                 try:
-                    logind = await self._connect()
+                    await self._connect_and_follow()
                 except NoLogind as error:
                     log.warning("graceful node shutdown is off", extra={"why": str(error)})
                     return
                 except (OSError, DBusError, TimeoutError) as error:
-                    said = self._log_failure(error, said)
-                else:
-                    try:
-                        await self._follow(logind)
-                    except (OSError, DBusError, TimeoutError) as error:
-                        said = self._log_failure(error, said)
-                    finally:
-                        await logind.close()
+                    if not reported:
+                        log.warning(
+                            "the connection to logind failed; trying again",
+                            extra={"why": str(error)},
+                        )
+                    reported = True
                 await asyncio.sleep(RECONNECT_S)
         finally:
             if self._ending is not None:
                 self._ending.cancel()
             self._release()
 
-    def _log_failure(self, error: Exception, said: bool) -> bool:
-        if not said:
-            log.warning("the connection to logind failed; trying again", extra={"why": str(error)})
-        return True
+    async def _connect_and_follow(self) -> None:
+        logind = await self._connect()
+        try:
+            await self._follow(logind)
+        finally:
+            await logind.close()
 
     async def _follow(self, logind: Logind) -> None:
         if await logind.shutting_down():
@@ -127,17 +127,17 @@ class ShutdownManager:
 
     async def _make_time(self, logind: Logind) -> None:
         """Have logind wait for the sum of all periods."""
-        wanted = sum(period.seconds for period in self._periods)
-        if await logind.max_delay() >= wanted:
+        needed = sum(period.seconds for period in self._periods)
+        if await logind.max_delay() >= needed:
             return
-        await logind.raise_max_delay(wanted)
+        await logind.raise_max_delay(needed)
         for wait in RECHECK_S:
             await asyncio.sleep(wait)
-            if await logind.max_delay() >= wanted:
+            if await logind.max_delay() >= needed:
                 return
         log.warning(
             "logind will not delay a shutdown for as long as configured",
-            extra={"wanted_s": wanted, "logind_s": await logind.max_delay()},
+            extra={"wanted_s": needed, "logind_s": await logind.max_delay()},
         )
 
     def _begin(self) -> None:

@@ -73,12 +73,7 @@ class _Sent:
         within = Context()
         if above is not None and not above.ended and self._kind is not SpanKind.SERVER:
             within = trace.set_span_in_context(above.span, within)
-        self.span = self._tracer.start_span(
-            self._name,
-            within,
-            self._kind,
-            self._attributes,
-        )
+        self.span = self._tracer.start_span(self._name, within, self._kind, self._attributes)
         if self._kind is SpanKind.CLIENT:
             _WIRE.inject(self.carrier, trace.set_span_in_context(self.span, within))
         else:

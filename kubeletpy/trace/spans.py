@@ -68,9 +68,7 @@ class _OfPod:
             cut = kind is asyncio.CancelledError
             span.error = "cut short" if cut else (str(error) or repr(error))[:MAX_TEXT]
         if self._milestone or span.error or span.ended - span.began >= SHORT_S:
-            trace.add_span(span)
-            if self._log is not None:
-                self._log(trace, span)
+            _keep(trace, span, self._log)
 
 
 class _OfNobody:
@@ -123,10 +121,13 @@ def note(name: Name, detail: str = "", *, error: str = "", lasts: float = 0.0) -
         for each in trace.latest(MOST_AT_ONCE)
     ):
         return
-    made = Span(name, detail, now, ends, error[:MAX_TEXT])
-    trace.add_span(made)
+    _keep(trace, Span(name, detail, now, ends, error[:MAX_TEXT]), log)
+
+
+def _keep(trace: PodTrace, span: Span, log: SpanLog | None) -> None:
+    trace.add_span(span)
     if log is not None:
-        log(trace, made)
+        log(trace, span)
 
 
 class Traces:
@@ -200,9 +201,7 @@ class Traces:
             return
         now = asyncio.get_running_loop().time()
         span = Span(TraceCall.WRITE_STATUS, detail, began, now, error[:MAX_TEXT])
-        trace.add_span(span)
-        if self._span_log is not None:
-            self._span_log(trace, span)
+        _keep(trace, span, self._span_log)
         if ready or ended:
             trace.ready(now, ended=ended)
 

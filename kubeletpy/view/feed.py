@@ -56,8 +56,8 @@ def names(path: str) -> tuple[str, str]:
 
 def node(about: Mapping[str, Any]) -> JSON:
     """The node, from the answer to /node."""
-    troubles = about.get("troubles") or ()
-    return {"name": _text(about.get("name"), MAX_NAME), "troubles": _texts(troubles)}
+    troubles = [_text(each) for each in (about.get("troubles") or ())[:MAX_ROWS]]
+    return {"name": _text(about.get("name"), MAX_NAME), "troubles": troubles}
 
 
 def unanswered(why: str, last: Mapping[str, Any] | None) -> JSON:
@@ -109,38 +109,38 @@ def pod(
 
     ``answer`` may be that there is no such pod, with how it was when it ended.
     """
-    gone = _text(answer.get("error"))
-    told = answer.get("last") if gone else answer
-    shown = {"gone": gone, "waterfalls": _waterfalls(timeline), "events": _latest(events, _event),
+    error = _text(answer.get("error"))
+    facts = answer.get("last") if error else answer
+    shown = {"gone": error, "waterfalls": _waterfalls(timeline), "events": _latest(events, _event),
              "logs": _logs(logs)}  # fmt: skip
-    if not told:
+    if not facts:
         return {**shown, "uid": ""}
     return {
         **shown,
-        "uid": _text(told["uid"], MAX_NAME),
-        "path": f"{_text(told['namespace'], MAX_NAME)}/{_text(told['name'], MAX_NAME)}",
-        "tone": tone(healthy=told["healthy"], cause=told["cause"]),
-        "verdict": _text(told["verdict"]),
-        "hint": _text(told["hint"]),
-        "final": told["final"],
-        "since": told["first_seen"],
-        "facts": _facts(told),
+        "uid": _text(facts["uid"], MAX_NAME),
+        "path": f"{_text(facts['namespace'], MAX_NAME)}/{_text(facts['name'], MAX_NAME)}",
+        "tone": tone(healthy=facts["healthy"], cause=facts["cause"]),
+        "verdict": _text(facts["verdict"]),
+        "hint": _text(facts["hint"]),
+        "final": facts["final"],
+        "since": facts["first_seen"],
+        "facts": _facts(facts),
         "waits": [_plain(wait, "kind", "subject", "why", "since", "until")
-                  for wait in told["waits"][:MAX_ROWS]],
+                  for wait in facts["waits"][:MAX_ROWS]],
         "containers": [
             _plain(each, "name", "kind", "image", "state", "reason", "message", "since", "ready",
                    "restarts")
-            for each in told["containers"][:MAX_ROWS]
+            for each in facts["containers"][:MAX_ROWS]
         ],
         "probes": [
             _plain(each, "container", "kind", "settled", "last", "words", "at", "next_at")
-            for each in told["probes"][:MAX_ROWS]
+            for each in facts["probes"][:MAX_ROWS]
         ],
-        "decisions": _latest(told["decisions"], _decision),
-        "errors": _latest(told["errors"], _decision),
+        "decisions": _latest(facts["decisions"], _decision),
+        "errors": _latest(facts["errors"], _decision),
         "exits": [
             _plain(each, "container", "exit_code", "reason", "message", "finished_at")
-            for each in told["exits"][:MAX_ROWS]
+            for each in facts["exits"][:MAX_ROWS]
         ],
     }  # fmt: skip
 
@@ -150,16 +150,16 @@ def changes(shown: Mapping[str, Any], now: Mapping[str, Any]) -> JSON:
     return {part: value for part, value in now.items() if shown.get(part) != value}
 
 
-def _facts(told: Mapping[str, Any]) -> list[list[str]]:
-    worker = told["worker"]
+def _facts(facts: Mapping[str, Any]) -> list[list[str]]:
+    worker = facts["worker"]
     state = worker["state"] + (f", {worker['stage']}" if worker["stage"] else "")
     found = {
-        "Status": f"{told['phase']}, {'' if told['ready'] else 'not '}Ready",
+        "Status": f"{facts['phase']}, {'' if facts['ready'] else 'not '}Ready",
         "Worker": state,
         "Last error": worker["last_error"],
-        "Address": ", ".join(told["pod_ips"]),
-        "UID": told["uid"],
-        "Kind": "static" if told["static"] else "",
+        "Address": ", ".join(facts["pod_ips"]),
+        "UID": facts["uid"],
+        "Kind": "static" if facts["static"] else "",
     }
     return [[name, _text(value)] for name, value in found.items() if value]
 
@@ -208,10 +208,6 @@ def _plain(given: Mapping[str, Any], *fields: str) -> JSON:
     return {
         name: _text(value) if isinstance(value := given[name], str) else value for name in fields
     }
-
-
-def _texts(given: Sequence[Any]) -> list[str]:
-    return [_text(each) for each in given[:MAX_ROWS]]
 
 
 def _text(value: object, limit: int = MAX_TEXT) -> str:
