@@ -132,7 +132,7 @@ class Asked:
         self._content_type, self._data = content_type, data
         if method == "GET":
             listing = "get" if route.name else "list"
-            self.verb = "watch" if query_options.is_watch(self._query) else listing
+            self.verb = "watch" if query_options.flag(self._query, "watch") else listing
         else:
             self.verb = VERBS[method]
         below = f"/{route.subresource}" if route.subresource else ""

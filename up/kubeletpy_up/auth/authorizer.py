@@ -135,10 +135,10 @@ def _pods(node: str, request: Request, lookup: Lookup) -> str | None:
     if verb == "get" and subresource == "":
         if _own_pod(node, request, lookup):
             return None
-        return f"no relationship found between node '{node}' and this object"
-    if verb in ("update", "patch") and subresource == "status":
-        return _need_own_pod(node, request, lookup)
-    if verb == "delete" and subresource == "":
+        return _unrelated(node)
+    if (verb in ("update", "patch") and subresource == "status") or (
+        verb == "delete" and subresource == ""
+    ):
         return _need_own_pod(node, request, lookup)
     return NO_OPINION
 
@@ -182,7 +182,7 @@ def _referenced(
             return "No Object name found"
         if _related(node, request, lookup, names):
             return None
-        return f"no relationship found between node '{node}' and this object"
+        return _unrelated(node)
 
     return rule
 
@@ -271,7 +271,7 @@ def _accounts(node: str, request: Request, lookup: Lookup) -> str | None:
     if spec.get("nodeName") != node:
         return AdmissionRefusal("node requested token bound to a pod scheduled on a different node")
     if spec.get("serviceAccountName") != request.name:
-        return f"no relationship found between node '{node}' and this object"
+        return _unrelated(node)
     return None
 
 
@@ -282,15 +282,28 @@ _own_accounts = _referenced(
 """KEP-4412: a node reads the accounts of its pods, for credential providers."""
 
 
-def _leases(node: str, request: Request, _: Lookup) -> str | None:
-    if request.verb not in ("get", "create", "update", "patch", "delete"):
-        return "can only get, create, update, patch, or delete a node lease"
-    if request.namespace != LEASE_NAMESPACE:
+def _leases(node: str, request: Request, lookup: Lookup) -> str | None:
+    if request.verb in _OWN_VERBS and request.namespace != LEASE_NAMESPACE:
         return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
-    if (request.name or named_in(request.body)) != node:
-        words = "can only access node lease with the same name as the requesting node"
-        return AdmissionRefusal(words) if request.verb == "create" else words
-    return None
+    return _own_leases(node, request, lookup)
+
+
+def _only_own(a_kind: str, kind: str) -> Callable[[str, Request, Lookup], str | None]:
+    """The rule of objects that have the name of their node; the arguments are for messages."""
+
+    def rule(node: str, request: Request, _: Lookup) -> str | None:
+        if request.verb not in _OWN_VERBS:
+            return f"can only get, create, update, patch, or delete {a_kind}"
+        if (request.name or named_in(request.body)) == node:
+            return None
+        text = f"can only access {kind} with the same name as the requesting node"
+        return AdmissionRefusal(text) if request.verb == "create" else text
+
+    return rule
+
+
+_OWN_VERBS = ("get", "create", "update", "patch", "delete")
+_own_leases = _only_own("a node lease", "node lease")
 
 
 def named_in(body: object) -> str:
@@ -342,15 +355,6 @@ def _resource_slices(node: str, request: Request, lookup: Lookup) -> str | None:
     return _unrelated(node)
 
 
-def _csi_nodes(node: str, request: Request, _: Lookup) -> str | None:
-    if request.verb not in ("get", "create", "update", "patch", "delete"):
-        return "can only get, create, update, patch, or delete a CSINode"
-    if (request.name or named_in(request.body)) != node:
-        words = "can only access CSINode with the same name as the requesting node"
-        return AdmissionRefusal(words) if request.verb == "create" else words
-    return None
-
-
 _RULES: dict[str, Callable[[str, Request, Lookup], str | None]] = {
     "nodes": _nodes,
     "pods": _pods,
@@ -363,7 +367,7 @@ _RULES: dict[str, Callable[[str, Request, Lookup], str | None]] = {
     "services": _allow(*_READ),
     "runtimeclasses.node.k8s.io": _allow(*_READ),
     "csidrivers.storage.k8s.io": _allow(*_READ),
-    "csinodes.storage.k8s.io": _csi_nodes,
+    "csinodes.storage.k8s.io": _only_own("a CSINode", "CSINode"),
     "volumeattachments.storage.k8s.io": _attachments,
     "resourceclaims.resource.k8s.io": _device_claims,
     "resourceslices.resource.k8s.io": _resource_slices,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from kubeletpy.api.types import JSON
-from kubeletpy.pods.node_selector import matches
+from kubeletpy_up.controllers.placement import matches_node
 from kubeletpy_up.kinds.meta import with_metadata
 from kubeletpy_up.kinds.storage import class_of, in_bytes, size
 from kubeletpy_up.storage.selectors import labels_match
@@ -87,8 +87,7 @@ def _mode(spec: JSON) -> str:
 def fits_node(volume: JSON, node: JSON) -> bool:
     """Whether a volume is accessible from a node."""
     required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
-    about = node["metadata"]
-    return not required or matches(required, about.get("labels") or {}, about["name"])
+    return not required or matches_node(required, node)
 
 
 def find_volume(
@@ -133,21 +132,19 @@ def _order(volume: JSON) -> tuple[int, str]:
     return capacity(volume), volume["metadata"]["name"]
 
 
+def reference_to(claim: JSON) -> JSON:
+    """The reference by which a volume is bound to a claim, or reserved for it."""
+    keys = ("namespace", "name", "uid", "resourceVersion")
+    about = {key: claim["metadata"][key] for key in keys}
+    return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **about}
+
+
 def with_claim(volume: JSON, claim: JSON) -> JSON:
     """The volume, bound to a claim."""
-    about = claim["metadata"]
-    ours = {
-        "kind": "PersistentVolumeClaim",
-        "apiVersion": "v1",
-        "namespace": about["namespace"],
-        "name": about["name"],
-        "uid": about["uid"],
-        "resourceVersion": about["resourceVersion"],
-    }
     known = reference(volume)
-    if known is not None and known.get("uid") == about["uid"]:
+    if known is not None and known.get("uid") == claim["metadata"]["uid"]:
         return volume
-    changed = {**volume, "spec": {**volume["spec"], "claimRef": ours}}
+    changed = {**volume, "spec": {**volume["spec"], "claimRef": reference_to(claim)}}
     return annotated(changed, **{BOUND_BY_CONTROLLER: "yes"}) if known is None else changed
 
 

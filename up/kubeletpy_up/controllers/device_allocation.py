@@ -16,6 +16,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy_up.controllers import device_pools
 from kubeletpy_up.controllers.device_capacity import DeviceId, Share, Shared, share
 from kubeletpy_up.controllers.device_pools import CounterId, Devices, Found, Taken
+from kubeletpy_up.controllers.placement import tolerated
 from kubeletpy_up.kinds import cel
 
 MAX_RESULTS = 32
@@ -257,21 +258,10 @@ def _selected(wanted: Wanted, device: Found) -> bool:
 def _tolerated(device: JSON, request: JSON) -> bool:
     tolerations = request.get("tolerations") or ()
     return all(
-        any(_tolerates(toleration, taint) for toleration in tolerations)
+        tolerated(taint, tolerations)
         for taint in device.get("taints") or ()
         if taint.get("effect") in _KEEPS_AWAY
     )
-
-
-def _tolerates(toleration: JSON, taint: JSON) -> bool:
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    if toleration.get("key") not in (None, "", taint.get("key")):
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    same = (toleration.get("value") or "") == (taint.get("value") or "")
-    return same and bool(toleration.get("key"))
 
 
 def _shortage(

@@ -80,13 +80,14 @@ def on_node(node: JSON, slices: Iterable[JSON]) -> Devices:
                 incomplete.append(f"{driver}/{pool}")
             continue
         for each in members:
-            counters.update(_counters(driver, pool, each))
+            counters.update(_counters(driver, pool, each["spec"].get("sharedCounters"), "name"))
         for device, where in here:
             name = (driver, pool, str(device["name"]))
-            if why := _too_new(device):
-                left_out[name] = why
+            if device.get("bindingConditions"):
+                left_out[name] = "it has binding conditions"
             else:
-                found.append(Found(name, device, where, _uses(driver, pool, device)))
+                uses = _counters(driver, pool, device.get("consumesCounters"), "counterSet")
+                found.append(Found(name, device, where, uses))
     return Devices(tuple(found), counters, tuple(incomplete), left_out)
 
 
@@ -162,23 +163,12 @@ def one_node(name: str) -> JSON:
     return {"nodeSelectorTerms": [{"matchFields": [field_is]}]}
 
 
-def _too_new(device: JSON) -> str:
-    if device.get("bindingConditions"):
-        return "it has binding conditions"
-    return ""
-
-
-def _counters(driver: str, pool: str, resource_slice: JSON) -> dict[CounterId, Decimal]:
+def _counters(
+    driver: str, pool: str, sets: Iterable[JSON] | None, set_name: str
+) -> dict[CounterId, Decimal]:
+    """The counters of some sets; ``set_name``: the field that has the name of a set."""
     return {
-        (driver, pool, each["name"], name): quantities.read(str(counter["value"]))[0]
-        for each in resource_slice["spec"].get("sharedCounters") or ()
+        (driver, pool, each[set_name], name): quantities.read(str(counter["value"]))[0]
+        for each in sets or ()
         for name, counter in each["counters"].items()
-    }
-
-
-def _uses(driver: str, pool: str, device: JSON) -> dict[CounterId, Decimal]:
-    return {
-        (driver, pool, use["counterSet"], name): quantities.read(str(counter["value"]))[0]
-        for use in device.get("consumesCounters") or ()
-        for name, counter in use["counters"].items()
     }

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.controllers.claim_matching import owner_of
+from kubeletpy_up.controllers.pod_devices import owned_by
 from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of
 from kubeletpy_up.kinds.storage import CLAIMS
 from kubeletpy_up.requests import CONTROLLER
@@ -18,14 +19,7 @@ def claim_for(pod: JSON, volume: JSON) -> JSON:
     about = pod["metadata"]
     template = (volume["ephemeral"] or {}).get("volumeClaimTemplate") or {}
     given = template.get("metadata") or {}
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": about["name"],
-        "uid": about["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = {**owned_by(pod), "blockOwnerDeletion": True}
     kept = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
     name = f"{about['name']}-{volume['name']}"
     metadata = {**kept, "name": name, "ownerReferences": [owner]}
@@ -53,15 +47,15 @@ class EphemeralClaims(Reconciler):
     def look(self, key: Key) -> None:
         """Create the claims that a pod lacks."""
         pod = self.find(key)
-        if pod is not None:
-            self._pod(pod)
-
-    def _pod(self, pod: JSON) -> None:
+        if pod is None:
+            return
         about = pod["metadata"]
         ended = (pod.get("status") or {}).get("phase") in TERMINAL_PHASES
         if about.get("deletionTimestamp") or ended:
             return
-        for volume in _ephemeral(pod):
+        for volume in (pod.get("spec") or {}).get("volumes") or ():
+            if not volume.get("ephemeral"):
+                continue
             claim = claim_for(pod, volume)
             name = claim["metadata"]["name"]
             known = self.registry.find(CLAIMS, about["namespace"], name)
@@ -71,7 +65,3 @@ class EphemeralClaims(Reconciler):
                 where = f"{about['namespace']}/{name}"
                 message = f"PVC {where} was not created for the pod: the pod is not its owner"
                 self.report("Pod", pod, "Warning", "FailedBinding", message)
-
-
-def _ephemeral(pod: JSON) -> list[JSON]:
-    return [v for v in (pod.get("spec") or {}).get("volumes") or () if v.get("ephemeral")]

@@ -7,10 +7,10 @@ touch a directory that is not directly below its own, nor that of a volume it di
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Coroutine, Iterable
-from functools import partial
 from pathlib import Path
 
 from kubeletpy.api.types import JSON
@@ -127,14 +127,14 @@ class LocalProvisioner(Reconciler):
 
     async def _make(self, key: Key, claim: JSON, volume: JSON, path: Path) -> None:
         try:
-            await asyncio.to_thread(partial(_make_directory, path))
+            await asyncio.to_thread(_make_directory, path)
         except OSError as error:
             self._failed(claim, f"{path}: {error.strerror or error}")
             self.later(key, RETRY_S)
             return
         now = self.find(key)
         if now is None or now["metadata"]["uid"] != claim["metadata"]["uid"]:
-            await asyncio.to_thread(partial(_remove_directory, path))
+            await asyncio.to_thread(_remove_directory, path)
             return
         self.registry.create(CONTROLLER, VOLUMES, volume)
         name = volume["metadata"]["name"]
@@ -172,7 +172,7 @@ class LocalProvisioner(Reconciler):
             )
         else:
             try:
-                await asyncio.to_thread(partial(_remove_directory, path))
+                await asyncio.to_thread(_remove_directory, path)
             except OSError as error:
                 why = f"{error.filename or path}: {error.strerror or error}"
                 self.later(key, RETRY_S)
@@ -228,7 +228,5 @@ def _make_directory(path: Path) -> None:
 
 def _remove_directory(path: Path) -> None:
     """Remove a volume's directory and its contents, following no links; an absent one is fine."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         remove_tree(str(path))
-    except FileNotFoundError:
-        return

@@ -83,11 +83,11 @@ def _allowed(storage_class: JSON, node: JSON) -> bool:
 
 def volume(claim: JSON, storage_class: JSON, node: JSON, path: str) -> JSON:
     """The PersistentVolume of a claim's directory, reserved for it."""
-    about, spec = claim["metadata"], claim["spec"]
+    spec = claim["spec"]
     hostname = (node["metadata"].get("labels") or {}).get(HOSTNAME) or node["metadata"]["name"]
     expression = {"key": HOSTNAME, "operator": "In", "values": [hostname]}
     policy = storage_class.get("reclaimPolicy") or "Delete"
-    made: JSON = {
+    return {
         "metadata": {
             "name": name_for(claim),
             "annotations": {matching.PROVISIONED_BY: PROVISIONER},
@@ -100,20 +100,12 @@ def volume(claim: JSON, storage_class: JSON, node: JSON, path: str) -> JSON:
             "storageClassName": storage_class["metadata"]["name"],
             "volumeMode": "Filesystem",
             "local": {"path": path},
-            "claimRef": {
-                "kind": "PersistentVolumeClaim",
-                "apiVersion": "v1",
-                "namespace": about["namespace"],
-                "name": about["name"],
-                "uid": about["uid"],
-                "resourceVersion": about["resourceVersion"],
-            },
+            "claimRef": matching.reference_to(claim),
             "nodeAffinity": {
                 "required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
             },
         },
     }
-    return made
 
 
 def is_ours(found: JSON) -> bool:

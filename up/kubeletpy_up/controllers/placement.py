@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kubeletpy.api.quantity import whole
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.in_force import requests_in_force
+from kubeletpy.pods.node_selector import matches
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy_up.kinds.pod_requests import amounts, requests_of
 
@@ -98,16 +99,14 @@ def tolerated(taint: JSON, tolerations: Iterable[JSON]) -> bool:
 
 
 def _tolerates(toleration: JSON, taint: JSON) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
         return False
-    if toleration.get("key") and toleration["key"] != taint.get("key"):
+    if toleration.get("key") not in (None, "", taint.get("key")):
         return False
-    operator = toleration.get("operator") or "Equal"
-    if operator == "Exists":
+    if toleration.get("operator") == "Exists":
         return True
-    return bool(toleration.get("key")) and (toleration.get("value") or "") == (
-        taint.get("value") or ""
-    )
+    same = (toleration.get("value") or "") == (taint.get("value") or "")
+    return same and bool(toleration.get("key"))
 
 
 def _selected(spec: JSON, node: JSON) -> bool:
@@ -121,42 +120,8 @@ def _selected(spec: JSON, node: JSON) -> bool:
 
 def matches_node(selector: JSON, node: JSON) -> bool:
     """Whether a NodeSelector selects a node."""
-    labels: JSON = node["metadata"].get("labels") or {}
-    fields = {"metadata.name": node["metadata"]["name"]}
-    return any(
-        _term(term, labels, fields)
-        for term in selector.get("nodeSelectorTerms") or ()
-        if term.get("matchExpressions") or term.get("matchFields")
-    )
-
-
-def _term(term: JSON, labels: JSON, fields: JSON) -> bool:
-    return all(_expression(e, labels) for e in term.get("matchExpressions") or ()) and all(
-        _expression(e, fields) for e in term.get("matchFields") or ()
-    )
-
-
-_OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
-    "In": lambda found, values: found in values,
-    "NotIn": lambda found, values: found not in values,
-    "Exists": lambda found, _: found is not None,
-    "DoesNotExist": lambda found, _: found is None,
-    "Gt": lambda found, values: _number(found) > _number(values[0]),
-    "Lt": lambda found, values: _number(found) < _number(values[0]),
-}
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(int(text or ""))
-    except ValueError:
-        return float("nan")
-
-
-def _expression(expression: JSON, found: JSON) -> bool:
-    check = _OPERATORS.get(expression.get("operator") or "")
-    values = expression.get("values") or [""]
-    return check is not None and check(found.get(expression.get("key") or ""), values)
+    about = node["metadata"]
+    return matches(selector, about.get("labels") or {}, about["name"])
 
 
 def _too_big(

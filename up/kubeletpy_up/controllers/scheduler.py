@@ -29,15 +29,7 @@ logger = logging.getLogger(__name__)
 
 NAME = "default-scheduler"
 _MAKE_ROOM = frozenset(
-    {
-        "nodes",
-        CLAIMS,
-        VOLUMES,
-        CLASSES,
-        devices.CLAIMS,
-        devices.SLICES,
-        devices.CLASSES,
-    }
+    {"nodes", CLAIMS, VOLUMES, CLASSES, devices.CLAIMS, devices.SLICES, devices.CLASSES}
 )
 """Resources whose changes may let a pending pod run."""
 
@@ -103,38 +95,31 @@ class Scheduler:
 
     def _run(self) -> None:
         self._pass = None
-        store = self._registry.store
-        waiting = [e.object for _, e in store.entries("pods") if is_waiting(e.object)]
+        waiting = [pod for pod in self._all("pods") if is_waiting(pod)]
         if not waiting:
             return
         waiting.sort(key=_order)
-        nodes = [e.object for _, e in store.entries("nodes")]
+        nodes = self._all("nodes")
         for pod in waiting:
             try:
                 self._place(pod, nodes)
             except (ApiError, ValueError) as error:
-                about = pod["metadata"]
-                logger.warning(
-                    "A pod can't be scheduled",
-                    extra={
-                        "namespace": about["namespace"],
-                        "pod": about["name"],
-                        "error": str(error),
-                    },
-                )
+                meta = pod["metadata"]
+                about = {"namespace": meta["namespace"], "pod": meta["name"], "error": str(error)}
+                logger.warning("A pod can't be scheduled", extra=about)
 
     def _place(self, pod: JSON, nodes: list[JSON]) -> None:
         """Bind a pod. If its volumes must be bound first, reserve them and try again afterwards."""
-        store, find = self._registry.store, self._registry.find
-        everything = [e.object for _, e in store.entries("pods")]
+        find = self._registry.find
+        everything = self._all("pods")
         claims = claims_of(pod, find)
-        classes = [e.object for _, e in store.entries(devices.CLASSES)]
+        classes = self._all(devices.CLASSES)
         claimed = devices_of(pod, find, classes, nodes)
         if (problem := claims.problem or claimed.problem) and nodes:
             text = f"0/{len(nodes)} nodes are available: {problem}."
             self._settle(pod, Placement("", text))
             return
-        volumes = [e.object for _, e in store.entries(VOLUMES)] if claims.waiting else []
+        volumes = self._all(VOLUMES) if claims.waiting else []
         namespace = pod["metadata"]["namespace"]
         others = [p for p in everything if p["metadata"]["namespace"] == namespace]
         seen: dict[str, Outlook] = {}
@@ -156,11 +141,13 @@ class Scheduler:
         else:
             self._settle(pod, placement)
 
+    def _all(self, resource: str) -> list[JSON]:
+        return [entry.object for _, entry in self._registry.store.entries(resource)]
+
     def _world(self, classes: Sequence[JSON]) -> World:
-        store = self._registry.store
         return World(
-            [e.object for _, e in store.entries(devices.CLAIMS)],
-            [e.object for _, e in store.entries(devices.SLICES)],
+            self._all(devices.CLAIMS),
+            self._all(devices.SLICES),
             {each["metadata"]["name"]: each for each in classes},
             _share_id,
         )

@@ -144,7 +144,7 @@ class Handler:
         query, method = request.query, request.method
         if method == "GET":
             # on the path of a single object only the old form, /watch/…, is a watch
-            watching = route.watch or (query_options.is_watch(query) and not route.name)
+            watching = route.watch or (query_options.flag(query, "watch") and not route.name)
             if watching and not route.subresource:
                 return await self._watch(request, caller, route, form)
             if route.info.group == METRICS_GROUP:

@@ -108,14 +108,6 @@ def _check_one_or_many(form: Form, kind: str, *, is_list: bool) -> None:
         )
 
 
-def _partial(form: Form, obj: JSON) -> JSON:
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": f"meta.k8s.io/{form.version}",
-        "metadata": obj.get("metadata") or {},
-    }
-
-
 def shape(
     form: Form,
     info: ResourceInfo,
@@ -147,13 +139,14 @@ def shape(
             with_columns=with_columns,
             version=form.version,
         )
-    if form.kind == "partial":
-        _check_one_or_many(form, info.kind, is_list=is_list)
-    if form.kind == "partial" and is_list:
-        return {
-            "kind": "PartialObjectMetadataList",
-            "apiVersion": f"meta.k8s.io/{form.version}",
-            "metadata": answer.get("metadata") or {},
-            "items": [_partial(form, item) for item in answer["items"]],
-        }
-    return _partial(form, answer) if form.kind == "partial" else answer
+    if form.kind != "partial":
+        return answer
+    _check_one_or_many(form, info.kind, is_list=is_list)
+    if not is_list:
+        return tables.partial(answer, form.version)
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": f"meta.k8s.io/{form.version}",
+        "metadata": answer.get("metadata") or {},
+        "items": [tables.partial(item, form.version) for item in answer["items"]],
+    }

@@ -24,11 +24,6 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _VALIDATIONS = frozenset({"", "Strict", "Warn", "Ignore"})
 
 
-def is_watch(query: Mapping[str, str]) -> bool:
-    """Whether a watch is requested."""
-    return flag(query, "watch")
-
-
 def flag(query: Mapping[str, str], name: str) -> bool:
     """A boolean; every value but those for false means true."""
     return name in query and query[name].lower() not in _FALSE

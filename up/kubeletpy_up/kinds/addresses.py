@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 
 from kubeletpy.api.types import JSON
@@ -45,20 +46,16 @@ def _ranges(plural: str, obj: JSON) -> Iterator[tuple[str, str]]:
 def _range_warning(path: str, value: str) -> str:
     if ":" not in value or formats.cidr(value):
         return ""
-    canonical = formats.canonical_range(value)
-    if canonical == value:
-        return ""
-    return (
-        f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{canonical}")'
-    )
+    return _canonical(f"{path}: IPv6 CIDR value", value, str(ipaddress.ip_network(value)))
 
 
 def _warning(path: str, address: str) -> str:
     if ":" not in address or formats.ip_address(address):
         return ""
-    canonical = formats.canonical_address(address)
-    if canonical == address:
+    return _canonical(f"{path}: IPv6 address", address, str(ipaddress.ip_address(address)))
+
+
+def _canonical(what: str, value: str, canonical: str) -> str:
+    if canonical == value:
         return ""
-    return (
-        f'{path}: IPv6 address "{address}" should be in RFC 5952 canonical format ("{canonical}")'
-    )
+    return f'{what} "{value}" should be in RFC 5952 canonical format ("{canonical}")'

@@ -64,10 +64,12 @@ class NodeMetrics:
         verb = "get" if route.name else "list"
         if route.subresource:
             raise errors.unknown_path()
-        request = Request(verb, info.key, "", route.namespace or "", route.name)
+        namespace = route.namespace or ""
+        request = Request(verb, info.key, "", namespace, route.name)
         self._registry.check(caller, info, request)
         if route.name:
-            found = self._registry.stored(_core(self._registry, info), _space(route), route.name)
+            core = self._registry.resource(info.plural)
+            found = self._registry.stored(core, namespace, route.name)
             items = await self._items(info, [found])
             if not items:
                 raise errors.not_found(info.plural, route.name, info.group)
@@ -87,11 +89,10 @@ class NodeMetrics:
 
     async def _items(self, info: ResourceInfo, objects: list[JSON]) -> list[JSON]:
         """The metrics of those nodes or pods that have any."""
-        nodes = {
-            name
-            for obj in objects
-            if (name := obj["metadata"]["name"] if info.plural == "nodes" else _node_of(obj))
-        }
+        if info.plural == "nodes":
+            nodes = {obj["metadata"]["name"] for obj in objects}
+        else:
+            nodes = {(obj.get("spec") or {}).get("nodeName") or "" for obj in objects} - {""}
         scrapes = {name: await self._pair(name) for name in sorted(nodes)}
         if info.plural == "nodes":
             return [
@@ -142,18 +143,6 @@ class NodeMetrics:
 
     async def _scrape(self, node: JSON) -> Samples:
         return parse(await self._nodes.read_text(node, _PATH))
-
-
-def _core(registry: Registry, info: ResourceInfo) -> ResourceInfo:
-    return registry.resource(info.plural)
-
-
-def _space(route: Route) -> str:
-    return route.namespace or ""
-
-
-def _node_of(pod: JSON) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def _amounts(usage: Usage) -> JSON:

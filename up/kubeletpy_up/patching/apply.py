@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.api.times import format_time
-from kubeletpy_up.errors import ApiError, bad_request
+from kubeletpy_up.errors import bad_request
 from kubeletpy_up.patching import field_sets
 from kubeletpy_up.patching.field_managers import (
     Manager,
@@ -45,7 +45,7 @@ def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order 
         definition_name: full name of the kind's definition.
         live: the stored object, None if there is none.
         applied: the manager's configuration, decoded (quantities canonical), without defaults.
-        manager: the request's fieldManager.
+        manager: the request's fieldManager, not empty.
         force: take fields over from other managers.
         now: Unix seconds.
         subresource: of the request's path.
@@ -59,13 +59,6 @@ def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order 
     """
     if (applied.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
-    if not manager:
-        raise ApiError(
-            422,
-            "Invalid",
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for '
-            "apply patch",
-        )
     if twice := field_sets.duplicate(definition_name, applied):
         raise bad_request(f"failed to create typed patch object: {twice}")
     members = frozenset(field_sets.paths(field_sets.of_object(definition_name, applied)))
@@ -79,14 +72,9 @@ def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order 
     merged = with_last_applied(merged, applied, manager)
     if before is not None:
         merged = _drop(definition_name, merged, before.members - members, others)
-        unchanged = before.members == members and _same(live, merged)
-        if unchanged:
+        if before.members == members and live == merged:
             mine = replace(mine, time=before.time)
     return with_managers(merged, [*others, mine])
-
-
-def _same(live: JSON | None, merged: JSON) -> bool:
-    return live is not None and live == merged
 
 
 def _resolve_conflicts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy_up.printers.times import since
+from kubeletpy_up.printers.cells import age_of, name_of
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -18,16 +18,16 @@ def claim(obj: JSON, now: float) -> list[Any]:
         states += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
     elif not states:
         states = ["pending"]
-    return [meta.get("name", ""), ",".join(states), since(meta.get("creationTimestamp"), now)]
+    return [name_of(obj), ",".join(states), age_of(obj, now)]
 
 
 def resource_slice(obj: JSON, now: float) -> list[Any]:
     """NODE, DRIVER and POOL: whose devices, and where."""
-    meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+    spec = obj.get("spec") or {}
     return [
-        meta.get("name", ""),
+        name_of(obj),
         spec.get("nodeName", ""),
         spec.get("driver", ""),
         (spec.get("pool") or {}).get("name", ""),
-        since(meta.get("creationTimestamp"), now),
+        age_of(obj, now),
     ]

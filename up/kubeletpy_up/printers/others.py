@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy_up.printers import devices, storage
+from kubeletpy_up.printers.cells import age_of, name_of
 from kubeletpy_up.printers.times import UNKNOWN, human_duration, since
 
 if TYPE_CHECKING:
@@ -17,14 +18,6 @@ _ROLE_LABEL = "kubernetes.io/role"
 _MAX_ENDPOINTS = 3
 
 Row = Callable[["JSON", float], list[Any]]
-
-
-def _name(obj: JSON) -> str:
-    return str((obj.get("metadata") or {}).get("name", ""))
-
-
-def _age(obj: JSON, now: float) -> str:
-    return since((obj.get("metadata") or {}).get("creationTimestamp"), now)
 
 
 def node(obj: JSON, now: float) -> list[Any]:
@@ -52,10 +45,10 @@ def node(obj: JSON, now: float) -> list[Any]:
         )
 
     return [
-        _name(obj),
+        name_of(obj),
         ",".join(words),
         ",".join(sorted(roles - {""})) or _NONE,
-        _age(obj, now),
+        age_of(obj, now),
         info.get("kubeletVersion", ""),
         address("InternalIP"),
         address("ExternalIP"),
@@ -90,12 +83,12 @@ def service(obj: JSON, now: float) -> list[Any]:
     )
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP")]
     return [
-        _name(obj),
+        name_of(obj),
         spec.get("type", ""),
         addresses[0] or _NONE,
         _external_address(obj),
         ",".join(ports) or _NONE,
-        _age(obj, now),
+        age_of(obj, now),
         selector or _NONE,
     ]
 
@@ -128,7 +121,7 @@ def event(obj: JSON, now: float) -> list[Any]:
         str(obj.get("message") or obj.get("note") or "").strip(),
         first,
         count,
-        _name(obj),
+        name_of(obj),
     ]
 
 
@@ -145,33 +138,33 @@ def endpoints(obj: JSON, now: float) -> list[Any]:
     text = ",".join(found[:_MAX_ENDPOINTS]) or _NONE
     if len(found) > _MAX_ENDPOINTS:
         text += f" + {len(found) - _MAX_ENDPOINTS} more..."
-    return [_name(obj), text, _age(obj, now)]
+    return [name_of(obj), text, age_of(obj, now)]
 
 
 def configmap(obj: JSON, now: float) -> list[Any]:
     """DATA counts the keys."""
     count = len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
-    return [_name(obj), count, _age(obj, now)]
+    return [name_of(obj), count, age_of(obj, now)]
 
 
 def secret(obj: JSON, now: float) -> list[Any]:
     """DATA counts the keys; values are never shown."""
-    return [_name(obj), obj.get("type", ""), len(obj.get("data") or {}), _age(obj, now)]
+    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age_of(obj, now)]
 
 
 def namespace(obj: JSON, now: float) -> list[Any]:
     """STATUS is the phase."""
-    return [_name(obj), (obj.get("status") or {}).get("phase", ""), _age(obj, now)]
+    return [name_of(obj), (obj.get("status") or {}).get("phase", ""), age_of(obj, now)]
 
 
 def lease(obj: JSON, now: float) -> list[Any]:
     """HOLDER is who holds it."""
-    return [_name(obj), (obj.get("spec") or {}).get("holderIdentity") or "", _age(obj, now)]
+    return [name_of(obj), (obj.get("spec") or {}).get("holderIdentity") or "", age_of(obj, now)]
 
 
 def runtimeclass(obj: JSON, now: float) -> list[Any]:
     """HANDLER is the CRI's name for it."""
-    return [_name(obj), obj.get("handler", ""), _age(obj, now)]
+    return [name_of(obj), obj.get("handler", ""), age_of(obj, now)]
 
 
 def csr(obj: JSON, now: float) -> list[Any]:
@@ -185,8 +178,8 @@ def csr(obj: JSON, now: float) -> list[Any]:
         words.append("Issued")
     seconds = spec.get("expirationSeconds")
     return [
-        _name(obj),
-        _age(obj, now),
+        name_of(obj),
+        age_of(obj, now),
         spec.get("signerName") or _NONE,
         spec.get("username", ""),
         human_duration(seconds) if seconds is not None else _NONE,
@@ -197,17 +190,17 @@ def csr(obj: JSON, now: float) -> list[Any]:
 def priorityclass(obj: JSON, now: float) -> list[Any]:
     """VALUE, and whether it is the default."""
     return [
-        _name(obj),
+        name_of(obj),
         obj.get("value", 0),
         bool(obj.get("globalDefault")),
-        _age(obj, now),
+        age_of(obj, now),
         obj.get("preemptionPolicy", ""),
     ]
 
 
 def name_and_age(obj: JSON, now: float) -> list[Any]:
     """NAME and AGE: for kinds without columns of their own."""
-    return [_name(obj), _age(obj, now)]
+    return [name_of(obj), age_of(obj, now)]
 
 
 ROWS: dict[str, Row] = {

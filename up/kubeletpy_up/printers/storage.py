@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy_up.printers.times import since
+from kubeletpy_up.printers.cells import age_of, name_of
 
 if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
@@ -29,14 +29,6 @@ def _meta(obj: JSON) -> JSON:
     return found
 
 
-def _name(obj: JSON) -> str:
-    return str(_meta(obj).get("name", ""))
-
-
-def _age(obj: JSON, now: float) -> str:
-    return since(_meta(obj).get("creationTimestamp"), now)
-
-
 def _phase(obj: JSON) -> str:
     if _meta(obj).get("deletionTimestamp"):
         return "Terminating"
@@ -58,14 +50,14 @@ def claim(obj: JSON, now: float) -> list[Any]:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     bound = spec.get("volumeName", "")
     return [
-        _name(obj),
+        name_of(obj),
         _phase(obj),
         bound,
         (status.get("capacity") or {}).get("storage", "0") if bound else "",
         access_modes(status.get("accessModes")) if bound else "",
         _class(obj),
         spec.get("volumeAttributesClassName") or _UNSET,
-        _age(obj, now),
+        age_of(obj, now),
         spec.get("volumeMode") or _UNSET,
     ]
 
@@ -75,7 +67,7 @@ def volume(obj: JSON, now: float) -> list[Any]:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     reference = spec.get("claimRef") or {}
     return [
-        _name(obj),
+        name_of(obj),
         (spec.get("capacity") or {}).get("storage", "0"),
         access_modes(spec.get("accessModes")),
         spec.get("persistentVolumeReclaimPolicy", ""),
@@ -84,7 +76,7 @@ def volume(obj: JSON, now: float) -> list[Any]:
         _class(obj),
         spec.get("volumeAttributesClassName") or _UNSET,
         status.get("reason", ""),
-        _age(obj, now),
+        age_of(obj, now),
         spec.get("volumeMode") or _UNSET,
     ]
 
@@ -92,12 +84,12 @@ def volume(obj: JSON, now: float) -> list[Any]:
 def storage_class(obj: JSON, now: float) -> list[Any]:
     """Provisioner, binding mode and reclaim policy."""
     return [
-        _name(obj),
+        name_of(obj),
         obj.get("provisioner", ""),
         obj.get("reclaimPolicy") or "Delete",
         obj.get("volumeBindingMode") or "Immediate",
         bool(obj.get("allowVolumeExpansion")),
-        _age(obj, now),
+        age_of(obj, now),
     ]
 
 
@@ -108,9 +100,9 @@ def default_class(classes: Iterable[JSON]) -> str:
         for obj in classes
         if any((_meta(obj).get("annotations") or {}).get(key) == "true" for key in _DEFAULTS)
     ]
-    marked.sort(key=_name)
+    marked.sort(key=name_of)
     marked.sort(key=lambda obj: str(_meta(obj).get("creationTimestamp") or ""), reverse=True)
-    return _name(marked[0]) if marked else ""
+    return name_of(marked[0]) if marked else ""
 
 
 def csi_driver(obj: JSON, now: float) -> list[Any]:
@@ -118,35 +110,35 @@ def csi_driver(obj: JSON, now: float) -> list[Any]:
     spec = obj.get("spec") or {}
     audiences = [request.get("audience") or "" for request in spec.get("tokenRequests") or ()]
     return [
-        _name(obj),
+        name_of(obj),
         bool(spec.get("attachRequired", True)),
         bool(spec.get("podInfoOnMount")),
         bool(spec.get("storageCapacity")),
         ",".join(audiences) if audiences else _UNSET,
         bool(spec.get("requiresRepublish")),
         ",".join(spec.get("volumeLifecycleModes") or ()) or "<none>",
-        _age(obj, now),
+        age_of(obj, now),
     ]
 
 
 def csi_node(obj: JSON, now: float) -> list[Any]:
     """DRIVERS counts them."""
-    return [_name(obj), len((obj.get("spec") or {}).get("drivers") or ()), _age(obj, now)]
+    return [name_of(obj), len((obj.get("spec") or {}).get("drivers") or ()), age_of(obj, now)]
 
 
 def volume_attachment(obj: JSON, now: float) -> list[Any]:
     """The attacher, the volume, the node, and whether the volume is attached."""
     spec = obj.get("spec") or {}
     return [
-        _name(obj),
+        name_of(obj),
         spec.get("attacher", ""),
         (spec.get("source") or {}).get("persistentVolumeName") or "",
         spec.get("nodeName", ""),
         bool((obj.get("status") or {}).get("attached")),
-        _age(obj, now),
+        age_of(obj, now),
     ]
 
 
 def storage_capacity(obj: JSON, now: float) -> list[Any]:
     """The name and the creation timestamp."""
-    return [_name(obj), _meta(obj).get("creationTimestamp")]
+    return [name_of(obj), _meta(obj).get("creationTimestamp")]

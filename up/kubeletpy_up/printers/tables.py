@@ -51,7 +51,8 @@ def _cells(plural: str, obj: JSON, now: float) -> list[Any]:
     return others.ROWS.get(plural, others.name_and_age)(obj, now)
 
 
-def _partial(obj: JSON, version: str) -> JSON:
+def partial(obj: JSON, version: str) -> JSON:
+    """Only the metadata of an object; ``version`` of meta.k8s.io."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{version}",
@@ -97,7 +98,7 @@ def to_table(
         if include_object == "Object":
             row["object"] = obj
         elif include_object == "Metadata":
-            row["object"] = _partial(obj, version)
+            row["object"] = partial(obj, version)
         else:
             row["object"] = None
         rows.append(row)

@@ -1,12 +1,17 @@
-"""Objects that every new cluster has: namespaces, priority classes, the API's service."""
+"""Objects that every new cluster has: namespaces, priority classes, the API's service.
+
+Pure: the registry that it changes is an argument.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from kubeletpy.api.types import JSON
 from kubeletpy_up.registry.namespaces import BOOTSTRAP
-from kubeletpy_up.requests import CONTROLLER, Caller
+from kubeletpy_up.requests import CONTROLLER
+
+if TYPE_CHECKING:
+    from kubeletpy_up.registry.registry import Registry
 
 _PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 _CRITICAL = (
@@ -24,30 +29,14 @@ _CRITICAL = (
 )
 
 
-class Host(Protocol):
-    """The part of the registry that this module uses."""
-
-    service_cidr: str
-
-    def find(self, resource: str, namespace: str, name: str) -> JSON | None:
-        """One stored object."""
-        ...
-
-    def create(
-        self, caller: Caller, resource: str, obj: JSON, namespace: str | None = None
-    ) -> JSON:
-        """Create an object."""
-        ...
-
-
-def create_missing(host: Host) -> None:
+def create_missing(registry: Registry) -> None:
     """Create what does not exist yet; does nothing on a second start."""
     for name in BOOTSTRAP:
-        if host.find("namespaces", "", name) is None:
-            host.create(CONTROLLER, "namespaces", {"metadata": {"name": name}})
+        if registry.find("namespaces", "", name) is None:
+            registry.create(CONTROLLER, "namespaces", {"metadata": {"name": name}})
     for name, value, description in _CRITICAL:
-        if host.find(_PRIORITY_CLASSES, "", name) is None:
-            host.create(
+        if registry.find(_PRIORITY_CLASSES, "", name) is None:
+            registry.create(
                 CONTROLLER,
                 _PRIORITY_CLASSES,
                 {
@@ -57,15 +46,15 @@ def create_missing(host: Host) -> None:
                     "preemptionPolicy": "PreemptLowerPriority",
                 },
             )
-    if host.find("services", "default", "kubernetes") is None:
+    if registry.find("services", "default", "kubernetes") is None:
         labels = {"component": "apiserver", "provider": "kubernetes"}
         port = {"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}
-        host.create(
+        registry.create(
             CONTROLLER,
             "services",
             {
                 "metadata": {"name": "kubernetes", "labels": labels},
-                "spec": {"ports": [port], "clusterIP": _first_address(host.service_cidr)},
+                "spec": {"ports": [port], "clusterIP": _first_address(registry.service_cidr)},
             },
             "default",
         )

@@ -1,52 +1,37 @@
 """The life of a namespace: what every one gets, and how one is deleted with all its content.
 
 Event driven: fed with the store's changes. Must never touch a namespace that is not terminating,
-except to restore what every one has.
+except to restore what every one has. Pure: the registry that it changes is an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.requests import CONTROLLER, Caller, DeleteOptions
+from kubeletpy_up.requests import CONTROLLER, DeleteOptions
 from kubeletpy_up.resources import all_resources
 from kubeletpy_up.storage.history import Change
-from kubeletpy_up.storage.store import Store
+
+if TYPE_CHECKING:
+    from kubeletpy_up.registry.registry import Registry
 
 BOOTSTRAP = ("default", "kube-node-lease", "kube-public", "kube-system")
 IMMORTAL = frozenset({"default", "kube-public", "kube-system"})
 ROOT_CA_NAME = "kube-root-ca.crt"
 
 
-class Writer(Protocol):
-    """The part of the registry that this module uses."""
-
-    def create(self, caller: Caller, resource: str, obj: JSON, namespace: str) -> JSON:
-        """Create an object."""
-        ...
-
-    def delete(
-        self, caller: Caller, resource: str, name: str, namespace: str, options: DeleteOptions
-    ) -> JSON:
-        """Delete an object."""
-        ...
-
-
 class NamespaceController:
     """Fills new namespaces, empties old ones. Call :meth:`on_change` for every change of the store.
 
     Args:
-        store: to read, and to remove the finished namespace.
-        writer: creates and deletes as a client would.
         root_ca: PEM text for the ``kube-root-ca.crt`` configMap; it may be empty.
     """
 
-    def __init__(self, store: Store, writer: Writer, root_ca: Callable[[], str]) -> None:
-        self._store = store
-        self._writer = writer
+    def __init__(self, registry: Registry, root_ca: str) -> None:
+        self._store = registry.store
+        self._registry = registry
         self._root_ca = root_ca
 
     def reconcile_all(self) -> None:
@@ -82,7 +67,7 @@ class NamespaceController:
     def _provide(self, namespace: str) -> None:
         if self._store.get("serviceaccounts", namespace, "default") is None:
             account: JSON = {"metadata": {"name": "default"}}
-            self._writer.create(CONTROLLER, "serviceaccounts", account, namespace)
+            self._registry.create(CONTROLLER, "serviceaccounts", account, namespace)
         if self._store.get("configmaps", namespace, ROOT_CA_NAME) is None:
             about = (
                 "Contains a CA bundle that can be used to verify the kube-apiserver when using "
@@ -93,9 +78,9 @@ class NamespaceController:
                     "name": ROOT_CA_NAME,
                     "annotations": {"kubernetes.io/description": about},
                 },
-                "data": {"ca.crt": self._root_ca()},
+                "data": {"ca.crt": self._root_ca},
             }
-            self._writer.create(CONTROLLER, "configmaps", config_map, namespace)
+            self._registry.create(CONTROLLER, "configmaps", config_map, namespace)
 
     def _empty(self, namespace: str) -> None:
         for key in _stored_namespaced():
@@ -105,7 +90,7 @@ class NamespaceController:
     def _delete_all(self, key: str, namespace: str) -> None:
         for (_, name), _entry in list(self._store.entries(key, namespace)):
             try:
-                self._writer.delete(CONTROLLER, key, name, namespace, DeleteOptions())
+                self._registry.delete(CONTROLLER, key, name, namespace, DeleteOptions())
             except ApiError as error:
                 if error.code != 404:
                     raise

@@ -69,11 +69,11 @@ class Registry(Cluster):
             only_node=only_node,
             feature_gates=feature_gates,
         )
-        self._namespaces = NamespaceController(store, self, lambda: root_ca)
+        self._namespaces = NamespaceController(self, root_ca)
         self._remover = Remover(self)
         self._writer = Writer(self, self._remover)
         self._events = EventRetention(store)
-        self._subresources = Subresources(self, self._writer, self._remover)
+        self._subresources = Subresources(self, self._remover)
         store.subscribe(self.watchers.dispatch)
         store.subscribe(self._namespaces.on_change)
         store.subscribe(self._events.on_change)
@@ -144,7 +144,7 @@ class Registry(Cluster):
         twin.store = store
         twin._remover = Remover(twin)
         twin._writer = Writer(twin, twin._remover)
-        twin._subresources = Subresources(twin, twin._writer, twin._remover)
+        twin._subresources = Subresources(twin, twin._remover)
         return twin
 
     def _select(

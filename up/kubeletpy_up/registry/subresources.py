@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import Protocol
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.auth import reviews, tokens
-from kubeletpy_up.auth.authorizer import Lookup, Request, authorize
+from kubeletpy_up.auth.authorizer import Request, authorize
 from kubeletpy_up.kinds import meta, pods
+from kubeletpy_up.registry.cluster import Cluster
 from kubeletpy_up.registry.removal import Remover
-from kubeletpy_up.registry.writing import Host as WritingHost
-from kubeletpy_up.registry.writing import Writer
 from kubeletpy_up.requests import Caller, Target, WriteOptions, read_delete_options
 from kubeletpy_up.resources import ResourceInfo
 from kubeletpy_up.schema import decode as schema
@@ -25,28 +23,11 @@ _DONE: JSON = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "
 _OLD_EVICTION = "policy/v1beta1"  # what kubectl before 1.22 sends; the same fields
 
 
-class Host(WritingHost, Lookup, Protocol):
-    """The part of the registry that subresources use."""
-
-    signer: tokens.TokenSigner
-
-    def authenticate_token(
-        self, token: str, audiences: tuple[str, ...] = ()
-    ) -> tuple[Caller, JSON] | None:
-        """The caller with a bearer token, and the token's claims."""
-        ...
-
-    def resource(self, name: str) -> ResourceInfo:
-        """A served resource."""
-        ...
-
-
 class Subresources:
     """Handles such creates for the registry."""
 
-    def __init__(self, host: Host, writer: Writer, remover: Remover) -> None:
-        self._host = host
-        self._writer = writer
+    def __init__(self, cluster: Cluster, remover: Remover) -> None:
+        self._cluster = cluster
         self._remover = remover
 
     def create(self, target: Target, obj: JSON, options: WriteOptions) -> JSON:
@@ -71,20 +52,20 @@ class Subresources:
         if kind == "Eviction":
             return self._evict(info, decoded, namespace, name, options)
         if kind == "TokenRequest":
-            account = self._host.stored(info, namespace, name)
-            identifier = str(uuid.UUID(int=self._host.rng.getrandbits(128), version=4))
+            account = self._cluster.stored(info, namespace, name)
+            identifier = str(uuid.UUID(int=self._cluster.rng.getrandbits(128), version=4))
             return tokens.create_token(
-                self._host.store,
-                self._host.signer,
+                self._cluster.store,
+                self._cluster.signer,
                 account,
                 decoded,
-                now=self._host.clock.now(),
+                now=self._cluster.clock.now(),
                 identifier=identifier,
             )
         if kind == "TokenReview":
-            return reviews.token_review(decoded, self._host.authenticate_token, tokens.ISSUER)
+            return reviews.token_review(decoded, self._cluster.authenticate_token, tokens.ISSUER)
         if kind == "SelfSubjectReview":
-            return reviews.self_subject_review(decoded, target.caller, self._host.clock.now())
+            return reviews.self_subject_review(decoded, target.caller, self._cluster.clock.now())
         if kind.endswith("SubjectAccessReview"):
             if info.namespaced:
                 metadata = decoded.get("metadata") or {}
@@ -93,11 +74,11 @@ class Subresources:
         raise errors.method_not_allowed(info.plural, "create", info.group)
 
     def _authorize(self, caller: Caller, request: Request) -> str | None:
-        return authorize(caller, request, self._host, strict=self._host.strict)
+        return authorize(caller, request, self._cluster, strict=self._cluster.strict)
 
     def _bind(self, binding: JSON, namespace: str, name: str, options: WriteOptions) -> JSON:
-        host = self._host
-        pod = host.stored(host.resource("pods"), namespace, name)
+        cluster = self._cluster
+        pod = cluster.stored(cluster.resource("pods"), namespace, name)
         uid = (binding.get("metadata") or {}).get("uid")
         if uid and uid != pod["metadata"]["uid"]:
             why = (
@@ -106,10 +87,10 @@ class Subresources:
                 f"precondition: {uid}, UID in object meta: {pod['metadata']['uid']}"
             )
             raise errors.conflict("pods", name, why)
-        bound = pods.bind(pod, binding, host.clock.now())
+        bound = pods.bind(pod, binding, cluster.clock.now())
         if not options.dry_run:
             # The binding is not a change of the spec by a user: the generation stays.
-            host.store.put("pods", namespace, name, bound)
+            cluster.store.put("pods", namespace, name, bound)
         return {**_DONE, "code": 201}
 
     def _evict(
@@ -121,12 +102,12 @@ class Subresources:
         if options.dry_run:
             given = {**given, "dryRun": ["All"]}
         wanted = read_delete_options(given, {})
-        host = self._host
-        pod = host.stored(info, namespace, name)
-        disrupted = pods.disrupted(pod, host.clock.now())
+        cluster = self._cluster
+        pod = cluster.stored(info, namespace, name)
+        disrupted = pods.disrupted(pod, cluster.clock.now())
         if not options.dry_run and disrupted is not pod:
             meta.check_delete_preconditions(info, name, pod, wanted.uid, wanted.resource_version)
-            host.store.put("pods", namespace, name, disrupted)
+            cluster.store.put("pods", namespace, name, disrupted)
             wanted = replace(wanted, resource_version="")
         self._remover.delete(info, name, namespace, wanted)
         return {**_DONE, "code": 201}

@@ -5,11 +5,9 @@ The caller is already authorized. Must never change the object that a caller pas
 
 from __future__ import annotations
 
-import random
-from typing import Any, Protocol
+from typing import Any
 
 from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
 from kubeletpy_up import errors
 from kubeletpy_up.auth import node_restriction
 from kubeletpy_up.defaults import pods as pod_defaults
@@ -18,6 +16,7 @@ from kubeletpy_up.kinds import rules as kinds
 from kubeletpy_up.patching import json_patch as patch_json
 from kubeletpy_up.patching import strategic_merge as patch_strategic
 from kubeletpy_up.registry import reading
+from kubeletpy_up.registry.cluster import Cluster
 from kubeletpy_up.registry.removal import Remover
 from kubeletpy_up.requests import Caller, Target, WriteOptions
 from kubeletpy_up.resources import ResourceInfo, find
@@ -25,7 +24,6 @@ from kubeletpy_up.schema import decode as schema
 from kubeletpy_up.schema import definitions
 from kubeletpy_up.schema.bounds import check_values
 from kubeletpy_up.schema.json_types import json_type
-from kubeletpy_up.storage.store import Store
 from kubeletpy_up.validation import objects as pod_validation
 
 APPLY = "application/apply-patch+yaml"
@@ -34,28 +32,6 @@ MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 PATCH_TYPES = (JSON_PATCH, MERGE, STRATEGIC, APPLY)
 _GENERATE_ATTEMPTS = 8
-
-
-class Host(Protocol):
-    """The part of the registry that writes use."""
-
-    clock: Clock
-    store: Store
-    rng: random.Random
-    strict: bool
-    feature_gates: frozenset[str]
-
-    def find(self, resource: str, namespace: str, name: str) -> JSON | None:
-        """One stored object."""
-        ...
-
-    def stored(self, info: ResourceInfo, namespace: str, name: str) -> JSON:
-        """A stored object. Raises ApiError 404."""
-        ...
-
-    def context(self) -> kinds.Context:
-        """Lookups and settings for the rules of kinds."""
-        ...
 
 
 def stored_form(info: ResourceInfo, obj: JSON) -> tuple[ResourceInfo, JSON]:
@@ -71,8 +47,8 @@ def stored_form(info: ResourceInfo, obj: JSON) -> tuple[ResourceInfo, JSON]:
 class Writer:
     """Writes objects for the registry."""
 
-    def __init__(self, host: Host, remover: Remover) -> None:
-        self._host = host
+    def __init__(self, cluster: Cluster, remover: Remover) -> None:
+        self._cluster = cluster
         self._remover = remover
 
     def create(
@@ -92,13 +68,13 @@ class Writer:
         for attempt in range(_GENERATE_ATTEMPTS):
             made = self._build(caller, info, decoded, namespace, options.subject)
             name = made["metadata"]["name"]
-            if self._host.store.get(info.storage_key, namespace, name) is None:
+            if self._cluster.store.get(info.storage_key, namespace, name) is None:
                 break
             generated = not (decoded.get("metadata") or {}).get("name")
             if not generated or attempt == _GENERATE_ATTEMPTS - 1:
                 raise errors.already_exists(info.plural, name, info.group)
         if not options.dry_run:
-            made = self._host.store.put(info.storage_key, namespace, name, made)
+            made = self._cluster.store.put(info.storage_key, namespace, name, made)
         return reading.view(seen_as, made)
 
     def _build(
@@ -109,12 +85,12 @@ class Writer:
         namespace: str,
         subject: str | None,
     ) -> JSON:
-        host = self._host
-        now = host.clock.now()
-        made = meta.new_metadata(info, decoded, namespace, now, host.rng)
+        cluster = self._cluster
+        now = cluster.clock.now()
+        made = meta.new_metadata(info, decoded, namespace, now, cluster.rng)
         made = kinds.before_defaults(info, made, caller)
         if info.key == "pods":
-            made = gated_fields.without_disabled(made, None, host.feature_gates)
+            made = gated_fields.without_disabled(made, None, cluster.feature_gates)
         made = pod_defaults.apply_defaults(info, made)
         self._restrict_create(caller, info, made, subject)
         causes = pod_validation.validate_create(info, made)
@@ -122,18 +98,18 @@ class Writer:
             causes = [*causes, *events.check(made)]
         if causes:
             raise errors.invalid(info.kind, made["metadata"]["name"], causes, info.group)
-        made = kinds.after_defaults(info, made, host.context())
+        made = kinds.after_defaults(info, made, cluster.context())
         return _ordered(info, made)
 
     def _restrict_create(
         self, caller: Caller, info: ResourceInfo, obj: JSON, subject: str | None
     ) -> None:
         node = caller.node_name
-        if not node or not self._host.strict:
+        if not node or not self._cluster.strict:
             return
         refused = None
         if info.plural == "pods":
-            known = self._host.find("nodes", "", node)
+            known = self._cluster.find("nodes", "", node)
             refused = node_restriction.check_pod_create(node, obj, known)
         elif info.plural == "nodes":
             given = obj["spec"].get("taints") or []
@@ -151,7 +127,7 @@ class Writer:
             return
         if not namespace:
             raise errors.bad_request("an empty namespace may not be set during creation")
-        found = self._host.find("namespaces", "", namespace)
+        found = self._cluster.find("namespaces", "", namespace)
         if found is None:
             raise errors.not_found("namespaces", namespace)
         if found["metadata"].get("deletionTimestamp"):
@@ -177,14 +153,14 @@ class Writer:
         options.warnings.extend(warnings)
         meta.check_namespace(info, decoded, namespace)
         meta.check_name(decoded, name)
-        known = self._host.store.get(info.storage_key, namespace, name)
+        known = self._cluster.store.get(info.storage_key, namespace, name)
         if known is None and not target.subresource and info.storage_key in kinds.CREATE_ON_UPDATE:
             given = {**(decoded.get("metadata") or {}), "name": name}
             given.pop("resourceVersion", None)
             new = {**decoded, "metadata": given}
             options.created = True
             return self.create(target.caller, info, new, namespace, WriteOptions(options.dry_run))
-        old = self._host.stored(info, namespace, name)
+        old = self._cluster.stored(info, namespace, name)
         kinds.need_version(info, decoded)
         return self._replace(target, decoded, old, options)
 
@@ -193,7 +169,7 @@ class Writer:
         info, namespace, name = target.info, target.namespace, target.name
         if patch_type not in PATCH_TYPES:
             raise errors.unsupported_media_type(patch_type, PATCH_TYPES)
-        entry = self._host.store.get(info.storage_key, namespace, name)
+        entry = self._cluster.store.get(info.storage_key, namespace, name)
         old = entry.object if entry else None
         if patch_type == APPLY:
             return self._apply(target, patch, old, options)
@@ -231,7 +207,7 @@ class Writer:
     def _apply(self, target: Target, applied: Any, old: JSON | None, options: WriteOptions) -> JSON:
         from kubeletpy_up.registry import applying
 
-        info, now = target.info, self._host.clock.now()
+        info, now = target.info, self._cluster.clock.now()
         merged = applying.merged(target, applied, old, options, now)
         quiet = WriteOptions(options.dry_run, field_validation="Ignore", warnings=options.warnings)
         if old is None:
@@ -251,9 +227,9 @@ class Writer:
             meta.check_patched(info, new, old)
         meta.check_preconditions(info, name, old, uid, version)
         new = meta.carry_over(new, old)
-        new = kinds.changed(info, new, old, subresource, self._host.context())
+        new = kinds.changed(info, new, old, subresource, self._cluster.context())
         if info.key == "pods":
-            new = gated_fields.changed(new, old, subresource, self._host.feature_gates)
+            new = gated_fields.changed(new, old, subresource, self._cluster.feature_gates)
         if subresource != "status":
             resizing = subresource == "resize"
             new = pod_defaults.apply_defaults(info, new, creating=False, resizing=resizing)
@@ -263,9 +239,9 @@ class Writer:
         if causes:
             raise errors.invalid(info.kind, name, causes, info.group)
         if subresource == "resize" and new.get("spec") != old.get("spec"):
-            node = self._host.find("nodes", "", new["spec"].get("nodeName") or "")
+            node = self._cluster.find("nodes", "", new["spec"].get("nodeName") or "")
             pod_requests.check_resize(new, node)
-        kinds.check_change(info, new, old, subresource, self._host.context())
+        kinds.check_change(info, new, old, subresource, self._cluster.context())
         options.warnings.extend(addresses.warnings(info.plural, new, old))
         if meta.same(new, old):
             return reading.view(seen_as, old)
@@ -275,7 +251,9 @@ class Writer:
         removed = self._remover.after_update(info, namespace, name, new)
         if removed is not None:
             return reading.view(seen_as, removed)
-        return reading.view(seen_as, self._host.store.put(info.storage_key, namespace, name, new))
+        return reading.view(
+            seen_as, self._cluster.store.put(info.storage_key, namespace, name, new)
+        )
 
     def _with_owners(
         self, target: Target, info: ResourceInfo, new: JSON, old: JSON, manager: str
@@ -286,14 +264,14 @@ class Writer:
         from kubeletpy_up.patching.field_managers import track_update
 
         kind = definitions.definition_name(info.group, info.version, info.kind)
-        now, subresource = self._host.clock.now(), target.subresource
+        now, subresource = self._cluster.clock.now(), target.subresource
         return track_update(kind, old, new, manager, now=now, subresource=subresource)
 
     def _restrict_update(
         self, caller: Caller, info: ResourceInfo, new: JSON, old: JSON, subresource: str
     ) -> None:
         node = caller.node_name
-        if not node or not self._host.strict:
+        if not node or not self._cluster.strict:
             return
         refused = None
         if info.plural == "nodes":

@@ -276,16 +276,6 @@ def special_address(value: str) -> list[str]:
     return found
 
 
-def canonical_address(value: str) -> str:
-    """A valid address as RFC 5952 writes it."""
-    return str(ipaddress.ip_address(value))
-
-
-def canonical_range(value: str) -> str:
-    """A valid range as RFC 5952 writes it."""
-    return str(ipaddress.ip_network(value))
-
-
 def _parsed(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(value)

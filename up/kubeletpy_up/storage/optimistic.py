@@ -140,10 +140,6 @@ class OptimisticStore(Store):
                 raise Stale
 
 
-def _differ(now: tuple[Key, Entry], then: tuple[Key, Entry]) -> bool:
-    return now[1] is not then[1]
-
-
 def _numbered(obj: JSON) -> Callable[[int], str]:
     """The object as JSON for whichever revision it gets; encoded here and now."""
     mark = uuid.uuid4().hex

@@ -60,7 +60,7 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
         return ()
     if len(text) > _MAX_LENGTH:
         raise bad_request("labelSelector: too long")
-    tokens = _tokens(text)
+    tokens: deque[str] = deque(_TOKEN.findall(text))  # in linear time
     found = [_requirement(tokens)]
     while tokens:
         if tokens.popleft() != ",":
@@ -80,11 +80,6 @@ def labels_match(selector: JSON, labels: JSON) -> bool:
         values = frozenset(given.get("values") or ())
         terms.append(Requirement(given["key"], _OF_OBJECTS[given["operator"]], values))
     return all(term.matches(labels) for term in terms)
-
-
-def _tokens(text: str) -> deque[str]:
-    """Symbols and words, in time proportional to the text's length."""
-    return deque(_TOKEN.findall(text))
 
 
 def _unreadable(text: str) -> ApiError:
@@ -215,11 +210,8 @@ def parse_fields(storage_key: str, text: str) -> tuple[FieldTerm, ...]:
     if len(text) > _MAX_LENGTH:
         raise bad_request("fieldSelector: too long")
     known = {**_COMMON, **_FIELDS.get(storage_key, {})}
-    return tuple(_field_term(term, known, text) for term in _split_fields(text) if term)
-
-
-def _split_fields(text: str) -> list[str]:
-    return re.findall(r"(?:[^,\\]|\\.)+", text, re.DOTALL)
+    terms = re.findall(r"(?:[^,\\]|\\.)+", text, re.DOTALL)
+    return tuple(_field_term(term, known, text) for term in terms)
 
 
 def _field_term(term: str, known: dict[str, Callable[[JSON], str]], text: str) -> FieldTerm:

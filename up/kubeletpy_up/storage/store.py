@@ -14,6 +14,7 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kubeletpy.api.types import JSON
@@ -235,7 +236,7 @@ class Store:
         revision = self._revision + 1
         removed = versioned(last or old.object, revision)
         text = text_of(revision) if text_of is not None else _encode(removed)
-        with self._transaction():
+        with _transaction(self._db):
             self._db.execute(
                 "DELETE FROM objects WHERE resource=? AND namespace=? AND name=?",
                 (resource, namespace, name),
@@ -247,9 +248,6 @@ class Store:
         self._history.add(Past(revision, now, "DELETED", resource, text, old.text))
         self._deliver(Change(revision, "DELETED", resource, removed, text, old.object))
         return removed
-
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._db)
 
     def changes_since(self, revision: int, resource: str) -> list[Change]:
         """A resource's changes after ``revision``, oldest first. Raises ApiError 410."""
@@ -313,12 +311,12 @@ def undo(then: dict[Key, JSON], changes: Sequence[Change], namespace: str | None
             then[key] = change.previous
 
 
-class _Transaction:
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")

@@ -106,8 +106,7 @@ def resize_policies(report: Report, given: list[JSON], path: str, pod_policy: st
         if name in seen:
             report.duplicate(f"{path}[{index}]", name)
         seen.add(name)
-        if name not in COMPUTE:
-            report.unsupported(f"{path}[{index}].resourceName", name, COMPUTE)
+        report.supported(f"{path}[{index}].resourceName", name, COMPUTE)
         report.one_of(f"{path}[{index}].restartPolicy", action, _RESIZE_POLICIES)
         if pod_policy == "Never" and action != "NotRequired":
             detail = "must be 'NotRequired' when `restartPolicy` is 'Never'"

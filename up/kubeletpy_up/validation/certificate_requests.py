@@ -51,8 +51,7 @@ def validate(report: Report, obj: JSON) -> None:
     if not usages:
         report.required("spec.usages")
     for index, usage in enumerate(usages):
-        if usage not in _USAGES:
-            report.unsupported(f"spec.usages[{index}]", usage, _USAGES)
+        report.supported(f"spec.usages[{index}]", usage, _USAGES)
     for index, usage in enumerate(usages):
         if usage in usages[:index]:
             report.duplicate(f"spec.usages[{index}]", usage)

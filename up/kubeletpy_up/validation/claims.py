@@ -49,9 +49,7 @@ def spec(report: Report, given: JSON, path: str) -> None:
     source, reference = given.get("dataSource"), given.get("dataSourceRef")
     for field, value in (("dataSource", source), ("dataSourceRef", reference)):
         if value is not None:
-            for key in ("name", "kind"):
-                if not value.get(key):
-                    report.required(f"{path}.{field}.{key}")
+            report.require(f"{path}.{field}", value, "name", "kind")
     if source is not None and reference is not None and not _same_source(source, reference):
         report.invalid_text(path, "{}", "must match dataSourceRef")
 
@@ -62,8 +60,7 @@ def access_modes(report: Report, given: JSON, path: str, needed: str) -> None:
     if not modes:
         report.required(f"{path}.accessModes", needed)
     for mode in modes:
-        if mode not in ACCESS_MODES:
-            report.unsupported(f"{path}.accessModes", mode, ACCESS_MODES)
+        report.supported(f"{path}.accessModes", mode, ACCESS_MODES)
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         detail = "may not use ReadWriteOncePod with other access modes"
         report.forbidden(f"{path}.accessModes", detail)

@@ -63,10 +63,7 @@ def _ports(report: Report, ports: list[JSON], path: str) -> None:
             elif not details:
                 names.add(name)
         number = port.get("containerPort") or 0
-        if not number:
-            report.required(f"{where}.containerPort")
-        else:
-            report.all_invalid(f"{where}.containerPort", number, formats.port_number(number))
+        report.well_formed(f"{where}.containerPort", number, formats.port_number)
         host = port.get("hostPort") or 0
         if host:
             report.all_invalid(f"{where}.hostPort", host, formats.port_number(host))
@@ -87,10 +84,7 @@ def host_port_conflicts(report: Report, containers: list[JSON], path: str) -> No
 
 def _common(report: Report, container: JSON, path: str, pod: PodFacts) -> None:
     name, image = container.get("name") or "", container.get("image") or ""
-    if not name:
-        report.required(f"{path}.name")
-    else:
-        report.all_invalid(f"{path}.name", name, formats.dns_label(name))
+    report.well_formed(f"{path}.name", name, formats.dns_label)
     if not image:
         report.required(f"{path}.image")
     elif image.strip() != image:
@@ -124,12 +118,10 @@ def _restart_rules(report: Report, container: JSON, path: str) -> None:
             report.required(f"{path}.restartPolicy", detail)
     elif policy not in _RESTART_POLICIES:
         report.unsupported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)
-    if len(rules) > _MAX_RULES:
-        report.too_many(f"{path}.restartPolicyRules", len(rules), _MAX_RULES)
+    report.at_most(f"{path}.restartPolicyRules", rules, _MAX_RULES)
     for index, rule in enumerate(rules):
         where = f"{path}.restartPolicyRules[{index}]"
-        if rule.get("action") not in _RULE_ACTIONS:
-            report.unsupported(f"{where}.action", rule.get("action") or "", _RULE_ACTIONS)
+        report.supported(f"{where}.action", rule.get("action"), _RULE_ACTIONS)
         codes = rule.get("exitCodes")
         if codes is None:
             report.required(f"{where}.exitCodes", "must be specified")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_REQUESTS = MAX_CONSTRAINTS = MAX_CONFIGS = MAX_SELECTORS = MAX_RESULTS = 32
 MAX_ALTERNATIVES, MAX_RESERVED, MAX_TOLERATIONS = 8, 256, 16
 MAX_EXPRESSION, MAX_PARAMETERS = 10 * 1024, 10 * 1024
-MAX_POOL_NAME, MAX_DOMAIN, MAX_ID = 253, 63, 32
+MAX_POOL_NAME, MAX_ID = 253, 32
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 _MODES = ("All", "ExactCount")
 _IMMUTABLE = "field is immutable"
@@ -70,7 +70,7 @@ def device_class(report: Report, obj: JSON) -> None:
     _selectors(report, spec.get("selectors") or [], "spec.selectors")
     for index, config in enumerate(spec.get("config") or ()):
         _opaque(report, config, f"spec.config[{index}]")
-    _count(report, spec.get("config"), MAX_CONFIGS, "spec.config")
+    report.at_most("spec.config", spec.get("config"), MAX_CONFIGS)
     name = spec.get("extendedResourceName")
     if name is not None:
         for detail in amounts.not_extended(name):
@@ -151,24 +151,19 @@ def unique(
         seen.append(found)
 
 
-def _count(report: Report, given: list[Any] | None, limit: int, path: str) -> None:
-    if given is not None and len(given) > limit:
-        report.too_many(path, len(given), limit)
-
-
 def _devices(report: Report, devices: JSON, path: str) -> None:
     requests = devices.get("requests") or []
     names = _names(requests)
-    _count(report, requests, MAX_REQUESTS, f"{path}.requests")
+    report.at_most(f"{path}.requests", requests, MAX_REQUESTS)
     unique(report, requests, lambda each: each.get("name"), f"{path}.requests", whole=True)
     for index, request in enumerate(requests):
         _request(report, request, f"{path}.requests[{index}]")
     constraints = devices.get("constraints") or []
-    _count(report, constraints, MAX_CONSTRAINTS, f"{path}.constraints")
+    report.at_most(f"{path}.constraints", constraints, MAX_CONSTRAINTS)
     for index, constraint in enumerate(constraints):
         _constraint(report, constraint, names, f"{path}.constraints[{index}]")
     configs = devices.get("config") or []
-    _count(report, configs, MAX_CONFIGS, f"{path}.config")
+    report.at_most(f"{path}.config", configs, MAX_CONFIGS)
     for index, config in enumerate(configs):
         _references(report, config.get("requests"), names, f"{path}.config[{index}].requests")
         _opaque(report, config, f"{path}.config[{index}]")
@@ -197,7 +192,7 @@ def _request(report: Report, request: JSON, path: str) -> None:
         _wanted(report, exactly, f"{path}.exactly")
     else:
         where = f"{path}.firstAvailable"
-        _count(report, alternatives, MAX_ALTERNATIVES, where)
+        report.at_most(where, alternatives, MAX_ALTERNATIVES)
         unique(report, alternatives, lambda each: each.get("name"), where)
         for index, each in enumerate(alternatives):
             other = each.get("name") or ""
@@ -207,10 +202,7 @@ def _request(report: Report, request: JSON, path: str) -> None:
 
 def _wanted(report: Report, request: JSON, path: str) -> None:
     named, mode = request.get("deviceClassName") or "", request.get("allocationMode")
-    if named:
-        report.all_invalid(f"{path}.deviceClassName", named, formats.dns_subdomain(named))
-    else:
-        report.required(f"{path}.deviceClassName")
+    report.well_formed(f"{path}.deviceClassName", named, formats.dns_subdomain)
     _selectors(report, request.get("selectors") or [], f"{path}.selectors")
     count = request.get("count") or 0
     if mode == "All" and count:
@@ -222,12 +214,12 @@ def _wanted(report: Report, request: JSON, path: str) -> None:
         report.unsupported(f"{path}.allocationMode", mode, _MODES)
     for name, amount in ((request.get("capacity") or {}).get("requests") or {}).items():
         amounts.quantity(report, amount, f"{path}.capacity.requests[{name}]")
-    _count(report, request.get("tolerations"), MAX_TOLERATIONS, f"{path}.tolerations")
+    report.at_most(f"{path}.tolerations", request.get("tolerations"), MAX_TOLERATIONS)
     tolerations(report, request.get("tolerations") or (), f"{path}.tolerations")
 
 
 def _selectors(report: Report, selectors: list[JSON], path: str) -> None:
-    _count(report, selectors, MAX_SELECTORS, path)
+    report.at_most(path, selectors, MAX_SELECTORS)
     for index, selector in enumerate(selectors):
         where = f"{path}[{index}].cel"
         if selector.get("cel") is None:
@@ -257,7 +249,7 @@ def _constraint(report: Report, constraint: JSON, names: Container[str], path: s
 
 
 def _references(report: Report, given: list[str] | None, names: Container[str], path: str) -> None:
-    _count(report, given, MAX_REQUESTS, path)
+    report.at_most(path, given, MAX_REQUESTS)
     for index, name in enumerate(given or ()):
         _reference(report, name, names, f"{path}[{index}]")
         if name in (given or [])[:index]:
@@ -291,12 +283,10 @@ def _opaque(report: Report, config: JSON, path: str) -> None:
 def _status(report: Report, new: JSON, old: JSON) -> None:
     status, before = new.get("status") or {}, old.get("status") or {}
     reserved, where = status.get("reservedFor") or [], "status.reservedFor"
-    _count(report, reserved, MAX_RESERVED, where)
+    report.at_most(where, reserved, MAX_RESERVED)
     unique(report, reserved, lambda each: each.get("uid"), where)
     for index, consumer in enumerate(reserved):
-        for field in ("resource", "name", "uid"):
-            if not consumer.get(field):
-                report.required(f"{where}[{index}].{field}")
+        report.require(f"{where}[{index}]", consumer, "resource", "name", "uid")
     allocation = status.get("allocation")
     if reserved and allocation is None:
         report.forbidden(where, "may not be specified when `allocated` is not set")
@@ -316,7 +306,7 @@ def _status(report: Report, new: JSON, old: JSON) -> None:
 def _allocation(report: Report, obj: JSON, allocation: JSON) -> None:
     names = _names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or ())
     devices, path = allocation.get("devices") or {}, "status.allocation.devices"
-    _count(report, devices.get("results"), MAX_RESULTS, f"{path}.results")
+    report.at_most(f"{path}.results", devices.get("results"), MAX_RESULTS)
     for index, result in enumerate(devices.get("results") or ()):
         where = f"{path}.results[{index}]"
         _reference(report, result.get("request") or "", names, f"{where}.request")
@@ -324,7 +314,7 @@ def _allocation(report: Report, obj: JSON, allocation: JSON) -> None:
         pool_name(report, result.get("pool") or "", f"{where}.pool")
         device = result.get("device") or ""
         report.all_invalid(f"{where}.device", device, formats.dns_label(device))
-    _count(report, devices.get("config"), 2 * MAX_CONFIGS, f"{path}.config")
+    report.at_most(f"{path}.config", devices.get("config"), 2 * MAX_CONFIGS)
     for index, config in enumerate(devices.get("config") or ()):
         where = f"{path}.config[{index}]"
         report.one_of(f"{where}.source", config.get("source"), ("FromClaim", "FromClass"))

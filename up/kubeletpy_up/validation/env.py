@@ -86,17 +86,14 @@ def _value_from(report: Report, variable: JSON, path: str) -> None:
         resource_reference(report, reference, f"{path}.resourceFieldRef", in_volume=False)
     for kind in ("configMapKeyRef", "secretKeyRef"):
         if kind in given:
-            if not source[kind].get("name"):
-                report.required(f"{path}.{kind}.name")
+            report.require(f"{path}.{kind}", source[kind], "name")
             if not source[kind].get("key"):
                 report.required(f"{path}.{kind}.key")
             else:
                 key = source[kind]["key"]
                 report.all_invalid(f"{path}.{kind}.key", key, formats.config_key(key))
     if "fileKeyRef" in given:
-        for key in ("volumeName", "path", "key"):
-            if not source["fileKeyRef"].get(key):
-                report.required(f"{path}.fileKeyRef.{key}")
+        report.require(f"{path}.fileKeyRef", source["fileKeyRef"], "volumeName", "path", "key")
     if not given:
         listed = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
         report.invalid(path, "", f"must specify one of: {listed}")
@@ -110,10 +107,7 @@ def validate(report: Report, variables: list[JSON], path: str) -> None:
     """A container's ``env``."""
     for index, variable in enumerate(variables):
         name = variable.get("name") or ""
-        if not name:
-            report.required(f"{path}[{index}].name")
-        else:
-            report.all_invalid(f"{path}[{index}].name", name, formats.environment_name(name))
+        report.well_formed(f"{path}[{index}].name", name, formats.environment_name)
         if variable.get("valueFrom") is not None:
             _value_from(report, variable, f"{path}[{index}].valueFrom")
 
@@ -126,8 +120,7 @@ def validate_from(report: Report, sources: list[JSON], path: str) -> None:
         report.all_invalid(f"{where}.prefix", prefix, formats.environment_name(prefix))
         given = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
         for kind in given:
-            if not source[kind].get("name"):
-                report.required(f"{where}.{kind}.name")
+            report.require(f"{where}.{kind}", source[kind], "name")
         if not given:
             detail = "must specify one of: `configMapRef` or `secretRef`"
             report.invalid(where, "", detail)

@@ -33,11 +33,9 @@ def port(report: Report, value: Any, path: str) -> None:
 
 
 def _http(report: Report, action: JSON, path: str) -> None:
-    if not action.get("path"):
-        report.required(f"{path}.path")
+    report.require(path, action, "path")
     port(report, action.get("port"), f"{path}.port")
-    if action.get("scheme") not in _SCHEMES:
-        report.unsupported(f"{path}.scheme", action.get("scheme") or "", _SCHEMES)
+    report.supported(f"{path}.scheme", action.get("scheme"), _SCHEMES)
     for header in action.get("httpHeaders") or ():
         name = header.get("name") or ""
         report.all_invalid(f"{path}.httpHeaders", name, formats.header_name(name))
@@ -76,8 +74,7 @@ def _handler(report: Report, given: JSON, path: str, kinds: tuple[str, ...], gra
     kind, action = present[0], given[present[0]]
     where = f"{path}.{kind}"
     if kind == "exec":
-        if not action.get("command"):
-            report.required(f"{where}.command")
+        report.require(where, action, "command")
     elif kind == "httpGet":
         _http(report, action, where)
     elif kind == "sleep":

@@ -79,9 +79,7 @@ def _owners(report: Report, owners: list[JSON]) -> None:
     controllers = []
     for index, owner in enumerate(owners):
         path = f"metadata.ownerReferences[{index}]"
-        for key in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(key):
-                report.required(f"{path}.{key}", "must not be empty")
+        report.require(path, owner, "apiVersion", "kind", "name", "uid", detail="must not be empty")
         version = owner.get("apiVersion") or ""
         if version and not _GROUP_VERSION.fullmatch(version):
             detail = "must be <group>/<version> or <version>"

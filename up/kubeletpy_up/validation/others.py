@@ -90,8 +90,7 @@ def service(report: Report, obj: JSON) -> None:
     spec = obj.get("spec") or {}
     kind, ports = spec.get("type") or "ClusterIP", spec.get("ports") or []
     headless = spec.get("clusterIP") == "None"
-    if kind not in _SERVICE_TYPES:
-        report.unsupported("spec.type", kind, _SERVICE_TYPES)
+    report.supported("spec.type", kind, _SERVICE_TYPES)
     if not ports and not headless and kind != "ExternalName":
         report.required("spec.ports")
     if kind == "ExternalName":

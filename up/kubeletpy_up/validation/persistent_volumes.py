@@ -116,8 +116,7 @@ def csi(report: Report, given: JSON, path: str) -> None:
         driver_name(report, given["driver"], f"{path}.driver")
     else:
         report.required(f"{path}.driver")
-    if not given.get("volumeHandle"):
-        report.required(f"{path}.volumeHandle")
+    report.require(path, given, "volumeHandle")
     for key in _SECRETS:
         for part in ("name", "namespace") if given.get(key) is not None else ():
             if not given[key].get(part):
@@ -139,8 +138,7 @@ def referenced_driver(report: Report, name: str, path: str) -> None:
 
 
 def _iscsi(report: Report, given: JSON, path: str) -> None:
-    if not given.get("targetPortal"):
-        report.required(f"{path}.targetPortal")
+    report.require(path, given, "targetPortal")
     name = given.get("iqn") or ""
     if not name:
         report.required(f"{path}.iqn")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from typing import Any
 
 from kubeletpy.pods.volume_fields import FieldProblem
@@ -78,6 +78,29 @@ class Report:
     def too_many(self, path: str, count: int, limit: int) -> None:
         """More than ``limit`` items."""
         self._add("TooMany", path, "Too many", count, f"must have at most {limit} items")
+
+    def require(self, path: str, given: Mapping[str, Any], *keys: str, detail: str = "") -> None:
+        """Check that fields of an object are there, and not empty."""
+        for key in keys:
+            if not given.get(key):
+                self.required(f"{path}.{key}", detail)
+
+    def well_formed(self, path: str, value: Any, rule: Callable[[Any], Iterable[str]]) -> None:
+        """Check a required value by a rule of :mod:`kubeletpy_up.schema.formats`."""
+        if value:
+            self.all_invalid(path, value, rule(value))
+        else:
+            self.required(path)
+
+    def at_most(self, path: str, given: Sized | None, limit: int) -> None:
+        """Check the number of items."""
+        if given is not None and len(given) > limit:
+            self.too_many(path, len(given), limit)
+
+    def supported(self, path: str, value: str | None, known: Collection[str]) -> None:
+        """Check an enumeration value; one that is not there is shown as empty."""
+        if value not in known:
+            self.unsupported(path, value or "", known)
 
     def one_of(self, path: str, value: Any, supported: tuple[str, ...]) -> None:
         """Check a required enumeration value."""

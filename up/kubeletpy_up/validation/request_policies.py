@@ -59,8 +59,7 @@ def _quantity(report: Report, given: JSON, name: str, path: str) -> None:
 
 def _values(report: Report, policy: JSON, most: Any, path: str) -> None:
     values = policy["validValues"]
-    if len(values) > MAX_VALUES:
-        report.too_many(path, len(values), MAX_VALUES)
+    report.at_most(path, values, MAX_VALUES)
     for index, (one, other) in enumerate(itertools.pairwise(values), 1):
         if _amount(one) > _amount(other):
             report.invalid(f"{path}[{index}]", other, "values must be sorted in ascending order")

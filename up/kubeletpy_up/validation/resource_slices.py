@@ -168,8 +168,7 @@ def _texts(report: Report, given: Iterable[Any], path: str, *, version: bool) ->
 
 
 def _taints(report: Report, taints: list[JSON], path: str) -> None:
-    if len(taints) > MAX_TAINTS:
-        report.too_many(path, len(taints), MAX_TAINTS)
+    report.at_most(path, taints, MAX_TAINTS)
     for index, taint in enumerate(taints):
         where, key = f"{path}[{index}]", taint.get("key") or ""
         report.all_invalid(f"{where}.key", key, formats.qualified_name(key))
@@ -179,33 +178,26 @@ def _taints(report: Report, taints: list[JSON], path: str) -> None:
 
 
 def _uses(report: Report, uses: list[JSON], path: str) -> None:
-    if len(uses) > MAX_COUNTER_USES:
-        report.too_many(path, len(uses), MAX_COUNTER_USES)
+    report.at_most(path, uses, MAX_COUNTER_USES)
     for index, use in enumerate(uses):
-        if not use.get("counterSet"):
-            report.required(f"{path}[{index}].counterSet")
+        report.require(f"{path}[{index}]", use, "counterSet")
         _counters(report, use.get("counters") or {}, f"{path}[{index}].counters")
 
 
 def _counter_sets(report: Report, sets: list[JSON]) -> None:
     path = "spec.sharedCounters"
-    if len(sets) > MAX_COUNTER_SETS:
-        report.too_many(path, len(sets), MAX_COUNTER_SETS)
+    report.at_most(path, sets, MAX_COUNTER_SETS)
     unique(report, sets, lambda each: each.get("name"), path)
     for index, each in enumerate(sets):
         name = each.get("name") or ""
-        if name:
-            report.all_invalid(f"{path}[{index}].name", name, formats.dns_label(name))
-        else:
-            report.required(f"{path}[{index}].name")
+        report.well_formed(f"{path}[{index}].name", name, formats.dns_label)
         _counters(report, each.get("counters") or {}, f"{path}[{index}].counters")
 
 
 def _counters(report: Report, counters: JSON, path: str) -> None:
     if not counters:
         report.required(path)
-    if len(counters) > MAX_COUNTERS:
-        report.too_many(path, len(counters), MAX_COUNTERS)
+    report.at_most(path, counters, MAX_COUNTERS)
     for name, counter in counters.items():
         report.all_invalid(path, name, formats.dns_label(name))
         amounts.quantity(report, counter.get("value"), f"{path}[{name}].value")

@@ -141,5 +141,4 @@ def spread(report: Report, given: list[JSON], path: str) -> None:
         if not constraint.get("topologyKey"):
             report.required(f"{where}.topologyKey", "can not be empty")
         action = constraint.get("whenUnsatisfiable") or ""
-        if action not in _UNSATISFIABLE:
-            report.unsupported(f"{where}.whenUnsatisfiable", action, _UNSATISFIABLE)
+        report.supported(f"{where}.whenUnsatisfiable", action, _UNSATISFIABLE)

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from kubeletpy_up.validation.report import Report
 
 _MAX_ID = 2**31 - 1
-_SECCOMP_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
-_APP_ARMOR_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
+_PROFILE_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROC_MOUNTS = ("Default", "Unmasked")
 _GROUP_POLICIES = ("Merge", "Strict")
 _LABEL_POLICIES = ("MountOption", "Recursive")
@@ -30,44 +29,26 @@ def _identity(report: Report, context: JSON, path: str, keys: tuple[str, ...]) -
             report.all_invalid(f"{path}.{key}", value, formats.in_range(value, 0, _MAX_ID))
 
 
-def _profile(report: Report, profile: JSON | None, path: str) -> None:
+def _profile(report: Report, context: JSON, path: str, field: str, name: str) -> None:
+    """A profile of seccomp or AppArmor; ``name``: how messages call it."""
+    profile, path = context.get(field), f"{path}.{field}"
     if profile is None:
         return
     kind, local = profile.get("type"), profile.get("localhostProfile")
+    where = f"{path}.localhostProfile"
     if not kind:
-        report.required(f"{path}.type", "type is required when seccompProfile is set")
-    elif kind not in _SECCOMP_TYPES:
-        report.unsupported(f"{path}.type", kind, _SECCOMP_TYPES)
-    elif kind == "Localhost":
-        if not local:
-            detail = "must be set when seccomp type is Localhost"
-            report.required(f"{path}.localhostProfile", detail)
-        else:
-            details = formats.relative_path(local)
-            report.all_invalid(f"{path}.localhostProfile", local, details)
-    elif local is not None:
-        detail = "can only be set when seccomp type is Localhost"
-        report.invalid(f"{path}.localhostProfile", local, detail)
-
-
-def _app_armor(report: Report, profile: JSON | None, path: str) -> None:
-    if profile is None:
-        return
-    kind, local = profile.get("type"), profile.get("localhostProfile")
-    if not kind:
-        report.required(f"{path}.type", "type is required when appArmorProfile is set")
-    elif kind not in _APP_ARMOR_TYPES:
-        report.unsupported(f"{path}.type", kind, _APP_ARMOR_TYPES)
-    elif kind == "Localhost":
-        if not local:
-            detail = "must be set when AppArmor type is Localhost"
-            report.required(f"{path}.localhostProfile", detail)
-        elif local.strip() != local:
-            detail = "must not be padded with whitespace"
-            report.invalid(f"{path}.localhostProfile", local, detail)
-    elif local is not None:
-        detail = "can only be set when AppArmor type is Localhost"
-        report.invalid(f"{path}.localhostProfile", local, detail)
+        report.required(f"{path}.type", f"type is required when {field} is set")
+    elif kind not in _PROFILE_TYPES:
+        report.unsupported(f"{path}.type", kind, _PROFILE_TYPES)
+    elif kind != "Localhost":
+        if local is not None:
+            report.invalid(where, local, f"can only be set when {name} type is Localhost")
+    elif not local:
+        report.required(where, f"must be set when {name} type is Localhost")
+    elif field == "seccompProfile":
+        report.all_invalid(where, local, formats.relative_path(local))
+    elif local.strip() != local:
+        report.invalid(where, local, "must not be padded with whitespace")
 
 
 def container(report: Report, context: JSON | None, path: str, *, host_users: bool) -> None:
@@ -80,8 +61,8 @@ def container(report: Report, context: JSON | None, path: str, *, host_users: bo
         if host_users and context["procMount"] == "Unmasked":
             detail = "`hostUsers` must be false to use `Unmasked`"
             report.invalid(f"{path}.procMount", context["procMount"], detail)
-    _profile(report, context.get("seccompProfile"), f"{path}.seccompProfile")
-    _app_armor(report, context.get("appArmorProfile"), f"{path}.appArmorProfile")
+    _profile(report, context, path, "seccompProfile", "seccomp")
+    _profile(report, context, path, "appArmorProfile", "AppArmor")
     if context.get("allowPrivilegeEscalation") is False:
         added = (context.get("capabilities") or {}).get("add") or ()
         if context.get("privileged"):
@@ -113,8 +94,8 @@ def pod(report: Report, spec: JSON, path: str) -> None:
     ):
         if context.get(key) is not None and context[key] not in known:
             report.unsupported(f"{path}.{key}", context[key], known)
-    _profile(report, context.get("seccompProfile"), f"{path}.seccompProfile")
-    _app_armor(report, context.get("appArmorProfile"), f"{path}.appArmorProfile")
+    _profile(report, context, path, "seccompProfile", "seccomp")
+    _profile(report, context, path, "appArmorProfile", "AppArmor")
     if spec.get("hostUsers") is False:
         # the API server names two of the fields so
         for key, shown in (("hostNetwork", ""), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy_up.schema import formats, quantities
-from kubeletpy_up.validation import claims, persistent_volumes
+from kubeletpy_up.validation import claims, persistent_volumes, volumes
 from kubeletpy_up.validation.selectors import label_selector
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ _GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLES = ("Persistent", "Ephemeral")
 _MAX_PARAMETERS, _MAX_PARAMETERS_SIZE = 512, 256 * 1024
 _MAX_NODE_ID, _MAX_METADATA_SIZE = 256, 256 * 1024
-_MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 2**32
 _MIN_UPDATE_SECONDS = 10
 _IMMUTABLE = "field is immutable"
 
@@ -26,8 +25,7 @@ _IMMUTABLE = "field is immutable"
 def storage_class(report: Report, obj: JSON) -> None:
     """A StorageClass."""
     parameters = obj.get("parameters") or {}
-    if len(parameters) > _MAX_PARAMETERS:
-        report.too_many("parameters", len(parameters), _MAX_PARAMETERS)
+    report.at_most("parameters", parameters, _MAX_PARAMETERS)
     if "" in parameters:
         report.invalid("parameters", "", "field can not be empty.")
     if sum(len(key) + len(value) for key, value in parameters.items()) > _MAX_PARAMETERS_SIZE:
@@ -85,21 +83,15 @@ def csi_driver(report: Report, obj: JSON) -> None:
         if audience in audiences:
             report.duplicate(f"{where}.audience", audience)
         audiences.add(audience)
-        _lifetime(report, request.get("expirationSeconds"), f"{where}.expirationSeconds")
+        seconds = request.get("expirationSeconds")
+        if seconds is not None:
+            volumes.token_lifetime(report, seconds, f"{where}.expirationSeconds")
     for mode in spec.get("volumeLifecycleModes") or ():
-        if mode not in _LIFECYCLES:
-            report.unsupported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
+        report.supported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < _MIN_UPDATE_SECONDS:
         detail = f"must be greater than or equal to {_MIN_UPDATE_SECONDS} seconds"
         report.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, detail)
-
-
-def _lifetime(report: Report, seconds: int | None, path: str) -> None:
-    if seconds is not None and seconds < _MIN_TOKEN_SECONDS:
-        report.invalid(path, seconds, "may not specify a duration less than 10 minutes")
-    elif seconds is not None and seconds > _MAX_TOKEN_SECONDS:
-        report.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")
 
 
 def csi_driver_changed(report: Report, new: JSON, old: JSON) -> None:

@@ -54,10 +54,7 @@ def validate(report: Report, given: list[JSON], path: str) -> dict[str, JSON]:
         for extra in kinds[1:]:
             report.forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
         name = volume.get("name") or ""
-        if not name:
-            report.required(f"{where}.name")
-        else:
-            report.all_invalid(f"{where}.name", name, formats.dns_label(name))
+        report.well_formed(f"{where}.name", name, formats.dns_label)
         if name in sound:
             report.duplicate(f"{where}.name", name)
         if len(report.causes) == before:
@@ -74,12 +71,10 @@ def _source(report: Report, kind: str, source: JSON, path: str) -> None:
             detail = "SizeLimit field must be a valid resource quantity"
             report.forbidden(f"{path}.sizeLimit", detail)
     elif kind == "secret":
-        if not source.get("secretName"):
-            report.required(f"{path}.secretName")
+        report.require(path, source, "secretName")
         _files(report, source, path)
     elif kind == "configMap":
-        if not source.get("name"):
-            report.required(f"{path}.name")
+        report.require(path, source, "name")
         _files(report, source, path)
     elif kind == "downwardAPI":
         _mode(report, source.get("defaultMode"), f"{path}.defaultMode")
@@ -87,16 +82,13 @@ def _source(report: Report, kind: str, source: JSON, path: str) -> None:
     elif kind == "projected":
         _projected(report, source, path)
     elif kind == "persistentVolumeClaim":
-        if not source.get("claimName"):
-            report.required(f"{path}.claimName")
+        report.require(path, source, "claimName")
     elif kind == "nfs":
         nfs(report, source, path)
     elif kind == "csi":
-        if not source.get("driver"):
-            report.required(f"{path}.driver")
+        report.require(path, source, "driver")
     elif kind == "image":
-        if not source.get("reference"):
-            report.required(f"{path}.reference")
+        report.require(path, source, "reference")
         report.one_of(f"{path}.pullPolicy", source.get("pullPolicy"), _PULL_POLICIES)
 
 
@@ -113,9 +105,7 @@ def host_path(report: Report, source: JSON, path: str) -> None:
 
 def nfs(report: Report, source: JSON, path: str) -> None:
     """An NFS server's export."""
-    for key in ("server", "path"):
-        if not source.get(key):
-            report.required(f"{path}.{key}")
+    report.require(path, source, "server", "path")
     if source.get("path") and not source["path"].startswith("/"):
         report.invalid(f"{path}.path", source["path"], "must be an absolute path")
 
@@ -139,8 +129,7 @@ def _files(report: Report, source: JSON, path: str) -> None:
     _mode(report, source.get("defaultMode"), f"{path}.defaultMode")
     for index, item in enumerate(source.get("items") or ()):
         where = f"{path}.items[{index}]"
-        if not item.get("key"):
-            report.required(f"{where}.key")
+        report.require(where, item, "key")
         _file_path(report, item.get("path") or "", f"{where}.path")
         _mode(report, item.get("mode"), f"{where}.mode")
 
@@ -179,20 +168,22 @@ def _projected(report: Report, source: JSON, path: str) -> None:
 
 def _projection(report: Report, kind: str, given: JSON, path: str, volume: str) -> None:
     if kind in ("secret", "configMap"):
-        if not given.get("name"):
-            report.required(f"{path}.name")
+        report.require(path, given, "name")
         _files(report, given, path)
     elif kind == "downwardAPI":
         _downward(report, given, path)
     elif kind == "serviceAccountToken":
-        seconds = given.get("expirationSeconds") or 0
-        where = f"{path}.expirationSeconds"
-        if seconds < _MIN_TOKEN_SECONDS:
-            report.invalid(where, seconds, "may not specify a duration less than 10 minutes")
-        elif seconds > _MAX_TOKEN_SECONDS:
-            report.invalid(where, seconds, "may not specify a duration larger than 2^32 seconds")
+        token_lifetime(report, given.get("expirationSeconds") or 0, f"{path}.expirationSeconds")
         # the API server names the volume's path here, not the source's
         _file_path(report, given.get("path") or "", f"{volume}.path")
+
+
+def token_lifetime(report: Report, seconds: int, path: str) -> None:
+    """How long the token of a service account is valid."""
+    if seconds < _MIN_TOKEN_SECONDS:
+        report.invalid(path, seconds, "may not specify a duration less than 10 minutes")
+    elif seconds > _MAX_TOKEN_SECONDS:
+        report.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")
 
 
 def mounts(report: Report, container: JSON, path: str, known: dict[str, JSON]) -> None:
@@ -226,8 +217,7 @@ def mounts(report: Report, container: JSON, path: str, known: dict[str, JSON]) -
         where = f"{path}.volumeDevices[{index}]"
         if device.get("name") not in known:
             report.not_found(f"{where}.name", device.get("name") or "")
-        if not device.get("devicePath"):
-            report.required(f"{where}.devicePath")
+        report.require(where, device, "devicePath")
 
 
 def _mount_options(report: Report, container: JSON, mount: JSON, where: str, path: str) -> None:
@@ -239,8 +229,7 @@ def _mount_options(report: Report, container: JSON, mount: JSON, where: str, pat
     report.all_invalid(f"{path}.subPathExpr", expression, formats.relative_path(expression))
     propagation = mount.get("mountPropagation")
     if propagation is not None:
-        if propagation not in _PROPAGATION:
-            report.unsupported(f"{path}.mountPropagation", propagation, _PROPAGATION)
+        report.supported(f"{path}.mountPropagation", propagation, _PROPAGATION)
         privileged = (container.get("securityContext") or {}).get("privileged")
         if propagation == "Bidirectional" and not privileged:
             detail = "Bidirectional mount propagation is available only to privileged containers"
