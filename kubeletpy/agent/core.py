@@ -30,7 +30,7 @@ from kubeletpy.agent.node import ApiNode, build_node, build_version
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.placement import Placed, build_placement
 from kubeletpy.agent.pod_sources import source_tasks
-from kubeletpy.agent.pod_state import PodState, build_pod_state
+from kubeletpy.agent.pod_state import PodState
 from kubeletpy.agent.runtime_changes import build_runtime_changes
 from kubeletpy.agent.runtime_settings import runtime_settings
 from kubeletpy.agent.signals import Signals
@@ -157,7 +157,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     ]
 
     # -- shared state: the pods, what runs of them, what is reported about them -----------------
-    state = build_pod_state(context)
+    state = PodState(context)
     pods, cache, active, remains = state.pods, state.cache, state.active, state.remains
     statuses, flight = state.statuses, state.flight
     components += state.components

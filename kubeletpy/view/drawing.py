@@ -17,29 +17,18 @@ from kubeletpy.explain.timeline import Timeline
 from kubeletpy.structs import Struct
 from kubeletpy.view.waterfall import QUARTERS, BarKind, Row, Waterfall, waterfalls
 
-COLOURS: dict[BarKind, str] = {
-    BarKind.SANDBOX: "#4c78a8",
-    BarKind.CREATE: "#72b7b2",
-    BarKind.START: "#54a24b",
-    BarKind.PULL: "#f58518",
-    BarKind.WRITE: "#b279a2",
-    BarKind.STOP: "#e45756",
-    BarKind.HOOK: "#eeca3b",
-    BarKind.OTHER: "#9d9da1",
-    BarKind.FAILED: "#d62728",
+LEGEND: dict[BarKind, tuple[str, str]] = {
+    BarKind.SANDBOX: ("#4c78a8", "pod sandbox"),
+    BarKind.CREATE: ("#72b7b2", "create container"),
+    BarKind.START: ("#54a24b", "start container"),
+    BarKind.PULL: ("#f58518", "pull image"),
+    BarKind.WRITE: ("#b279a2", "write status"),
+    BarKind.STOP: ("#e45756", "stop container"),
+    BarKind.HOOK: ("#eeca3b", "hook"),
+    BarKind.OTHER: ("#9d9da1", "other step"),
+    BarKind.FAILED: ("#d62728", "failed"),
 }
-MEANINGS: dict[BarKind, str] = {
-    BarKind.SANDBOX: "pod sandbox",
-    BarKind.CREATE: "create container",
-    BarKind.START: "start container",
-    BarKind.PULL: "pull image",
-    BarKind.WRITE: "write status",
-    BarKind.STOP: "stop container",
-    BarKind.HOOK: "hook",
-    BarKind.OTHER: "other step",
-    BarKind.FAILED: "failed",
-}
-"""The legend of these colours."""
+"""Kind of a bar -> its color and its meaning."""
 _LINE = 18
 """Pixels: the height of a line of text."""
 
@@ -137,7 +126,7 @@ def _bars(found: Waterfall, top: int, shape: Shape) -> list[str]:
         parts.append(f'<text x="{8 + 14 * row.depth}" y="{y + 13}">{label}</text>')
         parts.append(
             f'<rect x="{x:.1f}" y="{y + shape.bar}" width="{length:.1f}" height="12" '
-            f'fill="{COLOURS[row.kind]}"><title>{escape(hint(row))}</title></rect>'
+            f'fill="{LEGEND[row.kind][0]}"><title>{escape(hint(row))}</title></rect>'
         )
         took = y + shape.bar + 10
         parts.append(f'<text x="{x + length + 4:.1f}" y="{took}">{row.took}</text>')
@@ -149,8 +138,9 @@ def _legend(kinds: Sequence[BarKind], top: int, shape: Shape) -> list[str]:
     parts = []
     for index, kind in enumerate(kinds):
         x, y = 8 + index % shape.legend * wide, top + index // shape.legend * _LINE
-        parts.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{COLOURS[kind]}"/>')
-        parts.append(f'<text x="{x + 14}" y="{y + 9}">{MEANINGS[kind]}</text>')
+        color, meaning = LEGEND[kind]
+        parts.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{color}"/>')
+        parts.append(f'<text x="{x + 14}" y="{y + 9}">{meaning}</text>')
     return parts
 
 

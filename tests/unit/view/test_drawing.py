@@ -11,7 +11,7 @@ import pytest
 from kubeletpy.explain.timeline import timeline
 from kubeletpy.trace.model import PodTrace, Span
 from kubeletpy.trace.names import TraceCall
-from kubeletpy.view.drawing import COLOURS, MEANINGS, NARROW, WIDE, Shape, html, source_hash, svg
+from kubeletpy.view.drawing import LEGEND, NARROW, WIDE, Shape, html, source_hash, svg
 from kubeletpy.view.waterfall import BarKind
 from tests.unit.explain.test_whole_timeline import whole
 
@@ -143,8 +143,9 @@ def test_nothing_is_drawn_outside(shape: Shape) -> None:
 
 
 def test_the_legend_names_each_color() -> None:
-    assert COLOURS.keys() == MEANINGS.keys() == set(BarKind)
-    assert len(set(COLOURS.values())) == len(set(MEANINGS.values())) == len(BarKind)
+    assert LEGEND.keys() == set(BarKind)
+    colors, meanings = map(set, zip(*LEGEND.values(), strict=True))
+    assert len(colors) == len(meanings) == len(BarKind)
 
 
 HOSTILE = (

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from kubeletpy.view.drawing import MEANINGS, source_hash
+from kubeletpy.view.drawing import LEGEND, source_hash
 from kubeletpy.view.server import (
     HEADERS,
     MAX_PAGE,
@@ -108,7 +108,7 @@ def test_the_page_is_small_fetches_nothing_and_parses_no_markup() -> None:
 
 
 def test_the_page_has_the_legend_of_the_reports() -> None:
-    for kind, meaning in MEANINGS.items():
+    for kind, (_, meaning) in LEGEND.items():
         assert f'{kind}: "{meaning}"' in page()
 
 
