@@ -147,6 +147,8 @@ def with_container_state(
     if seen.deleting and spec.kind is not ProbeKind.READINESS:
         return end(state)
     if seen.started is (spec.kind is ProbeKind.STARTUP):
+        if seen.started and state.result is None:  # seen only now, in a static pod's mirror
+            state = replace(state, result=ProbeOutcome.SUCCESS)
         return replace(state, due=None)
     if state.due is not None:
         return state

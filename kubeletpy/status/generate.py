@@ -216,7 +216,8 @@ def _ready(
     if started_at is None or parse_time(started_at) > inputs.agent_started_at - 10:
         return False
     # the agent restarted under a running container: what was ready stays ready until probed
-    return conditions.is_ready(inputs.pod.status)
+    shown = inputs.old if inputs.pod.is_static else inputs.pod.status  # a manifest shows nothing
+    return conditions.is_ready(shown)
 
 
 def _phase(

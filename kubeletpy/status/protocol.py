@@ -13,7 +13,10 @@ class StatusManager(Protocol):
     """Keeps the newest status of each pod and writes it to the API: one write in flight per pod."""
 
     def get_status(self, uid: str) -> api.PodStatus | None:
-        """The newest status kept for a pod (static pods: under their own uid)."""
+        """The newest status kept for a pod (static pods: under their own uid).
+
+        For a static pod it is its mirror's, if that was seen only after the kept one was computed.
+        """
         ...
 
     def is_reported(self, uid: str) -> bool:

@@ -79,9 +79,9 @@ class ApiStatusManager:
         self._closed = False
 
     def get_status(self, uid: str) -> api.PodStatus | None:
-        """The newest status kept for a pod."""
+        """The newest status kept for a pod; see the Protocol."""
         entry = self._entries.get(uid)
-        return None if entry is None else entry.status
+        return None if entry is None else _newest(entry, self._target(entry.pod))
 
     def shown(self, uid: str) -> tuple[Pod, api.PodStatus] | None:
         """A pod and the newest status, which belongs to it; None once its worker is done."""
@@ -182,7 +182,7 @@ class ApiStatusManager:
     ) -> None:
         entry = self._entries.get(pod.uid)
         target = self._target(pod)
-        known = entry.status if entry else (target or pod).status
+        known = _newest(entry, target) if entry else (target or pod).status
         problem = store.illegal_transition(pod, known, status)
         if problem is not None:
             log.error("status of pod dropped", extra={"pod": pod.key, "why": problem})
@@ -193,8 +193,11 @@ class ApiStatusManager:
             entry = self._entries[pod.uid] = StatusEntry(
                 pod, kept, (target or pod).status, (target or pod).uid, version=0
             )
-        changed = entry.version == 0 or not store.same(entry.status, kept)
+        followed_mirror = known is not entry.status
+        changed = entry.version == 0 or followed_mirror or not store.same(entry.status, kept)
         entry.pod = pod
+        if target is not None and followed_mirror:
+            entry.api_uid, entry.in_api = target.uid, target.status
         if changed:
             entry.status = kept
         entry.finished = entry.finished or finished
@@ -228,6 +231,18 @@ class ApiStatusManager:
         if self._entries.get(entry.pod.uid) is entry:
             del self._entries[entry.pod.uid]
             self._on_change(entry.pod.uid)
+
+
+def _newest(entry: StatusEntry, target: Pod | None) -> api.PodStatus:
+    """The status that the next one of a pod follows.
+
+    A static pod's first status may have been computed before its mirror was seen. An earlier agent
+    wrote the mirror's then: it contains what the runtime does not, such as readiness.
+    """
+    if target is None or not entry.pod.is_static or entry.sent or entry.api_uid == target.uid:
+        return entry.status
+    has_run = target.status.get("containerStatuses") or target.status.get("initContainerStatuses")
+    return target.status if has_run else entry.status
 
 
 def _termination_key(entry: api.ContainerStatus) -> tuple[str, str, bool]:

@@ -245,6 +245,8 @@ class SyncLoop:
             resolved = self._pods.resolve(pod)
             if resolved.pod is None:
                 continue
+            if resolved.was_mirror:  # readiness is only shown there
+                self._workers.refresh_status(resolved.pod.uid)
             self._pass_api_object(pod, resolved.pod)
             if pod.is_static and (warning := priority_warning(pod)):
                 log.warning("priority of a static pod", extra={"pod": pod.key, "why": warning})

@@ -110,6 +110,14 @@ def test_a_started_container_stays_started_after_a_restart_of_the_agent() -> Non
     assert with_container_state(spec(STARTUP), ProbeState(), seen, 0, 0).result is OK
 
 
+def test_a_container_is_started_when_that_is_seen_late() -> None:
+    unseen = running(STARTUP, survivor=True, running_for=500.0)
+    state = with_container_state(spec(STARTUP), ProbeState(), unseen, 0, 0.5)
+    assert state.due is not None
+    state = with_container_state(spec(STARTUP), state, replace(unseen, started=True), 1, 0.5)
+    assert (state.result, state.due) == (OK, None)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_not_running_is_failure_until_it_runs_again(kind: ProbeKind) -> None:
     stopped = running(kind, running_for=None)

@@ -96,6 +96,19 @@ def test_after_a_restart_of_the_agent_readiness_stays_until_probed(was: str, rea
     assert only(status)["ready"] is ready
 
 
+@pytest.mark.parametrize(("was", "ready"), [("True", True), ("False", False)])
+def test_readiness_of_a_static_pod_is_that_of_its_mirror(was: str, ready: bool) -> None:
+    of = pod(
+        {"name": "a", "readinessProbe": {}},
+        metadata={"annotations": {"kubernetes.io/config.source": "file"}},
+    )
+    mirrored: Any = {"conditions": [{"type": "Ready", "status": was}]}
+    status = generate_api_pod_status(
+        inputs(of, runtime(record("a")), agent_started_at=NOW, old=mirrored)
+    )
+    assert status["containerStatuses"][0]["ready"] is ready
+
+
 def test_started_waits_for_the_startup_probe_and_survives_the_agent() -> None:
     of = pod({"name": "a", "startupProbe": {}})
     assert only(generate_api_pod_status(inputs(of, runtime(record("a")))))["started"] is False

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
+from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE, Pod
 from kubeletpy.status.status_manager import ApiStatusManager
 from kubeletpy.status.writer import TOGETHER_S
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
@@ -60,10 +61,10 @@ class RecordingApi:
 
 
 def manager(api: RecordingApi, **options: Any) -> ApiStatusManager:
+    options.setdefault("mirror_of", lambda _: None)
     return ApiStatusManager(
         api,  # type: ignore[arg-type]
         LoopClock(),
-        mirror_of=lambda _: None,
         rng=random.Random(1),
         **options,
     )
@@ -310,6 +311,56 @@ async def test_a_pod_whose_name_another_pod_has_now_is_forgotten(
     assert len(api.failures) == 8, "one answer is enough"
     assert not told
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
+
+
+def static_pod() -> Pod:
+    return pod(metadata={"annotations": {CONFIG_SOURCE: "file", CONFIG_HASH: "h"}})
+
+
+def mirror(**status: Any) -> Pod:
+    about = {"uid": "m", "annotations": {CONFIG_SOURCE: "api", CONFIG_MIRROR: "h"}}
+    return pod(metadata=about, status=status)
+
+
+def shown_as(ready: str, at: str) -> Any:
+    conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": at}]
+    containers = [shown("a", running={}, extra={"ready": ready == "True"})]
+    return {"phase": "Running", "conditions": conditions, "containerStatuses": containers}
+
+
+BEFORE = "2026-11-01T00:00:00Z"
+
+
+@on_virtual_time
+async def test_a_mirror_that_is_seen_late_is_the_base_of_the_next_status() -> None:
+    api, mirrors = RecordingApi(), list[Pod]()
+    statuses = manager(api, mirror_of=lambda _: mirrors[0] if mirrors else None)
+    statuses.set_status(static_pod(), shown_as("False", ""))
+    await settle(statuses)
+    mirrors.append(mirror(startTime=BEFORE, **shown_as("True", BEFORE)))
+    assert statuses.get_status("u") == mirrors[0].status
+    statuses.set_status(static_pod(), shown_as("True", ""))
+    assert statuses.get_status("u") == mirrors[0].status, "with its times"
+    statuses.reconcile(static_pod())
+    await settle(statuses)
+    assert api.calls == []
+    statuses.set_status(static_pod(), shown_as("False", ""))
+    await settle(statuses)
+    assert [sorted(status) for _, status in api.calls] == [["conditions", "containerStatuses"]]
+
+
+@pytest.mark.parametrize("status", [{}, {"phase": "Pending"}])
+@on_virtual_time
+async def test_a_mirror_without_containers_is_no_base(status: Any) -> None:
+    api, mirrors = RecordingApi(), list[Pod]()
+    statuses = manager(api, mirror_of=lambda _: mirrors[0] if mirrors else None)
+    statuses.set_status(static_pod(), shown_as("True", "") | {"startTime": BEFORE})
+    mirrors.append(mirror(**status))
+    statuses.set_status(static_pod(), shown_as("True", ""))
+    kept = statuses.get_status("u")
+    assert kept is not None
+    assert kept["startTime"] == BEFORE
+    await settle(statuses)
 
 
 @on_virtual_time

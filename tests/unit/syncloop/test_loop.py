@@ -435,6 +435,18 @@ async def test_an_update_of_a_mirror_syncs_its_static_pod() -> None:
 
 
 @on_virtual_time
+async def test_a_status_follows_the_mirror_before_it_may_be_written() -> None:
+    node, order = Node("api", "file"), list[str]()
+    node.loop._workers.refresh_status = lambda uid: order.append(f"refresh {uid}")  # type: ignore[method-assign]
+    node.loop._on_api_object = lambda pod: order.append(f"write {pod.uid}")
+    node.loop.deliver("file", [pod_object("web", "s")])
+    node.loop.deliver("api", [mirror(), pod_object("other", "o")])
+    await settle()
+    assert order == ["refresh s", "write s", "write o"]
+    await node.stop()
+
+
+@on_virtual_time
 async def test_a_changed_manifest_waits_for_the_old_pod() -> None:
     node = Node("file")
 
