@@ -304,6 +304,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         agent_started_at=life.beginning,
         looked_at=state.starts.looked_at,
         holds_claims=claims.manager.holds,
+        mirror_of=pods.mirror_of,
         device_health=device_health(gates, devices, claims.device_health),
         volume_health=storage.volume_health,
         metrics=metrics.workers,

@@ -75,6 +75,7 @@ class StatusComposer:
         agent_started_at: Callable[[], float] = lambda: 0.0,
         looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
         holds_claims: Callable[[str], bool] = lambda uid: False,
+        mirror_of: Callable[[Pod], Pod | None] = lambda pod: None,
         device_health: DeviceHealth = lambda pod: {},
         volume_health: VolumeHealth = lambda uid: [],
         status_log: Callable[[StatusInputs, api.PodStatus], None] | None = None,
@@ -90,6 +91,7 @@ class StatusComposer:
         looked_at: called with the runtime's status of a pod whenever its API status is composed.
         holds_claims: whether a pod (by uid) has claims not yet given back: others may get them once
             the API shows its end.
+        mirror_of: the mirror of a static pod, which may have been seen since its sync began.
         device_health: of the devices that a pod's containers have, by container name.
         volume_health: of the volumes of a pod (by uid), as their drivers last reported it.
         status_log: is given what each status is computed from, and the status, for replays.
@@ -111,6 +113,7 @@ class StatusComposer:
         self._agent_started_at = agent_started_at
         self._looked_at = looked_at
         self._holds_claims = holds_claims
+        self._mirror_of = mirror_of
         self._device_health = device_health
         self._volume_health = volume_health
         self._metrics = metrics
@@ -198,6 +201,8 @@ class StatusComposer:
         kept = self._statuses.get_status(pod.uid)
         if kept is not None:
             return kept
+        if pod.is_static:
+            mirror = self._mirror_of(pod) or mirror
         shown = mirror if mirror is not None and pod.is_shown_by(mirror) else pod
         return shown.status
 

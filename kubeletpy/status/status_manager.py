@@ -142,6 +142,9 @@ class ApiStatusManager:
         if target is None:
             self._on_change(pod.uid)
             return
+        if entry.containers_may_run and _newest(entry, target) is not entry.status:
+            self._on_change(pod.uid)
+            return  # the sync that the mirror causes computes the status to be written
         entry.api_uid, entry.in_api = target.uid, target.status
         if entry.writer is None and entry.patch() is not None:
             entry.changed(self._clock.now())

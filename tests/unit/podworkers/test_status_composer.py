@@ -11,7 +11,7 @@ from kubeletpy.admission.verdict import Rejection
 from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.addresses import NodeAddresses
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.podworkers.reason_cache import ReasonCache
@@ -19,7 +19,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
 from kubeletpy.structs import replace
-from tests.unit.podworkers.builders import make_pod, runtime_status
+from tests.unit.podworkers.builders import make_pod, make_static, pod_object, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
 from tests.virtual_time import LoopClock, on_virtual_time
 
@@ -248,3 +248,15 @@ async def test_a_held_pod_that_runs_shows_what_it_showed() -> None:
     s.cache.set(runtime_status(container_id="c0"), own=True)
     s.composer.show_held(s.pod)
     assert s.fakes.kept is None
+
+
+@on_virtual_time
+async def test_a_static_pod_shows_what_its_newest_mirror_shows() -> None:
+    static, found = make_static("p", "s"), pod_object("p", "m", phase="Running")
+    found["metadata"]["annotations"] = {CONFIG_MIRROR: "s"}
+    mirror, s = Pod(found), Setup()
+    assert s.composer.shown(static, None) == {}
+    s.composer._mirror_of = lambda pod: mirror
+    assert s.composer.shown(static, None) == {"phase": "Running"}
+    mirror.annotations[CONFIG_MIRROR] = "another manifest"  # type: ignore[index]
+    assert s.composer.shown(static, None) == {}

@@ -339,6 +339,9 @@ async def test_a_mirror_that_is_seen_late_is_the_base_of_the_next_status() -> No
     await settle(statuses)
     mirrors.append(mirror(startTime=BEFORE, **shown_as("True", BEFORE)))
     assert statuses.get_status("u") == mirrors[0].status
+    statuses.reconcile(static_pod())
+    await settle(statuses)
+    assert api.calls == [], "the first status is never written"
     statuses.set_status(static_pod(), shown_as("True", ""))
     assert statuses.get_status("u") == mirrors[0].status, "with its times"
     statuses.reconcile(static_pod())
@@ -347,6 +350,17 @@ async def test_a_mirror_that_is_seen_late_is_the_base_of_the_next_status() -> No
     statuses.set_status(static_pod(), shown_as("False", ""))
     await settle(statuses)
     assert [sorted(status) for _, status in api.calls] == [["conditions", "containerStatuses"]]
+
+
+@on_virtual_time
+async def test_the_end_of_a_static_pod_is_written_to_a_mirror_that_is_seen_late() -> None:
+    api, mirrors = RecordingApi(), list[Pod]()
+    statuses = manager(api, mirror_of=lambda _: mirrors[0] if mirrors else None)
+    statuses.set_status(static_pod(), {"phase": "Failed"}, containers_may_run=False)
+    mirrors.append(mirror(startTime=BEFORE, **shown_as("True", BEFORE)))
+    statuses.reconcile(static_pod())
+    await settle(statuses)
+    assert [status["phase"] for _, status in api.calls] == ["Failed"]
 
 
 @pytest.mark.parametrize("status", [{}, {"phase": "Pending"}])
