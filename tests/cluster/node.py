@@ -78,6 +78,11 @@ class ClusterNode:
         self.kubectl("wait", "--for=create", f"node/{self.name}", WITHIN)
         self.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", WITHIN)
 
+    @property
+    def kubectl_program(self) -> Path:
+        """The program kubectl."""
+        return self._kubectl.program
+
     def stop(self) -> None:
         """Stop the agent; its pods continue."""
         self.agent.kill(signal.SIGTERM)

@@ -61,5 +61,12 @@ def claim(name: str) -> JSON:
     return _object("v1", "PersistentVolumeClaim", name, spec=spec)
 
 
+def claim_template(name: str, device_class: str) -> JSON:
+    """A ResourceClaimTemplate of claims of one device of a class."""
+    requests = [{"name": "one", "exactly": {"deviceClassName": device_class}}]
+    spec = {"spec": {"devices": {"requests": requests}}}
+    return _object("resource.k8s.io/v1", "ResourceClaimTemplate", name, spec=spec)
+
+
 def _object(api_version: str, kind: str, name: str, **content: Any) -> JSON:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **content}

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,11 +24,15 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from kubeletpy.probes.schedule import RESTART_SLACK_S
+from tests.cluster.claimed_devices import ClaimedDevices, claimed_devices
 from tests.cluster.conftest import built_kubelet
+from tests.cluster.held_pulls import HeldPull
+from tests.cluster.held_registry import HeldRegistry
+from tests.cluster.kept import AGENT, KUBELET, conditions, kept_fields, side_at
 from tests.cluster.kubelet_node import FOREVER, KubeletNode, kubelet_node_of
 from tests.cluster.node import WITHIN
 from tests.cluster.objects import claim, config_map, csi_driver, secret, volume
-from tests.cluster.rich_pods import CONFIG, SECRET, differences, lasting, rich_pod
+from tests.cluster.rich_pods import CONFIG, SECRET, differences, rich_pod
 from tests.cluster.watching import Change, watched
 from tests.integration.node.machine import ROOT
 from tests.integration.node.pods import DEAF
@@ -38,8 +42,7 @@ from tools.env.cri import RawRuntime
 from tools.env.ports import free_port
 from tools.env.process import Daemon
 
-pytestmark = pytest.mark.timeout(1800)
-AGENT, KUBELET = "agent", "kubelet"
+pytestmark = pytest.mark.timeout(3000)
 DRIVER, RESOURCE = "switches.csi.example.com", "test.example/dev"
 SETTINGS: JSON = {
     "cpuManagerPolicy": "static",
@@ -51,6 +54,8 @@ SETTLED_S = 3.0
 GRACE_S = 15
 """Grace period of a pod that is deleted before a switch and must be killed after it."""
 HOURS_S = 7200
+TOGETHER = 10
+"""Rich pods that are created at once: more of them start late on a busy machine."""
 RESTARTING = ("crashes", "unpulled", "late")
 """Pods whose containers change by themselves, or by a rule that is tested separately."""
 
@@ -65,6 +70,8 @@ class Measured:
         gap: seconds until the first status of a pod that was created meanwhile.
         late: seconds by which a Terminating pod outlived its grace period.
         streams: when an exec session and `logs -f` ended.
+        pulls: at which byte of the layer each pull of one image began.
+        prepared: how often the driver has prepared a running pod's claim so far.
     """
 
     to: str
@@ -73,20 +80,30 @@ class Measured:
     gap: float = 0.0
     late: float = 0.0
     streams: dict[str, float] = field(default_factory=dict)
+    pulls: list[int] = field(default_factory=list)
+    prepared: int = 0
 
     def __str__(self) -> str:
         streams = ", ".join(f"{name} {at:.1f}" for name, at in self.streams.items())
         return (
             f"to the {self.to:7}  old exited {self.ended:4.1f}  gap {self.gap:4.1f}"
             f"  Terminating {self.late:+5.1f}  streams ended: {streams}"
+            f"  pulls from bytes {self.pulls}  claim prepared {self.prepared} times"
         )
 
 
 class Switches:
     """The pods of a node, and what happened to them."""
 
-    def __init__(self, node: KubeletNode, program: Path) -> None:
+    def __init__(
+        self,
+        node: KubeletNode,
+        program: Path,
+        registry: HeldRegistry,
+        claimed: ClaimedDevices,
+    ) -> None:
         self.node, self._program = node, program
+        self._registry, self._claimed = registry, claimed
         self.side = KUBELET
         self.changes: list[Change] = []
 
@@ -99,6 +116,7 @@ class Switches:
                 streams.enter_context(self._stream(*command))
                 for command in (("exec", "-i", "talks", "--", "cat"), ("logs", "-f", "talks"))
             ]
+            pull = HeldPull(node, self._registry, turn)
             node.kubectl("delete", "pod", goes, "--wait=false")
             measured.began = began = time.time()
             node.agent.kill(signal.SIGTERM)
@@ -112,7 +130,12 @@ class Switches:
         node.kubectl("wait", "--for=delete", f"pod/{goes}", WITHIN)
         measured.late = self._deleted(goes)
         assert node.kubectl("exec", "talks", "--", "echo", "heard") == "heard\n"
+        measured.pulls = pull.complete(self.changes)
         self._use_a_device(turn)
+        self._claimed.check_kept("gpu")
+        self._claimed.delete(f"uses-gpu-{turn - 1}")
+        self._claimed.create(f"uses-gpu-{turn}")
+        measured.prepared = self._claimed.prepared("gpu")
         time.sleep(SETTLED_S)
         return measured
 
@@ -127,7 +150,7 @@ class Switches:
                 each.id: f"{pod}/{each.metadata.name}"
                 for each in raw.containers()
                 if not (pod := each.labels["io.kubernetes.pod.name"]).startswith(RESTARTING)
-                and not pod.startswith(("comes-", "uses-"))
+                and not pod.startswith(("comes-", "uses-", "pulls-"))
             }
 
     def _start(self, side: str) -> None:
@@ -209,6 +232,20 @@ def _seconds(text: str) -> float:
 
 
 @pytest.fixture
+def registry(short_dir: Path, kubelet_node: KubeletNode) -> Iterator[HeldRegistry]:
+    made = HeldRegistry(short_dir)
+    kubelet_node.runtime.trust(made.server)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def claimed(kubelet_node: KubeletNode) -> Iterator[ClaimedDevices]:
+    with claimed_devices(kubelet_node) as made:
+        yield made
+
+
+@pytest.fixture
 def kubelet_node(
     short_dir: Path, plane: ControlPlane, request: pytest.FixtureRequest
 ) -> Iterator[KubeletNode]:
@@ -240,6 +277,12 @@ def kubelet_node(
                 driver.remove()
 
 
+def batched(names: Sequence[str], number: int) -> Iterator[Sequence[str]]:
+    """The names in groups; itertools has this from Python 3.12 on."""
+    for first in range(0, len(names), number):
+        yield names[first : first + number]
+
+
 def create_pods(node: KubeletNode, number: int) -> tuple[list[str], int]:
     """Create pods of many kinds; the names of those that must not change, and a host port."""
     port = free_port()
@@ -253,8 +296,10 @@ def create_pods(node: KubeletNode, number: int) -> tuple[list[str], int]:
     small = {"requests": {"cpu": "20m"}, "limits": {"cpu": "50m", "memory": "32Mi"}}
     served = "mkdir /www; echo page >/www/index.html; exec httpd -f -p 8080 -h /www"
     node.apply(config_map(CONFIG, word="one"), secret(SECRET, word="two"))
+    for group in batched(names, TOGETHER):
+        node.apply(*(rich_pod(node.name, name) for name in group))
+        node.wait_ready(*group)
     node.apply(
-        *(rich_pod(node.name, name) for name in names),
         node.pod("claims", FOREVER, {"volumeMounts": mounts}, volumes=volumes),
         node.pod("ports", served, {"ports": [{"containerPort": 8080, "hostPort": port}]}),
         node.pod("alone", FOREVER, {"resources": whole}),
@@ -291,38 +336,7 @@ def pods(node: KubeletNode) -> dict[str, JSON]:
     return {each["metadata"]["name"]: each for each in listed}
 
 
-def kept_fields(pod: JSON) -> JSON:
-    """Fields of a pod that no switch may change."""
-    sizes = {
-        each["name"]: [each.get("resources"), each.get("allocatedResources")]
-        for each in pod["status"].get("containerStatuses") or ()
-    }
-    found = {**lasting(pod), "sizes": sizes}
-    if "kubernetes.io/config.mirror" in pod["metadata"].get("annotations", {}):
-        # the Go kubelet writes the times of static pods anew at its start
-        del found["startTime"]
-        found["conditions"] = {name: each[0] for name, each in found["conditions"].items()}
-    if found["phase"] == "Succeeded":
-        del found["podIP"]  # a program that starts cannot read the address of a removed sandbox
-    return found
-
-
-def conditions(node: JSON) -> JSON:
-    """The conditions of a node, with the times of their last transitions."""
-    return {
-        each["type"]: [each["status"], each["lastTransitionTime"]]
-        for each in node["status"]["conditions"]
-    }
-
-
-def side_at(moment: float, measures: list[Measured]) -> str:
-    """The program that had the node at a moment, in seconds since the epoch."""
-    turns = [(KUBELET, 0.0), *((each.to, each.began) for each in measures)]
-    number, (name, _) = max(each for each in enumerate(turns) if each[1][1] <= moment)
-    return f"{number} {name}"
-
-
-def waits(changes: list[Change], measures: list[Measured]) -> list[str]:
+def waits(changes: list[Change], turns: Sequence[tuple[str, float]]) -> list[str]:
     """Seconds between the runs of the crashing container, with the program that made each wait."""
     started, ended = dict[int, float](), dict[int, float]()
     for change in changes:
@@ -341,18 +355,24 @@ def waits(changes: list[Change], measures: list[Measured]) -> list[str]:
     found = []
     for one, two in pairwise(sorted(started)):
         if two == one + 1:
-            by = side_at(started[two], measures)
+            by = side_at(started[two], turns)
             found.append(f"{by} run {two} after {started[two] - ended[one]:.0f} s")
     return found
 
 
 def test_switches_leave_pods_unchanged(
-    kubelet_node: KubeletNode, request: pytest.FixtureRequest
+    kubelet_node: KubeletNode,
+    registry: HeldRegistry,
+    claimed: ClaimedDevices,
+    request: pytest.FixtureRequest,
 ) -> None:
     node = kubelet_node
     count = request.config.getoption("--switches") or 2
     names, port = create_pods(node, request.config.getoption("--switch-pods"))
-    switches = Switches(node, built_kubelet(request.config))
+    for name in ("gpu", "uses-gpu-0"):
+        claimed.create(name)
+    names.append("gpu")
+    switches = Switches(node, built_kubelet(request.config), registry, claimed)
     time.sleep(RESTART_SLACK_S)  # younger containers are judged anew, by both programs
     before, held = pods(node), switches.containers()
     cpu = node.kubectl("exec", "alone", "--", "grep", "Cpus_allowed_list", "/proc/self/status")
@@ -382,16 +402,17 @@ def test_switches_leave_pods_unchanged(
                 node.read("pod", node.static("late"), ".status.containerStatuses[0].containerID")
             )
         after = pods(node)
-    print("waits of the crashing container:", waits(changes, measures))
+    turns = [(each.to, each.began) for each in measures]
+    print("waits of the crashing container:", waits(changes, turns))
     kept = {name: kept_fields(before[name]) for name in names}
     for each in changes:
         if each.name in kept:
             found = differences(kept[each.name], kept_fields(each.item))
-            problems += [f"{side_at(each.at, measures)}: {each.name}: {one}" for one in found]
+            problems += [f"{side_at(each.at, turns)}: {each.name}: {one}" for one in found]
     first = conditions(of_node[0].item)
     for each in of_node:
         found = differences(first, conditions(each.item))
-        problems += [f"{side_at(each.at, measures)}: node: {one}" for one in found]
+        problems += [f"{side_at(each.at, turns)}: node: {one}" for one in found]
     problems += [
         f"at the end {one}" for one in differences(kept, {n: kept_fields(after[n]) for n in names})
     ]
@@ -415,3 +436,6 @@ def test_switches_leave_pods_unchanged(
         if each.name == "crashes" and each.kind != "DELETED"
     ]
     assert counts == sorted(counts)
+    for name in ("gpu", f"uses-gpu-{count}"):
+        claimed.delete(name)
+    claimed.assert_each_was_unprepared_once()

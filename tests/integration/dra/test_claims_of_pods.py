@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kubeletpy.api.types import JSON
-from tests.integration.dra.conftest import CLASS, DRIVER, DriverProcess
+from tests.dra_driver.process import DriverProcess
+from tests.integration.dra.conftest import CLASS, DRIVER
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status
