@@ -48,8 +48,7 @@ class KubeletNode(ClusterNode):
         devices = self.root_dir / "device-plugins"
         if not self.root_dir.exists():
             self.link.open()
-            self.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=90s")
-            self.manifests.mkdir()
+            self.manifests.mkdir(exist_ok=True)
             prepare_root(self.root_dir, self.cgroup_root)
             devices.mkdir()
             KUBELETS_OWN.mkdir(parents=True, exist_ok=True)
@@ -64,8 +63,13 @@ class KubeletNode(ClusterNode):
             node_name=self.name,
         )
         self.agent.start([*alone, devices, KUBELETS_OWN, *command])
+        self.wait_for_api()
+        self.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=90s")
         self.kubectl("wait", "--for=create", f"node/{self.name}", "--timeout=90s")
         self.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", "--timeout=90s")
+
+    def wait_for_api(self) -> None:
+        """Wait for an API server that only starts with the kubelet."""
 
     def preflight(self) -> JSON:
         """The report about the running kubelet."""
@@ -140,21 +144,27 @@ def kubelet_node_of(
     directory: Path, plane: ControlPlane, program: Path, **config: Any
 ) -> Iterator[KubeletNode]:
     """A node on a containerd of its own that a Go kubelet runs; ``config``: more settings."""
+    with kubelets_own_directory(), own_runtime(directory) as runtime:
+        made = KubeletNode(directory / "g", plane, runtime, "kubelet-node", config)
+        try:
+            made.start_kubelet(program)
+            yield made
+        finally:
+            made.stop()
+            with RawRuntime(runtime.socket) as raw:
+                raw.remove_all()
+            # tests after this one count pods, and the scheduler would bind theirs to this node
+            own = f"--field-selector=spec.nodeName={made.name}"
+            made.kubectl("delete", "pods", own, "--force", "--grace-period=0")
+            made.kubectl("delete", "node", made.name, "--ignore-not-found")
+            made.remove()
+
+
+@contextmanager
+def kubelets_own_directory() -> Iterator[None]:
+    """Remove the directory of device plugins at the end, unless the machine has a kubelet."""
     try:
-        with own_runtime(directory) as runtime:
-            made = KubeletNode(directory / "g", plane, runtime, "kubelet-node", config)
-            try:
-                made.start_kubelet(program)
-                yield made
-            finally:
-                made.stop()
-                with RawRuntime(runtime.socket) as raw:
-                    raw.remove_all()
-                # tests after this one count pods, and the scheduler would bind theirs to this node
-                own = f"--field-selector=spec.nodeName={made.name}"
-                made.kubectl("delete", "pods", own, "--force", "--grace-period=0")
-                made.kubectl("delete", "node", made.name, "--ignore-not-found")
-                made.remove()
+        yield
     finally:
         for each in (KUBELETS_OWN, KUBELETS_OWN.parent):
             with contextlib.suppress(OSError):  # the machine may have a kubelet

@@ -43,13 +43,24 @@ class Authority:
         )
 
     def issue(
-        self, file: str, user: str, group: str = "", names: tuple[str, ...] = ()
+        self,
+        file: str,
+        user: str,
+        group: str = "",
+        names: tuple[str, ...] = (),
+        *,
+        both: bool = False,
     ) -> tuple[Path, Path]:
-        """Make ``file.crt`` and ``file.key`` for a client, or a server with ``names``."""
+        """Make ``file.crt`` and ``file.key`` for a client, or a server with ``names``.
+
+        ``both``: a server that is a client of its own kind, such as a member of etcd.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        usage = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH]
+        if both:
+            usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
         builder = _builder(_name(user, group), self._name, key).add_extension(
-            x509.ExtendedKeyUsage([usage]), critical=False
+            x509.ExtendedKeyUsage(usages), critical=False
         )
         if names:
             alternatives = x509.SubjectAlternativeName([_alternative(each) for each in names])
