@@ -6,11 +6,19 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from subprocess import Popen
+from typing import Protocol
 
 from kubeletpy.api.types import JSON
-from tests.cluster.node import ClusterNode
+
+
+class HasKubectl(Protocol):
+    """A cluster, or a part of it."""
+
+    def kubectl_process(self, *arguments: str) -> AbstractContextManager[Popen[str]]:
+        """kubectl as a process with pipes, which ends with the ``with``."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Change:
 
 
 @contextmanager
-def watched(node: ClusterNode, *what: str) -> Iterator[list[Change]]:
+def watched(node: HasKubectl, *what: str) -> Iterator[list[Change]]:
     """All events of ``kubectl get WHAT --watch`` until now, those of existing objects first.
 
     >>> with watched(node, "pods", "--selector=kind=rich") as changes:

@@ -1,5 +1,7 @@
 """One virtual node for all tests of a process. It boots in half a minute.
 
+``--cluster`` runs the tests of a cluster of three such nodes instead.
+
 Its file system has a journal, as any must that loses its power. Tests that switch it off come last,
 because one that fails may leave it off. A failing test leaves the node's console, its journal and
 the flight recorder's file in ``build/nodes/TEST``. Must be run as root.
@@ -13,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.nodes.guest import HasEvidence
 from tests.nodes.node import VirtualNode, clear
-from tools.env.process import run
+from tools.env.process import CommandError, run
 from tools.lab.image import CHECKOUT, build, default_recipe
 from tools.lab.recipe import SUITES
 from tools.lab.requests import GuestError
@@ -22,15 +25,16 @@ from tools.lab.uml import UserModeLinux
 
 APPARMOR = ("apparmor=1", "security=apparmor")
 """Kernel arguments that enable it."""
-LAST = ("test_reboot", "test_power")
+LAST = ("test_reboot", "test_power", "test_node_loss")
 LEFT = CHECKOUT / "build" / "nodes"
-_NODES = pytest.StashKey[list[VirtualNode]]()
+_EVIDENCE = pytest.StashKey[list[HasEvidence]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options for the number and times of power cuts."""
+    """Options that choose nodes and tests."""
     group = parser.getgroup("virtual nodes")
     group.addoption("--suite", choices=SUITES, default="bookworm", help="Debian of the nodes")
+    group.addoption("--cluster", action="store_true", help="run the tests of a cluster instead")
     group.addoption("--cuts", type=int, default=3, help="number of power cuts (3)")
     group.addoption("--seed", type=int, default=0, help="seed for their times (random)")
 
@@ -38,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """No node has booted yet."""
     config.addinivalue_line("markers", "long: not within twelve minutes (-m 'not long')")
-    config.stash[_NODES] = []
+    config.stash[_EVIDENCE] = []
 
 
 @pytest.fixture(scope="session")
@@ -49,9 +53,17 @@ def lab_directory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def virtual_nodes(pytestconfig: pytest.Config) -> list[VirtualNode]:
+def evidence(pytestconfig: pytest.Config) -> list[HasEvidence]:
     """The nodes whose evidence a failing test collects."""
-    return pytestconfig.stash[_NODES]
+    return pytestconfig.stash[_EVIDENCE]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The tests of a cluster are collected with --cluster, and the others without."""
+    chosen: bool = config.getoption("--cluster")
+    if collection_path.is_dir():
+        return True if collection_path.name == "cluster" and not chosen else None
+    return True if chosen and collection_path.parent.name != "cluster" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,13 +78,19 @@ def suite(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def machine(lab_directory: Path, suite: str) -> Iterator[UserModeLinux]:
-    """A machine that has booted, with a journal on its disk."""
+def journaled_disk(lab_directory: Path, suite: str) -> Path:
+    """A disk of machines that lose their power."""
     disk = lab_directory / "journaled.img"
     # the image's own file must stay as it is: other machines have overlays of it
     run("cp", "--sparse=always", build(default_recipe(suite)), disk)
     run("tune2fs", "-O", "has_journal", disk)
-    made = UserModeLinux(disk, lab_directory / "m", more=APPARMOR)
+    return disk
+
+
+@pytest.fixture(scope="session")
+def machine(lab_directory: Path, journaled_disk: Path) -> Iterator[UserModeLinux]:
+    """A machine that has booted, with a journal on its disk."""
+    made = UserModeLinux(journaled_disk, lab_directory / "m", more=APPARMOR)
     made.boot()
     try:
         yield made
@@ -85,14 +103,14 @@ def shared_node(
     machine: UserModeLinux,
     lab_directory: Path,
     suite: str,
-    virtual_nodes: list[VirtualNode],
+    evidence: list[HasEvidence],
     record_testsuite_property: Callable[[str, object], None],
 ) -> VirtualNode:
     """A node with everything installed; `configure` starts the agent."""
     node = VirtualNode(machine, lab_directory, suite)
     for program, version in node.versions.items():
         record_testsuite_property(program, version)
-    virtual_nodes.append(node)
+    evidence.append(node)
     node.install()
     return node
 
@@ -112,13 +130,13 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         name = item.nodeid.rpartition("/")[2].replace("::", "-").replace("/", "-")
-        nodes: list[VirtualNode] = item.config.stash[_NODES]
+        nodes = item.config.stash[_EVIDENCE]
         for number, node in enumerate(nodes):
             directory = LEFT / name / (str(number) if number else "")
             clear(directory)
             try:
                 node.leave(directory)
-            except GuestError as error:
+            except (GuestError, CommandError) as error:
                 (directory / "unreachable.log").write_text(f"{error}\n")
             report.sections.append(("virtual node", f"see {directory}"))
     return report

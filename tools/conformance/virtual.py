@@ -17,10 +17,10 @@ from tools.env.go_kubelet import kubelet_command
 from tools.env.images import write_archive
 from tools.lab.containerd import (
     CONTAINERD_CONFIG,
-    NETWORK,
     NETWORK_CONFIG,
     POD_SUBNET,
     containerd_config,
+    pod_network,
 )
 from tools.lab.image import CHECKOUT
 from tools.lab.network import Network, address_of, device_argument
@@ -81,7 +81,7 @@ class VirtualNode:
         generation = containerd_generation(versions_of(self._machine)["containerd"])
         files = {
             CONTAINERD_CONFIG: containerd_config("systemd", generation, self._setup.sandbox_image),
-            NETWORK_CONFIG: NETWORK,
+            NETWORK_CONFIG: pod_network(),
         }
         self._setup.write_mirror(self._shared / "certs.d")
         archive = write_archive(self._shared / "images.tar", *self._setup.images)

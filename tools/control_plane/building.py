@@ -74,6 +74,8 @@ CONTROL_PLANE = ProgramSet(
 )
 KUBELET = ProgramSet("node", (f"{MODULE}/cmd/kubelet",))
 """The Go kubelet, which hands its node over and takes it back."""
+PROXY = ProgramSet("proxy", (f"{MODULE}/cmd/kube-proxy",))
+"""kube-proxy, which nodes of a cluster need for Services."""
 END_TO_END_TESTS = ProgramSet(
     "tests",
     (

@@ -9,26 +9,6 @@ from pathlib import Path
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
 POD_SUBNET = "10.88.0.0/24"
-NETWORK = json.dumps(
-    {
-        "cniVersion": "0.4.0",
-        "name": "pods",
-        "plugins": [
-            {
-                "type": "bridge",
-                "bridge": "pods0",
-                "isGateway": True,
-                "ipam": {
-                    "type": "host-local",
-                    "ranges": [[{"subnet": POD_SUBNET}]],
-                    "routes": [{"dst": "0.0.0.0/0"}],
-                },
-            },
-            {"type": "portmap", "capabilities": {"portMappings": True}},
-        ],
-    }
-)
-"""The CNI configuration of the pods' network."""
 NETWORK_CONFIG = "/etc/cni/net.d/10-pods.conflist"
 
 
@@ -39,3 +19,13 @@ def containerd_config(driver: str, generation: int, sandbox_image: str) -> str:
     return re.sub(
         r"SystemdCgroup = \w+", f"SystemdCgroup = {str(driver == 'systemd').lower()}", text
     )
+
+
+def pod_network(subnet: str = POD_SUBNET) -> str:
+    """The CNI configuration of a node whose pods have addresses in ``subnet``."""
+    ranges = [[{"subnet": subnet}]]
+    routes = [{"dst": "0.0.0.0/0"}]
+    ipam = {"type": "host-local", "ranges": ranges, "routes": routes}
+    bridge = {"type": "bridge", "bridge": "pods0", "isGateway": True, "ipam": ipam}
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge, ports]})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from typing import Any
 
 import pytest
 
-from tools.lab.containerd import containerd_config
+from tools.lab.containerd import containerd_config, pod_network
 
 IMAGE = "registry.k8s.io/pause:3.10.2"
 
@@ -29,3 +30,8 @@ def test_sandbox_image_and_cgroup_driver_replace_those_of_deploy(
     config = tomllib.loads(containerd_config(driver, generation, IMAGE))
     assert _found(config, key) == [IMAGE]
     assert _found(config, "SystemdCgroup") == [systemd]
+
+
+def test_pods_of_a_node_have_addresses_in_its_subnet() -> None:
+    bridge = json.loads(pod_network("10.88.2.0/24"))["plugins"][0]
+    assert bridge["ipam"]["ranges"] == [[{"subnet": "10.88.2.0/24"}]]
