@@ -63,6 +63,11 @@ class Namespace:
         """`kubectl wait`; an error shows the objects of the namespace."""
         self._await("wait", f"--for={condition}", *objects)
 
+    def wait_created(self, *objects: str) -> None:
+        """Wait until objects exist; kubectl fails where one of several exists before others."""
+        for each in objects:
+            self.wait("create", each)
+
     def rollout(self, *objects: str) -> None:
         """`kubectl rollout status` of each object."""
         for each in objects:
@@ -111,13 +116,13 @@ class Cluster:
         made = Namespace(self.plane, name)
         made.kubectl("create", "namespace", name)
         # controllers make it; pods are rejected before
-        made.wait("create", "serviceaccount/default", "configmap/kube-root-ca.crt")
+        made.wait_created("serviceaccount/default", "configmap/kube-root-ca.crt")
         return made
 
     def wait_ready(self, *members: Member) -> None:
         """Wait until nodes exist and are Ready."""
         names = [f"node/{each.name}" for each in members or self.members]
-        self.default.wait("create", *names)
+        self.default.wait_created(*names)
         self.default.wait("condition=Ready", *names)
 
     def leave(self, directory: Path) -> None:

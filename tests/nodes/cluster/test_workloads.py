@@ -139,7 +139,7 @@ def test_pods_of_a_stateful_set_keep_their_data(cluster: Cluster, namespace: Nam
         before = namespace.pods("db")
         assert nodes_of(before) == {each.name: 1 for each in cluster.members}
         namespace.kubectl("delete", "pod", "db-1")
-        namespace.wait("create", "pod/db-1")
+        namespace.wait_created("pod/db-1")
         namespace.wait("condition=Ready", "pod/db-1")
         after = namespace.pods("db")
         assert nodes_of(after) == nodes_of(before)
