@@ -23,7 +23,8 @@
 #   ./test.sh nodes --cuts 50 --seed 7   agents on virtual nodes with systemd and cgroup v2; so many power
 #                                    cuts (3), at moments drawn with that seed (a fresh one)
 #   ./test.sh nodes --cluster        a cluster of three virtual nodes instead, with a real control plane and
-#                                    kube-proxy, whose programs are built first
+#                                    kube-proxy, whose programs are built first; --upstream REGEX adds
+#                                    Kubernetes' end-to-end tests of these names
 #   ./test.sh nodes --matrix trixie  the same tests on Debian 13 (bookworm trixie testing: none named)
 #   ./test.sh mutation admission pods    unit tests of these packages against small faults in their decisions
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).

@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("virtual nodes")
     group.addoption("--suite", choices=SUITES, default="bookworm", help="Debian of the nodes")
     group.addoption("--cluster", action="store_true", help="run the tests of a cluster instead")
+    group.addoption("--upstream", default="", help="upstream tests to run on the cluster, too")
     group.addoption("--cuts", type=int, default=3, help="number of power cuts (3)")
     group.addoption("--seed", type=int, default=0, help="seed for their times (random)")
 

@@ -106,7 +106,7 @@ def run_tests(
         )
         try:
             node.start(agent)
-            _ginkgo(built, plane, choice, output)
+            run_ginkgo(built, plane, choice, output)
         finally:
             node.remove()
             if node.log.exists():  # its agent was started
@@ -139,8 +139,13 @@ def _mirror(directory: Path, images: Sequence[Image], address: str) -> Iterator[
         registry.remove()
 
 
-def _ginkgo(built: Path, plane: ControlPlane, choice: Choice, output: Path) -> None:
-    """Run the parallel tests, then the serial ones; LONGEST beside both."""
+def run_ginkgo(
+    built: Path, plane: ControlPlane, choice: Choice, output: Path, nodes: int = 1
+) -> None:
+    """Run the parallel tests, then the serial ones; LONGEST beside both.
+
+    ``nodes``: the number of the control plane's nodes.
+    """
     ginkgo = [
         str(built / "ginkgo"),
         "--silence-skips",
@@ -153,7 +158,7 @@ def _ginkgo(built: Path, plane: ControlPlane, choice: Choice, output: Path) -> N
         flags = [
             "--provider=local",
             f"--kubeconfig={plane.admin}",
-            "--num-nodes=1",
+            f"--num-nodes={nodes}",
             "--disable-log-dump",
             f"--report-dir={output}",
             f"--report-prefix={name}-",

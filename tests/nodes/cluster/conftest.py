@@ -10,17 +10,28 @@ import pytest
 
 from tests.nodes.cluster.cluster import Cluster, Namespace, running_cluster
 from tests.nodes.guest import HasEvidence
+from tools.control_plane.building import END_TO_END_TESTS, programs
+from tools.control_plane.releases import NEWEST
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Upstream tests are collected when some are named."""
+    named = config.getoption("--upstream") or collection_path.name != "test_upstream.py"
+    return None if named else True
 
 
 @pytest.fixture(scope="session")
 def cluster(
     lab_directory: Path,
     journaled_disk: Path,
-    suite: str,
     evidence: list[HasEvidence],
+    pytestconfig: pytest.Config,
     record_testsuite_property: Callable[[str, object], None],
 ) -> Iterator[Cluster]:
     """A cluster with three Ready nodes."""
+    if pytestconfig.getoption("--upstream"):  # the cluster's network has no way to their source
+        programs(NEWEST, END_TO_END_TESTS)
+    suite = str(pytestconfig.getoption("--suite"))
     with running_cluster(lab_directory / "c", journaled_disk, suite) as made:
         for program, version in made.members[0].versions.items():
             record_testsuite_property(program, version)
