@@ -25,7 +25,9 @@
 #   ./test.sh nodes --cluster        a cluster of three virtual nodes instead, with a real control plane and
 #                                    kube-proxy, whose programs are built first; --upstream REGEX adds
 #                                    Kubernetes' end-to-end tests of these names
-#   ./test.sh nodes --matrix trixie  the same tests on Debian 13 (bookworm trixie testing: none named)
+#   ./test.sh nodes --machine qemu tests/nodes/test_cpus.py   under QEMU, for what user-mode Linux lacks
+#   ./test.sh nodes --matrix trixie uml  the same tests on Debian 13 (bookworm trixie testing: none named),
+#                                    under user-mode Linux (uml qemu: none named)
 #   ./test.sh mutation admission pods    unit tests of these packages against small faults in their decisions
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
@@ -70,6 +72,10 @@ esac
 by_default=false
 [ ${#sections[@]} -gt 0 ] || { by_default=true && sections=("${all[@]}"); }
 
+# --matrix takes both kinds of machines unless it names one
+if [[ " $* " == *[\ =]qemu\ * || " $* " == *" --matrix "* && " $* " != *" uml "* ]]; then
+    packages[nodes]+=" qemu-system-x86 qemu-utils kmod"
+fi
 # vale, which reads our prose, is built where there is Go; its parsers are C
 ! command -v go >/dev/null || packages[lint]="gcc libc6-dev"
 

@@ -1,10 +1,12 @@
-"""One virtual node for all tests of a process. It boots in half a minute.
+"""One virtual node for all tests of a process. It boots in half a minute, under QEMU in minutes.
 
 ``--cluster`` runs the tests of a cluster of three such nodes instead.
 
-Its file system has a journal, as any must that loses its power. Tests that switch it off come last,
-because one that fails may leave it off. A failing test leaves the node's console, its journal and
-the flight recorder's file in ``build/nodes/TEST``. Must be run as root.
+Tests with the marker ``machine("qemu")`` need what only that kind has; they are collected with
+``--machine qemu`` alone. The node's file system has a journal, as any must that loses its power.
+Tests that switch it off come last, because one that fails may leave it off. A failing test leaves
+the node's console, its journal and the flight recorder's file in ``build/nodes/TEST``. Must be run
+as root.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from tests.nodes.guest import HasEvidence
 from tests.nodes.node import VirtualNode, clear
 from tools.env.process import CommandError, run
 from tools.lab.image import CHECKOUT, build, default_recipe
+from tools.lab.kinds import KINDS, UML, make_machine
+from tools.lab.machine import Machine
 from tools.lab.recipe import SUITES
 from tools.lab.requests import GuestError
-from tools.lab.uml import UserModeLinux
 
 APPARMOR = ("apparmor=1", "security=apparmor")
 """Kernel arguments that enable it."""
@@ -36,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--suite", choices=SUITES, default="bookworm", help="Debian of the nodes")
     group.addoption("--cluster", action="store_true", help="run the tests of a cluster instead")
     group.addoption("--upstream", default="", help="upstream tests to run on the cluster, too")
+    group.addoption("--machine", choices=KINDS, default=UML, help="what runs the nodes (uml)")
     group.addoption("--cuts", type=int, default=3, help="number of power cuts (3)")
     group.addoption("--seed", type=int, default=0, help="seed for their times (random)")
 
@@ -43,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """No node has booted yet."""
     config.addinivalue_line("markers", "long: not within twelve minutes (-m 'not long')")
+    config.addinivalue_line("markers", "machine(kind): only on nodes of that kind (--machine)")
     config.stash[_EVIDENCE] = []
 
 
@@ -67,9 +72,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if chosen and collection_path.parent.name != "cluster" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that switch the machine off last; pytest keeps the order of the others."""
-    items.sort(key=lambda item: Path(item.path).stem in LAST)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of other kinds of machines, and put those that switch it off last."""
+    kind = config.getoption("--machine")
+    others = [
+        item
+        for item in items
+        if any(kind not in each.args for each in item.iter_markers("machine"))
+    ]
+    config.hook.pytest_deselected(items=others)
+    kept = [item for item in items if item not in others]
+    items[:] = sorted(kept, key=lambda item: Path(item.path).stem in LAST)
 
 
 @pytest.fixture(scope="session")
@@ -89,9 +102,12 @@ def journaled_disk(lab_directory: Path, suite: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def machine(lab_directory: Path, journaled_disk: Path) -> Iterator[UserModeLinux]:
+def machine(
+    lab_directory: Path, journaled_disk: Path, suite: str, pytestconfig: pytest.Config
+) -> Iterator[Machine]:
     """A machine that has booted, with a journal on its disk."""
-    made = UserModeLinux(journaled_disk, lab_directory / "m", more=APPARMOR)
+    kind = str(pytestconfig.getoption("--machine"))
+    made = make_machine(kind, suite, journaled_disk, lab_directory / "m", more=APPARMOR)
     made.boot()
     try:
         yield made
@@ -101,7 +117,7 @@ def machine(lab_directory: Path, journaled_disk: Path) -> Iterator[UserModeLinux
 
 @pytest.fixture(scope="session")
 def shared_node(
-    machine: UserModeLinux,
+    machine: Machine,
     lab_directory: Path,
     suite: str,
     evidence: list[HasEvidence],

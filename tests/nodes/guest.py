@@ -5,6 +5,7 @@ Nothing here depends on the API server that the agent uses.
 
 from __future__ import annotations
 
+import sys
 import tarfile
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +14,7 @@ from kubeletpy.api.types import JSON
 from tests.nodes.setup import LIBRARY, PROGRAM
 from tools.env.debian import unpacked
 from tools.env.images import PAUSE, busybox_image, pause_image, write_archive
+from tools.env.process import run
 from tools.lab.containerd import (
     CONTAINERD_CONFIG,
     DEPLOY,
@@ -89,6 +91,10 @@ class Guest:
 
     def install_agent(self, pod_subnet: str = POD_SUBNET) -> None:
         """Install the agent, its unit and images; nothing runs yet but containerd."""
+        if self.versions["python"].startswith("{}.{}.".format(*sys.version_info[:2])):
+            # the node takes minutes to compile all modules under QEMU
+            for package in _PACKAGES:
+                run(sys.executable, "-m", "compileall", "-q", CHECKOUT / package, timeout=600)
         archive = self._directory / "packages.tar"
         with tarfile.open(archive, "w") as packed:
             for package in _PACKAGES:
@@ -117,7 +123,7 @@ class Guest:
             " $(python3 -c 'import site; print(site.getsitepackages()[0])')/kubeletpy.pth"
             " && systemctl daemon-reload && systemctl restart systemd-journald containerd"
             " && ctr -n k8s.io images import /tmp/images.tar && rm /tmp/images.tar && sync",
-            timeout=600,
+            timeout=3 * WITHIN_S,
         )
 
     def configure_containerd(self, driver: str) -> None:

@@ -14,7 +14,7 @@ from kubeletpy.api.types import JSON
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 from tests.nodes.setup import ADMIN
 from tools.env.waiting import NotReadyError, wait_until
-from tools.lab.uml import UserModeLinux
+from tools.lab.machine import Machine
 
 
 def load(draw: random.Random, cut: int) -> list[JSON]:
@@ -43,7 +43,7 @@ def load(draw: random.Random, cut: int) -> list[JSON]:
 
 
 def test_the_node_recovers_from_power_cuts(
-    machine: UserModeLinux, node: VirtualNode, request: pytest.FixtureRequest
+    machine: Machine, node: VirtualNode, request: pytest.FixtureRequest
 ) -> None:
     seed = request.config.getoption("--seed") or random.randrange(1 << 30)
     print(f"--seed {seed}")

@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
-from tools.lab.uml import UserModeLinux
+from tools.lab.machine import Machine
 
 ORDER = {"name": "order", "hostPath": {"path": "/var/lib/order", "type": "DirectoryOrCreate"}}
 MOUNT = {"name": "order", "mountPath": "/order"}
@@ -36,7 +36,7 @@ def node(node: VirtualNode) -> Iterator[VirtualNode]:
     node.shell(f"rm {STATIC}")
 
 
-def shut_down(machine: UserModeLinux, node: VirtualNode, how: str) -> None:
+def shut_down(machine: Machine, node: VirtualNode, how: str) -> None:
     """`systemctl reboot`, or `systemctl poweroff` and power on again; wait for a Ready node."""
     boot = node.read("/proc/sys/kernel/random/boot_id")
     if how == "reboot":
@@ -82,7 +82,7 @@ def logging_pod(name: str, **spec: object) -> JSON:
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_shutdown_ends_pods_by_priority_and_reports_them(
-    machine: UserModeLinux, node: VirtualNode, how: str
+    machine: Machine, node: VirtualNode, how: str
 ) -> None:
     node.configure("systemd", shutdownGracePeriodByPodPriority=GRACE)
     node.shell("rm -f /var/lib/order/log")
@@ -122,9 +122,7 @@ def test_a_shutdown_ends_pods_by_priority_and_reports_them(
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_pods_are_back_after_a_shutdown(
-    machine: UserModeLinux, node: VirtualNode, how: str
-) -> None:
+def test_pods_are_back_after_a_shutdown(machine: Machine, node: VirtualNode, how: str) -> None:
     """Without graceful shutdown: containers run again, init containers first."""
     node.configure("systemd")
     node.shell("rm -rf /var/lib/order")

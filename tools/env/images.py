@@ -48,13 +48,13 @@ def pause_image(name: str = PAUSE) -> Image:
         return Image(name, {"pause": (0o755, program)}, config={"Entrypoint": ["/pause"]})
     endless = ["/busybox", "tail", "-f", "/dev/null"]
     return Image(
-        name, {"busybox": (0o755, _busybox().read_bytes())}, config={"Entrypoint": endless}
+        name, {"busybox": (0o755, static_busybox().read_bytes())}, config={"Entrypoint": endless}
     )
 
 
 def busybox_image(name: str = BUSYBOX, extra: Mapping[str, bytes] | None = None) -> Image:
     """A small system: sh and all of busybox's applets. `extra` adds files (a different digest)."""
-    program = _busybox()
+    program = static_busybox()
     applets = run(program, "--list").split()
     files = {
         "bin/busybox": (0o755, program.read_bytes()),
@@ -117,7 +117,7 @@ def write_archive(path: Path, *images: Image) -> Path:
     return path
 
 
-def _busybox() -> Path:
+def static_busybox() -> Path:
     """A static busybox: the installed one, or else Debian's, fetched beside the system."""
     installed = Path("/bin/busybox")
     if installed.exists() and _is_static(installed):

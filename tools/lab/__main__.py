@@ -18,36 +18,47 @@ from pathlib import Path
 from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
 from tools.lab.image import CHECKOUT, build, default_recipe
+from tools.lab.kinds import KINDS, UML, make_machine
+from tools.lab.machine import Machine
+from tools.lab.recipe import SUITES
 from tools.lab.requests import GuestError, shell_line
-from tools.lab.uml import UserModeLinux
 
 
 def main() -> int:
     """Boot, run what is typed, and switch the node off at the end of the input."""
     made = argparse.ArgumentParser(prog="python -m tools.lab", description=__doc__)
+    made.add_argument("--machine", choices=KINDS, default=UML, help="what runs the node (uml)")
+    made.add_argument("--suite", choices=SUITES, default="bookworm", help="its Debian (bookworm)")
     made.add_argument("--memory", type=int, default=2048, help="memory in MiB (2048)")
     made.add_argument(
         "--timeout", type=float, default=600.0, help="timeout of a command, in seconds (600)"
     )
     given = made.parse_args()
-    with tempfile.TemporaryDirectory(prefix="lab-") as directory:
-        try:
-            node = UserModeLinux(build(default_recipe()), Path(directory), memory_mib=given.memory)
-            begin = time.monotonic()
-            node.boot()
-            mount = f"mkdir -p /checkout && mount -t hostfs -o {CHECKOUT} none /checkout"
-            node.run("sh", "-c", mount)
-            print(f"booted in {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
-        except (CommandError, NotReadyError, GuestError) as error:
-            print(f"lab: {error}", file=sys.stderr)
-            return 1
-        try:
-            return _commands(node, given.timeout)
-        finally:
-            node.cut_power()
+    try:
+        disk = build(default_recipe(given.suite))
+        with tempfile.TemporaryDirectory(prefix="lab-") as directory:
+            node = make_machine(
+                given.machine,
+                given.suite,
+                disk,
+                Path(directory),
+                memory_mib=given.memory,
+                shares=[CHECKOUT],
+            )
+            try:
+                begin = time.monotonic()
+                node.boot()
+                node.mount_host(CHECKOUT, "/checkout")
+                print(f"booted in {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
+                return _commands(node, given.timeout)
+            finally:
+                node.cut_power()
+    except (CommandError, NotReadyError, GuestError) as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
 
 
-def _commands(node: UserModeLinux, timeout: float) -> int:
+def _commands(node: Machine, timeout: float) -> int:
     for line in _lines():
         try:
             done = node.run("bash", "-c", shell_line(line), timeout=timeout)

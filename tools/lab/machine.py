@@ -16,8 +16,11 @@ class Machine(Protocol):
         """All that was written to its console."""
         ...
 
-    def boot(self, timeout: float = 300.0) -> None:
-        """Switch it on, and wait until it takes commands. Raises NotReadyError."""
+    def boot(self, timeout: float | None = None) -> None:
+        """Switch it on, and wait until it takes commands. Raises NotReadyError.
+
+        The default timeout is what this kind of machine needs.
+        """
         ...
 
     def run(self, *command: str, timeout: float = 60.0) -> Done:
@@ -32,6 +35,10 @@ class Machine(Protocol):
         """Copy a file from the node. Raises GuestError."""
         ...
 
+    def mount_host(self, directory: Path, target: str) -> None:
+        """Mount a directory of this machine in the node. Raises GuestError."""
+        ...
+
     def power_off(self, timeout: float = 120.0) -> None:
         """Shut it down in order. Raises NotReadyError."""
         ...
@@ -42,4 +49,12 @@ class Machine(Protocol):
 
     def cut_power(self) -> None:
         """Stop it at once; data that it has not written to its disk is lost."""
+        ...
+
+    def pause(self) -> None:
+        """Stop its processors; its clock goes on. It answers nothing until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Continue after `pause`."""
         ...

@@ -1,12 +1,14 @@
 """``python -m tools.lab.matrix``: the tests of virtual nodes on each Debian, as a table.
 
-Arguments that name a suite (bookworm, trixie, testing) choose it; others are pytest's. The table is
-in Markdown, as docs/conformance.md has it. ``./test.sh nodes --matrix`` is the same.
+Arguments that name a suite (bookworm, trixie, testing) or a kind of machine (uml, qemu) choose it;
+others are pytest's. The table is in Markdown, as docs/conformance.md has it.
+``./test.sh nodes --matrix`` is the same.
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 import shlex
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tools.lab.image import CHECKOUT
+from tools.lab.kinds import KINDS, NAMES
 from tools.lab.recipe import SUITES
 
 TESTS = "tests/nodes"
@@ -55,7 +58,9 @@ def _has_failed(case: ElementTree.Element) -> bool:
     return case.find("failure") is not None or case.find("error") is not None
 
 
-def table_row(outcome: Outcome, suite: str, arguments: Sequence[str], date: datetime.date) -> str:
+def table_row(
+    outcome: Outcome, suite: str, kind: str, arguments: Sequence[str], date: datetime.date
+) -> str:
     """A row of the table."""
     version = {**dict.fromkeys(("kernel", "systemd", "cgroup", "python"), "?"), **outcome.versions}
     total = outcome.passed + len(outcome.failed)
@@ -67,45 +72,48 @@ def table_row(outcome: Outcome, suite: str, arguments: Sequence[str], date: date
     )
     columns = (
         version.get("distribution", suite),
-        f"user-mode Linux {version['kernel']}",
+        f"{NAMES[kind]} {version['kernel']}",
         *(version["systemd"], version["cgroup"], runtime, version["python"]),
         date.isoformat(),
         result,
-        f"`./test.sh nodes --matrix {shlex.join([suite, *arguments])}`",
+        f"`./test.sh nodes --matrix {shlex.join([suite, kind, *arguments])}`",
     )
     return f"| {' | '.join(columns)} |"
 
 
-def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Suites to run (all when none is named), and the arguments of pytest."""
+def divide(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Suites and kinds to run (all when none is named), and the arguments of pytest."""
     suites = [word for word in words if word in SUITES]
-    return suites or list(SUITES), [word for word in words if word not in SUITES]
+    kinds = [word for word in words if word in KINDS]
+    rest = [word for word in words if word not in SUITES and word not in KINDS]
+    return suites or list(SUITES), kinds or list(KINDS), rest
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the tests on each suite, and print the table of results."""
-    suites, arguments = divide(words)
+    """Run the tests on each suite and kind, and print the table of results."""
+    suites, kinds, arguments = divide(words)
     paths = [] if any(each.startswith(TESTS) for each in arguments) else [TESTS]
     status, rows = 0, []
-    for suite in suites:
-        report = CHECKOUT / "build" / f"nodes-{suite}.xml"
+    for suite, kind in itertools.product(suites, kinds):
+        report = CHECKOUT / "build" / f"nodes-{suite}-{kind}.xml"
         report.parent.mkdir(exist_ok=True)
         report.unlink(missing_ok=True)
         begin = time.monotonic()
-        options = ("-p", "tools.env.no_skips", "-o", "timeout=3600", f"--suite={suite}")
-        command = (sys.executable, "-m", "pytest", *options, f"--junitxml={report}")
+        options = ("-p", "tools.env.no_skips", "-o", "timeout=3600")
+        machine = (f"--suite={suite}", f"--machine={kind}", f"--junitxml={report}")
+        command = (sys.executable, "-m", "pytest", *options, *machine)
         done = subprocess.run([*command, *arguments, *paths], cwd=CHECKOUT, check=False)
         status = status or done.returncode
-        rows.append(_row_of(report, suite, arguments, time.monotonic() - begin))
+        rows.append(_row_of(report, suite, kind, arguments, time.monotonic() - begin))
     print("", HEADING, *rows, sep="\n")
     return status
 
 
-def _row_of(report: Path, suite: str, arguments: Sequence[str], seconds: float) -> str:
+def _row_of(report: Path, suite: str, kind: str, arguments: Sequence[str], seconds: float) -> str:
     if not report.exists():
-        return f"| {suite} | not run to its end ({seconds:.0f} s) |"
+        return f"| {suite}, {kind} | not run to its end ({seconds:.0f} s) |"
     today = datetime.datetime.now(datetime.UTC).date()
-    return table_row(parse_report(report.read_text()), suite, arguments, today)
+    return table_row(parse_report(report.read_text()), suite, kind, arguments, today)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ from tools.env.kubectl import kubectl
 from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
 from tools.lab.image import CHECKOUT, build, default_recipe
+from tools.lab.kinds import KINDS, UML, make_machine
 from tools.lab.machine import Machine
 from tools.lab.recipe import SITE, SUITES
 from tools.lab.requests import GuestError
-from tools.lab.uml import UserModeLinux
 from tools.lab.versions import containerd_generation, versions_of
 
 HOME = "/var/lib/kubeletpy"
@@ -94,7 +94,7 @@ class Tour:
         """Every check in turn. Raises TourError or GuestError at the first that fails."""
         begin = time.monotonic()
         with self._check("boot"):
-            self.node.boot(timeout=600)
+            self.node.boot()
             self._prepare()
         with self._check("node Ready"):
             self._start()
@@ -137,9 +137,8 @@ class Tour:
         return self.sh(f"kubectl --kubeconfig {KUBECONFIG} {arguments}", timeout)
 
     def _prepare(self) -> None:
-        mounts = {"/checkout": CHECKOUT, "/cache": cache_dir().resolve()}
-        for target, source in mounts.items():
-            self.sh(f"mkdir -p {target} && mount -t hostfs -o {source} none {target}")
+        for source, target in zip(shares(), ("/checkout", "/cache"), strict=True):
+            self.node.mount_host(source, target)
         self.sh(f"cat >/usr/bin/kubeletpy <<'EOF'\n{_LAUNCHER}EOF\nchmod 755 /usr/bin/kubeletpy")
         self.found |= versions_of(self.node)
         self.found["controllers"] = self.sh("cat /sys/fs/cgroup/cgroup.controllers")
@@ -258,10 +257,15 @@ class Tour:
         return done.output
 
 
-def tour(suite: str, runtime: str, directory: Path, memory_mib: int = 2048) -> Tour:
+def shares() -> list[Path]:
+    """Directories of this machine that the node mounts: the checkout and the cache."""
+    return [CHECKOUT, cache_dir().resolve()]
+
+
+def tour(suite: str, runtime: str, directory: Path, kind: str = UML) -> Tour:
     """Walk through a new node of a suite. Raises TourError, CommandError or NotReadyError."""
     kubectl("new")  # the node takes it from the cache
-    node = UserModeLinux(build(default_recipe(suite)), directory, memory_mib=memory_mib)
+    node = make_machine(kind, suite, build(default_recipe(suite)), directory, shares=shares())
     made = Tour(node, suite, runtime)
     try:
         made.walk()
@@ -280,13 +284,14 @@ def main() -> int:
     """Walk through a node of each suite, and print what was found."""
     made = argparse.ArgumentParser(prog="python -m tools.lab.tour", description=__doc__)
     made.add_argument("suites", nargs="*", default=list(SUITES), help="Debian suites (all)")
+    made.add_argument("--machine", choices=KINDS, default=UML, help="what runs the nodes (uml)")
     made.add_argument("--runtime", default="runc", help="OCI runtime: runc or crun (runc)")
     given = made.parse_args()
     status = 0
     for suite in given.suites:
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
             try:
-                done = tour(suite, given.runtime, Path(directory))
+                done = tour(suite, given.runtime, Path(directory), given.machine)
             except (CommandError, NotReadyError, TourError) as error:
                 print(f"{suite}: {error}", file=sys.stderr)
                 status = 1

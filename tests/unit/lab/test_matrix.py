@@ -32,34 +32,43 @@ DATE = datetime.date(2026, 11, 27)
 
 
 @pytest.mark.parametrize(
-    "words, suites, rest",
+    "words, suites, kinds, rest",
     [
-        ([], list(SUITES), []),
-        (["trixie", "tests/nodes/test_swap.py"], ["trixie"], ["tests/nodes/test_swap.py"]),
-        (["-x"], list(SUITES), ["-x"]),
+        ([], list(SUITES), ["uml", "qemu"], []),
+        (
+            ["trixie", "tests/nodes/test_x.py"],
+            ["trixie"],
+            ["uml", "qemu"],
+            ["tests/nodes/test_x.py"],
+        ),
+        (["qemu", "-x"], list(SUITES), ["qemu"], ["-x"]),
     ],
     ids=str,
 )
-def test_suites_are_separated_from_arguments_of_pytest(
-    words: list[str], suites: list[str], rest: list[str]
+def test_suites_and_kinds_are_separated_from_arguments_of_pytest(
+    words: list[str], suites: list[str], kinds: list[str], rest: list[str]
 ) -> None:
-    assert matrix.divide(words) == (suites, rest)
+    assert matrix.divide(words) == (suites, kinds, rest)
 
 
 def test_a_row_has_versions_result_and_command() -> None:
     outcome = matrix.parse_report(REPORT)
     assert (outcome.passed, outcome.failed) == (1, ["test_bad"])
-    assert matrix.table_row(outcome, "trixie", ["-k", "limits"], DATE) == (
+    assert matrix.table_row(outcome, "trixie", "uml", ["-k", "limits"], DATE) == (
         "| Debian GNU/Linux 13 (trixie) | user-mode Linux 6.1.176 | 257 | v2 |"
         " containerd 1.7.24, runc 1.1.15 | 3.13.5 | 2026-11-27 |"
-        " 1 of 2 passed in 62 s; failed: test_bad | `./test.sh nodes --matrix trixie -k limits` |"
+        " 1 of 2 passed in 62 s; failed: test_bad |"
+        " `./test.sh nodes --matrix trixie uml -k limits` |"
     )
+    row = matrix.table_row(outcome, "trixie", "qemu", [], DATE)
+    assert "| QEMU, Linux 6.1.176 |" in row
+    assert row.endswith("| `./test.sh nodes --matrix trixie qemu` |")
 
 
 def test_a_node_that_did_not_boot_has_a_row_without_versions() -> None:
     report = """<testsuites><testsuite time="3"><testcase name="test_x"><error message="no boot"/>
     </testcase></testsuite></testsuites>"""
-    row = matrix.table_row(matrix.parse_report(report), "testing", [], DATE)
+    row = matrix.table_row(matrix.parse_report(report), "testing", "uml", [], DATE)
     assert row.startswith("| testing | user-mode Linux ? | ? | ? |  | ? | 2026-11-27 |")
     assert "0 of 1 passed in 3 s; failed: test_x" in row
 

@@ -1,0 +1,128 @@
+"""Debian's kernel for QEMU: program, modules and an initial RAM disk, cached beside the images.
+
+The disk images are those of user-mode Linux. The RAM disk loads the modules that reach the disk,
+and mounts the kernel's other modules from this machine, so that no image contains them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.env.debian import cache_dir, locked, unpacked
+from tools.env.images import static_busybox
+from tools.env.process import CommandError, run
+
+PACKAGE = "linux-image-amd64"
+"""Debian's cloud kernel has no 9p, by which a node sees directories of this machine."""
+MODULES_TAG = "modules"
+"""The 9p share with the kernel's modules."""
+NEEDED = ("virtio_pci", "virtio_blk", "crc32c_generic", "ext4", "9pnet_virtio", "9p")
+"""Modules that the RAM disk loads with those they depend on. Some kernels have them built in."""
+_INIT = (
+    "#!/bin/busybox sh",
+    "export PATH=/bin",
+    "mount -t devtmpfs none /dev",
+    "mount -t proc none /proc",
+    'for module in /modules/*.ko; do insmod "$module"; done',
+    "until [ -b /dev/vda ]; do sleep 0.1; done",
+    "mount -t ext4 /dev/vda /root",
+    "directory=/root/lib/modules/$(uname -r)",
+    'mkdir -p "$directory"',
+    f'mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose {MODULES_TAG} "$directory"',
+    "umount /proc",
+    "exec switch_root /root /sbin/init",
+)
+INIT = "".join(f"{line}\n" for line in _INIT)
+"""The first program, a shell script."""
+_APPLETS = ("sh", "mount", "umount", "insmod", "sleep", "mkdir", "uname", "switch_root")
+_DEPMOD_S = 600.0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The files of a kernel on this machine; ``modules`` is its directory of modules."""
+
+    program: Path
+    initrd: Path
+    modules: Path
+
+
+def debian_kernel(suite: str) -> Kernel:
+    """The kernel of a suite, fetched and prepared once. Raises CommandError."""
+    if shutil.which("depmod") is None:
+        raise CommandError("the laboratory needs more: apt-get install kmod")
+    # Debian links the documentation of a package without files to that of the kernel it installs
+    (link,) = (unpacked(PACKAGE, suite) / "usr/share/doc").iterdir()
+    package = link.readlink().name
+    root = unpacked(package, suite)
+    (program,) = (root / "boot").glob("vmlinuz-*")
+    version = program.name.removeprefix("vmlinuz-")
+    home = cache_dir() / "lab" / package
+    modules = home / "lib/modules" / version
+    initrd = home / f"initrd-{hashlib.sha256(repr((INIT, NEEDED)).encode()).hexdigest()[:16]}"
+    home.mkdir(parents=True, exist_ok=True)
+    with locked(home / ".lock"):
+        if not (modules / "modules.dep.bin").exists():
+            shutil.rmtree(home / "lib", ignore_errors=True)
+            modules.parent.mkdir(parents=True)
+            (source,) = root.glob(f"**/lib/modules/{version}")
+            run("cp", "--archive", "--link", source, modules)
+            run("depmod", "--basedir", home, version, timeout=_DEPMOD_S)
+        if not initrd.exists():
+            fresh = home / ".fresh"
+            fresh.write_bytes(_initrd(modules))
+            fresh.rename(initrd)
+    return Kernel(program, initrd, modules)
+
+
+def _initrd(modules: Path) -> bytes:
+    paths = load_order((modules / "modules.dep").read_text(), NEEDED)
+    busybox = static_busybox().read_bytes()
+    files: dict[str, tuple[int, bytes]] = {
+        **dict.fromkeys(("bin", "dev", "modules", "proc", "root"), (0o040755, b"")),
+        "init": (0o100755, INIT.encode()),
+        "bin/busybox": (0o100755, busybox),
+        **{f"bin/{applet}": (0o120777, b"busybox") for applet in _APPLETS},
+    }
+    for number, path in enumerate(paths):
+        name = path.rpartition("/")[2].partition(".ko")[0]
+        files[f"modules/{number:02}-{name}.ko"] = (0o100644, _read_module(modules / path))
+    return gzip.compress(cpio(files), compresslevel=1, mtime=0)
+
+
+def _read_module(path: Path) -> bytes:
+    data = path.read_bytes()
+    return lzma.decompress(data) if path.suffix == ".xz" else data
+
+
+def load_order(dependencies: str, needed: Iterable[str]) -> Sequence[str]:
+    """Paths of modules in the order to load them, from the text of modules.dep.
+
+    Names that the file does not have are built into the kernel. For example
+    ``"a/ext4.ko: a/jbd2.ko"`` and ``["ext4"]`` give ``["a/jbd2.ko", "a/ext4.ko"]``.
+    """
+    paths: dict[str, list[str]] = {}
+    for line in dependencies.splitlines():
+        path, _, others = line.partition(":")
+        # modules.dep has the module that is to be loaded first at the end of the line
+        paths[path.rpartition("/")[2].partition(".ko")[0]] = [*reversed(others.split()), path]
+    wanted = (path for name in needed for path in paths.get(name, ()))
+    return list(dict.fromkeys(wanted))
+
+
+def cpio(files: Mapping[str, tuple[int, bytes]]) -> bytes:
+    """An archive in the format newc, as the kernel reads it: path -> (mode with type, content)."""
+    made = bytearray()
+    for number, (path, (mode, content)) in enumerate([*files.items(), ("TRAILER!!!", (0, b""))]):
+        name = path.encode() + b"\0"
+        fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name), 0)
+        made += b"070701" + b"".join(b"%08x" % field for field in fields) + name
+        made += bytes(-len(made) % 4) + content
+        made += bytes(-len(made) % 4)
+    return bytes(made)
