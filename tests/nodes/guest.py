@@ -29,8 +29,8 @@ from tools.lab.recipe import SITE
 from tools.lab.requests import GuestError
 from tools.lab.versions import containerd_generation, versions_of
 
-WITHIN_S = 600
-"""Timeout for changes that take seconds on a quiet machine, and a minute per pod at worst."""
+WITHIN_S = 1800
+"""Timeout for changes that take seconds on a quiet machine, and minutes under QEMU."""
 GROUPS = "/sys/fs/cgroup"
 _PACKAGES = ("kubeletpy", "up/kubeletpy_up")
 
@@ -123,7 +123,7 @@ class Guest:
             " $(python3 -c 'import site; print(site.getsitepackages()[0])')/kubeletpy.pth"
             " && systemctl daemon-reload && systemctl restart systemd-journald containerd"
             " && ctr -n k8s.io images import /tmp/images.tar && rm /tmp/images.tar && sync",
-            timeout=3 * WITHIN_S,
+            timeout=WITHIN_S,
         )
 
     def configure_containerd(self, driver: str) -> None:

@@ -50,7 +50,7 @@ class VirtualNode(Guest):
         self.shell(
             f"ln -sf {STATE}/api/node.kubeconfig /etc/kubernetes/kubelet.conf"
             " && systemctl daemon-reload && systemctl enable --now lab-api && sync",
-            timeout=600,
+            timeout=WITHIN_S,
         )
 
     def configure(self, driver: str = "systemd", *, runtime: str = "", **fields: Any) -> None:

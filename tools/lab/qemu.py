@@ -17,6 +17,8 @@ CPUS = 2
 _KERNEL_ARGUMENTS = (
     *("root=/dev/vda", "console=ttyS0", "mitigations=off", "net.ifnames=0"),
     *("cgroup_no_v1=all", "systemd.unified_cgroup_hierarchy=1", "psi=1"),
+    # a service that takes 90 s to start is slow here, and not broken
+    "systemd.default_timeout_start_sec=900",
 )
 _NINE_P = "trans=virtio,version=9p2000.L,msize=262144,cache=none"
 
