@@ -66,6 +66,7 @@ def test_containerd_configuration(work_dir: Path, generation: int, version: int)
     dump = run(programs(generation) / "containerd", "--config", file, "config", "dump")
     assert f"version = {version}" in dump
     assert "restrict_oom_score_adj = true" in dump
+    assert "disable_hugetlb_controller = false" in dump
     assert "registry.k8s.io/pause:3.10" in dump
     assert "/etc/containerd/certs.d" in dump
 
