@@ -1,1 +1,1 @@
-"""A device plugin for tests: gives the null device under another name, and what goes with it."""
+"""A device plugin for tests: gives a device under another name, and what goes with it."""

@@ -28,10 +28,11 @@ LOOK_S = 0.1
 class Plugin:
     """The service DevicePlugin."""
 
-    def __init__(self, directory: Path, resource: str, cdi: str) -> None:
+    def __init__(self, directory: Path, resource: str, cdi: str, device: str) -> None:
         self._directory = directory
         self._resource = resource
         self._cdi = cdi
+        self._device = device
         self.ended = threading.Event()
 
     def _note(self, call: str, ids: Any) -> None:
@@ -80,7 +81,7 @@ class Plugin:
                     mounts=[mount],
                     devices=[
                         pb.DeviceSpec(
-                            container_path=f"/dev/{each}", host_path="/dev/null", permissions="rw"
+                            container_path=f"/dev/{each}", host_path=self._device, permissions="rw"
                         )
                         for each in ids
                     ],
@@ -137,8 +138,9 @@ def main() -> None:
     parser.add_argument("--resource", default="test.example/dev")
     parser.add_argument("--endpoint", default="test-plugin.sock", help="name of its socket")
     parser.add_argument("--cdi", default="", help="a CDI name that each container gets")
+    parser.add_argument("--device", default="/dev/null", help="the device that each is")
     given = parser.parse_args()
-    plugin = Plugin(given.directory, given.resource, given.cdi)
+    plugin = Plugin(given.directory, given.resource, given.cdi, given.device)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: plugin.ended.set())
     kubelet, socket = given.sockets / "kubelet.sock", given.sockets / given.endpoint

@@ -1,0 +1,96 @@
+"""Devices under cgroup v2, where a BPF program of the container's cgroup admits them.
+
+A container may make the node of any device, so that the file's mode decides nothing: what the
+kernel refuses with "Operation not permitted" is refused by that program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.nodes.node import SLEEPS, VirtualNode, container, pod
+from tests.nodes.setup import ADMIN
+from tools.lab.image import CHECKOUT
+
+DEVICE = "/dev/loop-control"
+NUMBERS = "10 237"
+DIRECTORY = "/run/lab-device-plugin"
+UNIT = "lab-device-plugin"
+RESOURCE = "test.example/dev"
+ENDS = f"trap 'exit 0' TERM; {SLEEPS}"
+HOST = {"name": "device", "hostPath": {"path": DEVICE, "type": "CharDevice"}}
+MOUNT = {"name": "device", "mountPath": DEVICE}
+
+
+def opens(path: str) -> str:
+    """Commands that report whether a device can be opened."""
+    return f"if (: < {path}) 2>/tmp/error; then echo {path} opened; else cat /tmp/error; fi"
+
+
+def made(path: str) -> str:
+    """Commands that make a node of the device, and open it."""
+    return f"mknod {path} c {NUMBERS} && {opens(path)}"
+
+
+def refused(path: str) -> str:
+    """The shell's message about a device that the kernel refuses to open."""
+    return f"can't open {path}: Operation not permitted"
+
+
+@pytest.fixture
+def node(node: VirtualNode) -> Iterator[VirtualNode]:
+    """A node with a device plugin, whose one device is the control device of loop devices."""
+    node.configure("systemd")
+    source = CHECKOUT / "tests/device_plugin/__main__.py"
+    node.machine.copy_in(source, "/tmp/device_plugin.py")
+    node.shell(
+        f'modprobe loop; mkdir -p {DIRECTORY} && echo \'{{"one": "Healthy"}}\' >'
+        f" {DIRECTORY}/devices.json && systemd-run --unit={UNIT} python3 /tmp/device_plugin.py"
+        f" {DIRECTORY} --sockets /var/lib/kubelet/device-plugins --resource {RESOURCE}"
+        f" --device {DEVICE}"
+    )
+    yield node
+    node.remove_pods()
+    node.shell(f"systemctl stop {UNIT}")
+
+
+def test_only_devices_that_a_container_was_given_can_be_opened(node: VirtualNode) -> None:
+    node.until(
+        f"kubectl --kubeconfig={ADMIN} get node node -o json | grep -q '{RESOURCE}'",
+        say=f"journalctl -n 20 -u {UNIT} -u kubeletpy",
+    )
+    none = f"{made('/tmp/own')}; {opens('/dev/null')}; echo done; {ENDS}"
+    node.apply(
+        pod("none", container(script=none)),
+        pod(
+            "mounted",
+            container(script=f"{opens(DEVICE)}; echo done; {ENDS}", volumeMounts=[MOUNT]),
+            volumes=[HOST],
+        ),
+        pod(
+            "privileged",
+            container(
+                script=f"{opens(DEVICE)}; {made('/tmp/own')}; echo done; {ENDS}",
+                volumeMounts=[MOUNT],
+                securityContext={"privileged": True},
+            ),
+            volumes=[HOST],
+        ),
+        pod(
+            "plugin",
+            container(
+                script=f"{opens('/dev/one')}; {made('/tmp/own')}; echo done; {ENDS}",
+                limits={RESOURCE: "1"},
+            ),
+        ),
+    )
+    seen = node.logged("none", "mounted", "privileged", "plugin")
+    error, opened = seen["none"]
+    assert error.endswith(refused("/tmp/own"))
+    assert opened == "/dev/null opened"
+    assert seen["mounted"][0].endswith(refused(DEVICE))
+    assert seen["privileged"] == [f"{DEVICE} opened", "/tmp/own opened"]
+    # the plugin's device has these numbers under any name
+    assert seen["plugin"] == ["/dev/one opened", "/tmp/own opened"]
