@@ -52,6 +52,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jumping = _JumpingSelector()
         self.wall_step = 0.0
         """Seconds by which the wall clock of this machine is ahead; negative: behind."""
+        self.closers: list[Callable[[], Awaitable[None]]] = []
+        """Called in :func:`run` when the main coroutine has ended."""
         super().__init__(self._jumping)
         self._clock_resolution = 1e-9
 
@@ -99,9 +101,34 @@ def step_wall_clock(seconds: float) -> None:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on virtual time."""
+    """Run a coroutine to its end on virtual time. AssertionError: it left a task behind."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(main)
+        loop = runner.get_loop()
+        result = runner.run(_closed_at_its_end(main))
+    left = asyncio.all_tasks(loop)
+    assert not left, f"started while all tasks were canceled: {left}"
+    return result
+
+
+async def _closed_at_its_end(main: Coroutine[Any, Any, T]) -> T:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    try:
+        return await main
+    finally:
+        for close in loop.closers:
+            await close()
+
+
+def close_at_the_end(close: Callable[[], Awaitable[None]]) -> None:
+    """Close something before the running loop cancels what is left.
+
+    A component that starts a task when another is canceled would leave one behind. asyncio logs
+    an error when such a task is collected, which is during another test.
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.closers.append(close)
 
 
 def on_virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

@@ -17,7 +17,7 @@ from kubeletpy.probes.prober import Target
 from kubeletpy.probes.report import ProbeFinding
 from kubeletpy.probes.schedule import ProbeKind
 from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import LoopClock
+from tests.virtual_time import LoopClock, close_at_the_end
 
 OK, BAD = ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE
 HTTP: Any = {"httpGet": {"port": 80}}
@@ -59,6 +59,7 @@ class World:
             agent_started_at=lambda: began,
             rng=random.Random(seed),
         )
+        close_at_the_end(self.manager.close)
 
     @property
     def now(self) -> float:
