@@ -1,12 +1,12 @@
 """Measures an agent's health endpoint, 20 times a second, until its standard input ends.
 
-``python -m tests.integration.attacks.ask_health PID URL`` prints two numbers for each answer: how
-many seconds it took, and for how many of them the agent worked. The first leaves out the time in
-which the agent's loop, or this process, was ready to run while the machine ran something else. The
-second is meant for the machine that the limits are for: at most the CPU time of the agent's
-process, divided by how many times slower this machine is. The rest of an answer's time was spent
-by other threads that waited, by disks, or by the host of a virtual machine. This runs in a separate
-process: the embedded API works in the tests' process.
+``python -m tests.integration.attacks.ask_health PID URL`` prints an empty line when it begins, and
+two numbers for each answer: how many seconds it took, and for how many of them the agent worked.
+The first leaves out the time in which the agent's loop, or this process, was ready to run while the
+machine ran something else. The second is meant for the machine that the limits are for: at most the
+CPU time of the agent's process, divided by how many times slower this machine is. The rest of an
+answer's time was spent by other threads that waited, by disks, or by the host of a virtual machine.
+This runs in a separate process: the embedded API works in the tests' process.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ def waited(task: Path) -> float:
 
 
 def main(pid: str, url: str) -> None:
-    """Print a line for each answer."""
+    """Print an empty line, and then one for each answer, of which there is one at least."""
     os.nice(-15)
+    print(flush=True)
     threads = (Path(f"/proc/{pid}/task/{pid}"), Path("/proc/thread-self").resolve())
-    while not select.select([sys.stdin], [], [], 0.05)[0]:
+    ended = False
+    while not ended:
         used = cpu_seconds(int(pid))
         begun, others = time.monotonic(), sum(map(waited, threads))
         with urllib.request.urlopen(url, timeout=120) as answer:
@@ -46,6 +48,7 @@ def main(pid: str, url: str) -> None:
             print(took, min(took, cpu_seconds(int(pid)) - used) / slowness())
         else:
             print(took, took)
+        ended = bool(select.select([sys.stdin], [], [], 0.05)[0])
 
 
 if __name__ == "__main__":

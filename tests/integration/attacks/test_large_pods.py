@@ -59,9 +59,11 @@ def prompt_health_answers(node: Node) -> Iterator[None]:
     with (
         priority(int(node.agent.pid or 0), -15),
         subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command, bufsize=0, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as asking,
     ):
+        assert asking.stdout is not None
+        assert asking.stdout.readline() == b"\n", "the measuring process has ended"
         try:
             yield
         finally:
