@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,20 +104,9 @@ class ClusterNode:
         except CommandError as error:
             raise CommandError(f"{error}\n{self._story()}") from error
 
-    @contextmanager
-    def kubectl_process(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def kubectl_process(self, *arguments: str) -> AbstractContextManager[subprocess.Popen[str]]:
         """kubectl as a process with pipes, which ends with the ``with``."""
-        with subprocess.Popen(
-            [self._kubectl.program, *arguments],
-            env=self._kubectl.environment(self.plane.admin),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
+        return self._kubectl.process(self.plane.admin, *arguments)
 
     def apply(self, *objects: JSON) -> None:
         """`kubectl apply` of objects, in namespace default."""

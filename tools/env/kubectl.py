@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +29,21 @@ class Kubectl:
     def run(self, kubeconfig: Path, *arguments: str | Path, timeout: float = 60.0) -> str:
         """Run it and return its output. Raises CommandError with its output."""
         return run(self.program, *arguments, timeout=timeout, env=self.environment(kubeconfig))
+
+    @contextmanager
+    def process(self, kubeconfig: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+        """kubectl as a process with pipes, which ends with the ``with``."""
+        with subprocess.Popen(
+            [self.program, *arguments],
+            env=self.environment(kubeconfig),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def environment(self, kubeconfig: Path) -> dict[str, str]:
         """The environment for running it by hand (a watch, for example); caches beside the file."""

@@ -6,7 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from kubeletpy.api.types import JSON
@@ -38,20 +38,9 @@ class Namespace:
         namespace = f"--namespace={self.name}"
         return self._kubectl.run(self._plane.admin, namespace, *words, timeout=timeout).strip()
 
-    @contextmanager
-    def kubectl_process(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+    def kubectl_process(self, *words: str) -> AbstractContextManager[subprocess.Popen[str]]:
         """kubectl as a process with pipes, which ends with the ``with``."""
-        with subprocess.Popen(
-            [self._kubectl.program, f"--namespace={self.name}", *words],
-            env=self._kubectl.environment(self._plane.admin),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
+        return self._kubectl.process(self._plane.admin, f"--namespace={self.name}", *words)
 
     def apply(self, *objects: JSON) -> None:
         """`kubectl apply` of objects."""
