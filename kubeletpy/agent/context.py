@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.signals import Signals
+from kubeletpy.backlog import Backlog
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.events.kept import KeptEvents
@@ -15,7 +16,10 @@ from kubeletpy.structs import Struct
 
 
 class BuildContext(Struct, frozen=True, kw_only=True):
-    """Settings, surroundings and signals of one agent; ``started_at`` is in Unix seconds."""
+    """Settings, surroundings and signals of one agent; ``started_at`` is in Unix seconds.
+
+    ``backlog`` are the pods that wait for their turn to start or stop.
+    """
 
     settings: KubeletSettings
     flags: NodeFlags
@@ -24,6 +28,7 @@ class BuildContext(Struct, frozen=True, kw_only=True):
     recorder: KeptEvents
     signals: Signals
     started_at: float
+    backlog: Backlog
 
     @property
     def root(self) -> Path:

@@ -37,6 +37,7 @@ from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.storage import Storage, build_storage
 from kubeletpy.agent.user_namespaces import build_user_namespaces
 from kubeletpy.allocation.allocation_manager import AllocationManager
+from kubeletpy.backlog import Backlog
 from kubeletpy.clock import SteadyClock
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.devices.device_manager import DeviceManager
@@ -136,7 +137,8 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         ),
     )
     metrics.node.node_name.labels(options.name).set(1)
-    events = build_events(outside, options.name)
+    backlog = Backlog()
+    events = build_events(outside, options.name, backlog)
     signals, recorder = Signals(), events.recorder
     context = BuildContext(
         settings=settings,
@@ -146,6 +148,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         recorder=recorder,
         signals=signals,
         started_at=life.now(),
+        backlog=backlog,
     )
     kube_api, root, pods_dir = context.kube_api, context.root, context.root / "pods"
     version, following = build_version(context)
@@ -255,6 +258,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_name=info.name,
         max_crash_loop_delay=settings.crash_loop_back_off.max_container_restart_period,
         concurrent_starts=machine.concurrent_starts,
+        backlog=backlog,
         gc_policy=GCPolicy.from_flags(flags),
         plan_log=flight.plan,
         sandbox_watch=cgroups.driver_check,
@@ -388,7 +392,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     )
     gate, shutdown = admission.gate, admission.shutdown
     changes = build_runtime_changes(context, state, runtime)
-    dead = DeadContainers(runtime, cache, remains.removable, statuses.is_reported)
+    dead = DeadContainers(runtime, cache, remains.removable, backlog, statuses.is_reported)
     health = AgentHealth(
         monitor,
         changes.pleg,
@@ -447,6 +451,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         recorder=recorder,
         signals=signals,
         started_at=context.started_at,
+        backlog=backlog,
         components=components,
         state=state,
         admission=admission,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.outside import Outside
+from kubeletpy.backlog import Backlog
 from kubeletpy.events.kept import KeptEvents
 from kubeletpy.events.log_recorder import LogRecorder
 from kubeletpy.events.node_uid import NodeUidRecorder
@@ -24,13 +25,16 @@ class Events(Struct, frozen=True):
     components: list[Component]
 
 
-def build_events(outside: Outside, node_name: str) -> Events:
+def build_events(outside: Outside, node_name: str, backlog: Backlog) -> Events:
     """Events are sent to the API, or logged without one."""
     to: AnnotatingRecorder = LogRecorder()
     components: list[Component] = []
     if outside.api is not None:
-        to = writer = EventWriter(outside.api.events, outside.clock, node_name, rng=outside.rng)
-        components.append(Component(writer, (Task("events", writer.run),)))
+        to = writer = EventWriter(
+            outside.api.events, outside.clock, node_name, backlog, rng=outside.rng
+        )
+        tasks = Task("events", writer.write_normal), Task("event-warnings", writer.write_warnings)
+        components.append(Component(writer, tasks))
     of_node = NodeUidRecorder(to, node_name)
     recorder = KeptEvents(of_node, outside.clock)
 

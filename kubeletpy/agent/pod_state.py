@@ -74,6 +74,7 @@ class PodState:
             ),
             on_change=context.signals.status_changed,
             traces=self.traces,
+            backlog=context.backlog,
             rng=outside.rng,
         )
         self.sources = expected_sources(settings, context.kube_api, outside.pod_sources)

@@ -1,4 +1,4 @@
-"""Writes Kubernetes Events: accepts them without ever blocking, sends them one by one.
+"""Writes Kubernetes Events: accepts them without ever blocking, sends those of a type one by one.
 
 Must never hold up or fail its callers: what does not fit into the queue, or cannot be written, is
 counted and dropped. :mod:`kubeletpy.events.correlate` decides what is written.
@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from kubeletpy.api import types as api
+from kubeletpy.backlog import Backlog
 from kubeletpy.clock import Clock
 from kubeletpy.events.correlate import Correlator, Count, Create, Drop, ObjectEvent
 from kubeletpy.events.reasons import EventReason
-from kubeletpy.events.recorder import EventType
+from kubeletpy.events.recorder import NORMAL, EventType
 from kubeletpy.kubeapi.errors import (
     AlreadyExists,
     ApiError,
@@ -32,8 +33,13 @@ logger = logging.getLogger(__name__)
 QUEUE_SIZE = 1000
 TRIES = 12
 RETRY_SECONDS = 10.0
+WAITS_AT_MOST_S = 10.0
+"""Seconds that a Normal event waits for pods that wait to start or stop. A pod's start has three of
+them, each a write to the API server, which is what a burst waits for most."""
 NAMESPACE_TERMINATING = "NamespaceTerminating"
 """The cause in the details of a 403 (corev1.NamespaceTerminatingCause)."""
+_Queue = asyncio.Queue[tuple[float, ObjectEvent]]
+"""Events with the Unix time at which they were recorded."""
 
 
 class EventWriter:
@@ -46,12 +52,20 @@ class EventWriter:
     """
 
     def __init__(
-        self, api_: KubeApi, clock: Clock, node_name: str, *, rng: random.Random | None = None
+        self,
+        api_: KubeApi,
+        clock: Clock,
+        node_name: str,
+        backlog: Backlog,
+        *,
+        rng: random.Random | None = None,
     ) -> None:
         self._api = api_
         self._clock = clock
         self._correlator = Correlator("kubelet", node_name)
-        self._queue: asyncio.Queue[tuple[float, ObjectEvent]] = asyncio.Queue(QUEUE_SIZE)
+        self._backlog = backlog
+        self._normal: _Queue = asyncio.Queue(QUEUE_SIZE)
+        self._warnings: _Queue = asyncio.Queue(QUEUE_SIZE)
         self._rng = rng or random.Random()
         self.dropped: Counter[str] = Counter()
 
@@ -66,26 +80,36 @@ class EventWriter:
     ) -> None:
         """Record one event about an object. ``message`` must hold no secret."""
         observation = ObjectEvent(involved, event_type, str(reason), message, annotations or {})
+        queue = self._normal if event_type == NORMAL else self._warnings
         try:
-            self._queue.put_nowait((self._clock.now(), observation))
+            queue.put_nowait((self._clock.now(), observation))
         except asyncio.QueueFull:
             self.dropped["queue full"] += 1
 
-    async def run(self) -> None:
-        """Write events until cancelled."""
+    async def write_warnings(self) -> None:
+        """Write Warning events until cancelled."""
+        await self._write_all(self._warnings)
+
+    async def write_normal(self) -> None:
+        """Write Normal events until cancelled, after pods that wait to start or stop."""
+        await self._write_all(self._normal, WAITS_AT_MOST_S)
+
+    async def drain(self) -> None:
+        """Wait until everything recorded so far is written or dropped; the caller sets a limit."""
+        await self._warnings.join()
+        await self._normal.join()
+
+    async def _write_all(self, queue: _Queue, wait: float = 0.0) -> None:
         while True:
-            when, observation = await self._queue.get()
+            when, observation = await queue.get()
             try:
+                await self._backlog.cleared(min(wait, when + wait - self._clock.now()))
                 await self._write(when, observation)
             except Exception:  # one event that cannot be written must not stop the others
                 self.dropped["internal error"] += 1
                 logger.exception("event not written", extra={"reason": observation.reason})
             finally:
-                self._queue.task_done()
-
-    async def drain(self) -> None:
-        """Wait until everything recorded so far is written or dropped; the caller sets a limit."""
-        await self._queue.join()
+                queue.task_done()
 
     async def _write(self, when: float, observation: ObjectEvent) -> None:
         decision = self._correlator.correlate(observation, when)

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
+from kubeletpy.backlog import Backlog
 from kubeletpy.clock import Clock, SteadyClock
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.images.image_manager import ImageManager
@@ -120,6 +121,7 @@ class KubeRuntimeManager:
         runtime_name: str = "containerd",
         max_crash_loop_delay: float = 300,
         concurrent_starts: int | None = None,
+        backlog: Backlog | None = None,
         gc_policy: GCPolicy | None = None,
         plan_log: Callable[[PlanInputs, PodActions], None] | None = None,
         sandbox_watch: SandboxWatch | None = None,
@@ -129,6 +131,7 @@ class KubeRuntimeManager:
         ``root_dir`` is the kubelet's root directory, ``runtime_name`` what Version reports,
         ``max_crash_loop_delay`` in seconds (crashLoopBackOff.maxContainerRestartPeriod),
         ``concurrent_starts`` how many sandboxes and containers are made at once.
+        ``backlog`` counts the pods that wait because of that limit.
 
         ``providers`` add to what containers are made with, in this order. For what sandboxes need
         see :class:`.act.run_pod_sandbox.SandboxMaker`. ``actuated`` are the records of what pods
@@ -146,7 +149,8 @@ class KubeRuntimeManager:
         actuated = actuated or ActuatedInMemory()
         pod_limits = pod_limits or NoPodCgroupLimits()
         at_once = concurrent_starts or default_concurrent_starts()
-        starts, stops = StartSlots(at_once), StopSlots(at_once)
+        backlog = backlog or Backlog()
+        starts, stops = StartSlots(at_once, backlog), StopSlots(at_once, backlog)
         mutations = Mutations(source.now)
         killer = Killer(
             runtime,

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterable
 
 from kubeletpy.api import types as api
+from kubeletpy.backlog import Backlog
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.pods.pod import Pod
@@ -50,6 +51,7 @@ class ApiStatusManager:
         on_refused: Callable[[Pod, str], None] = lambda pod, why: None,
         on_change: Callable[[str], None] = lambda uid: None,
         traces: Traces | None = None,
+        backlog: Backlog | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """Without ``kube_api`` (standalone) statuses are kept, not written.
@@ -57,7 +59,7 @@ class ApiStatusManager:
         ``mirror_of`` finds the mirror of a static pod: its status is written there. ``on_written``
         is called with the seconds from a status change to its arrival at the API. ``on_refused`` is
         called once when the API keeps refusing a pod's status, ``on_change`` with the uid of a pod
-        when :meth:`shown` may have changed.
+        when :meth:`shown` may have changed. ``backlog``: pods that wait to start or stop.
         """
         self._clock = clock
         self._mirror_of = mirror_of
@@ -70,6 +72,7 @@ class ApiStatusManager:
                 clock,
                 rng or random.Random(),
                 Traces() if traces is None else traces,
+                Backlog() if backlog is None else backlog,
                 target=self._target,
                 forget=self._forget,
                 on_written=on_written,

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
+from kubeletpy.backlog import Backlog
 from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
@@ -30,6 +31,8 @@ SAY_AFTER = 3
 """Consecutive refusals of a write before an event is emitted for the pod."""
 TOGETHER_S = 1.0
 """For so long a change waits that the next one shows as well, see :func:`.patch.may_wait`."""
+TOGETHER_IN_BURSTS_S = 10.0
+"""The same for pods that are being deleted, and in bursts, where the next change comes later."""
 GIVE_UP_AFTER = 6
 """Consecutive responses that call the last status of a deleted pod invalid, before the pod is
 deleted without it. A status that the API never accepts must not keep the pod Terminating
@@ -50,6 +53,7 @@ class StatusWriter:
         clock: Clock,
         rng: random.Random,
         traces: Traces,
+        backlog: Backlog,
         *,
         target: Callable[[Pod], Pod | None],
         forget: Callable[[StatusEntry], None],
@@ -60,6 +64,7 @@ class StatusWriter:
         self._clock = clock
         self._rng = rng
         self._traces = traces
+        self._backlog = backlog
         self._target = target
         self._forget = forget
         self._on_written = on_written
@@ -94,9 +99,11 @@ class StatusWriter:
             entry.writer = None
 
     async def _wait_for_more(self, entry: StatusEntry) -> None:
-        """While the newest status may wait, wait for the next one, but at most TOGETHER_S."""
+        """While the newest status may wait, wait for the next one, for a bounded time."""
+        longer = entry.pod.being_deleted or self._backlog
+        at_most = TOGETHER_IN_BURSTS_S if longer else TOGETHER_S
         with suppress(TimeoutError):
-            async with asyncio.timeout(TOGETHER_S):
+            async with asyncio.timeout(at_most):
                 while entry.may_wait:
                     entry.newer.clear()
                     await entry.newer.wait()

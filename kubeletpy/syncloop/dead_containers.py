@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from kubeletpy.backlog import Backlog
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
@@ -17,7 +18,9 @@ from kubeletpy.runtime_manager.protocol import RuntimeManager
 
 log = logging.getLogger(__name__)
 
-QUEUE = 50
+QUEUE = 500
+WAITS_AT_MOST_S = 10.0
+"""A removal waits so long for pods that wait to start or stop."""
 KEEP = 1
 KEEP_UNREPORTED = 2
 """Runs of a container that a status can show: both stay until the API has them."""
@@ -49,12 +52,14 @@ class DeadContainers:
         runtime: RuntimeManager,
         cache: PodStatusCache,
         content_removable: Callable[[str], bool],
+        backlog: Backlog,
         reported: Callable[[str], bool] = lambda uid: True,
     ) -> None:
         """``reported(pod_uid)``: whether the API has how the pod's containers ended."""
         self._runtime = runtime
         self._cache = cache
         self._content_removable = content_removable
+        self._backlog = backlog
         self._reported = reported
         self._queue: asyncio.Queue[str] = asyncio.Queue(QUEUE)
         self._queued: set[str] = set()
@@ -75,6 +80,7 @@ class DeadContainers:
         """Remove what is queued, one by one, until cancelled."""
         while True:
             container_id = await self._queue.get()
+            await self._backlog.cleared(WAITS_AT_MOST_S)
             self._queued.discard(container_id)
             try:
                 await self._runtime.delete_container(container_id)

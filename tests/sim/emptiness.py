@@ -40,6 +40,7 @@ IDLE_TASKS = {
     "source-api",
     "source-file",
     "source-http",
+    "event-warnings",
     "events",
     "node",
     "node-lease",

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import IntEnum
 
+from kubeletpy.backlog import Backlog
 from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
 
@@ -52,10 +53,13 @@ STOP_WAITS_AT_MOST_S = 2.0
 class Slots:
     """A limited number of slots for two kinds of work."""
 
-    def __init__(self, limit: int, waiting: TraceCall, linger: float = 0.0) -> None:
+    def __init__(
+        self, limit: int, waiting: TraceCall, backlog: Backlog, linger: float = 0.0
+    ) -> None:
         """Args:
         limit: at least 1; the second kind gets two thirds of them at most.
         waiting: what a trace calls the wait for one.
+        backlog: counts who waits for one.
         linger: seconds until a released slot goes to a waiter: whoever released it may need it at
             once for the next step.
         """
@@ -63,6 +67,7 @@ class Slots:
             raise ValueError(f"a node needs at least one slot, not {limit}")
         self._limits = (limit, max(1, limit * 2 // 3))
         self._name = waiting
+        self._backlog = backlog
         self._linger = linger
         self._held = [0, 0]
         self._waiting: tuple[deque[Turn], ...] = (deque(), deque())
@@ -101,7 +106,7 @@ class Slots:
         self._waiting[kind].append(turn)
         timer = None if math.isinf(patience) else loop.call_later(patience, _go_without, turn)
         try:
-            with span(self._name):
+            with span(self._name), self._backlog.waiting():
                 return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.result():
@@ -136,17 +141,17 @@ def _go_without(turn: Turn) -> None:
 class StartSlots(Slots):
     """Places to create something in, by StartKind."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, backlog: Backlog) -> None:
         """``limit``: at least 1."""
-        super().__init__(limit, TraceCall.START_PLACE)
+        super().__init__(limit, TraceCall.START_PLACE, backlog)
 
 
 class StopSlots(Slots):
     """Places to stop something in, by StopKind."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, backlog: Backlog) -> None:
         """``limit``: at least 1."""
-        super().__init__(limit, TraceCall.STOP_PLACE, HANDOVER_S)
+        super().__init__(limit, TraceCall.STOP_PLACE, backlog, HANDOVER_S)
         self._hurry = False
 
     def place(self, kind: StopKind) -> AbstractAsyncContextManager[None]:

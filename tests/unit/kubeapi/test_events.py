@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from kubeletpy.api import types as api
+from kubeletpy.backlog import Backlog
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import EventRecorder
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unavailable
-from kubeletpy.kubeapi.events import QUEUE_SIZE, EventWriter
+from kubeletpy.kubeapi.events import QUEUE_SIZE, WAITS_AT_MOST_S, EventWriter
 from tests.virtual_time import LoopClock, on_virtual_time
 
 from .scripted_api import ScriptedApi
@@ -24,14 +25,18 @@ POD: api.ObjectReference = {"kind": "Pod", "namespace": "n", "name": "p", "uid":
 
 def writer_to(errors: Sequence[ApiError] = ()) -> tuple[ScriptedApi, EventWriter]:
     server = ScriptedApi(write_errors=errors)
-    return server, EventWriter(server, LoopClock(), "m", rng=random.Random(1))
+    return server, EventWriter(server, LoopClock(), "m", Backlog(), rng=random.Random(1))
+
+
+def run(writer: EventWriter) -> asyncio.Future[Any]:
+    return asyncio.gather(writer.write_normal(), writer.write_warnings())
 
 
 async def write(writer: EventWriter, *messages: str) -> None:
     recorder: EventRecorder = writer
     for message in messages:
         recorder.event(POD, "Normal", Reason.CREATED, message)
-    task = asyncio.create_task(writer.run())
+    task = run(writer)
     await writer.drain()
     task.cancel()
 
@@ -109,3 +114,23 @@ async def test_a_full_queue_drops_and_counts() -> None:
     for index in range(QUEUE_SIZE + 5):
         writer.event(POD, "Normal", Reason.CREATED, str(index))
     assert writer.dropped == {"queue full": 5}
+
+
+@pytest.mark.parametrize(("busy", "waited"), [(3.0, 3.0), (60.0, WAITS_AT_MOST_S)])
+@on_virtual_time
+async def test_normal_events_wait_while_pods_wait_and_warnings_do_not(
+    busy: float, waited: float
+) -> None:
+    server, backlog = ScriptedApi(), Backlog()
+    writer = EventWriter(server, LoopClock(), "m", backlog)
+    began = asyncio.get_running_loop().time()
+    writer.event(POD, "Normal", Reason.CREATED, "a")
+    writer.event(POD, "Normal", Reason.STARTED, "b")
+    writer.event(POD, "Warning", Reason.FAILED, "c")
+    task = run(writer)
+    with backlog.waiting():
+        await asyncio.sleep(busy)
+    await writer.drain()
+    task.cancel()
+    written = [(what["message"], at - began) for at, _verb, what in server.calls]
+    assert written == [("c", 0.0), ("a", waited), ("b", waited)]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from kubeletpy.backlog import Backlog
 from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE, Pod
 from kubeletpy.status.status_manager import ApiStatusManager
-from kubeletpy.status.writer import TOGETHER_S
+from kubeletpy.status.writer import TOGETHER_IN_BURSTS_S, TOGETHER_S
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
 
 from .samples import pod, shown
@@ -117,17 +119,29 @@ async def test_the_generation_of_a_deletion_is_written_with_the_pods_end() -> No
     assert written == [("Running", 1), ("Succeeded", 2)]
 
 
+@pytest.mark.parametrize(
+    ("deleted", "burst", "after"),
+    [
+        (False, False, TOGETHER_S),
+        (True, False, TOGETHER_IN_BURSTS_S),
+        (False, True, TOGETHER_IN_BURSTS_S),
+    ],
+)
 @on_virtual_time
-async def test_a_generation_is_written_soon_if_nothing_follows() -> None:
-    api = RecordingApi()
-    statuses = manager(api)
+async def test_a_generation_is_written_soon_if_nothing_follows(
+    deleted: bool, burst: bool, after: float
+) -> None:
+    api, backlog = RecordingApi(), Backlog()
+    statuses = manager(api, backlog=backlog)
     statuses.set_status(pod(), phase("Running", observedGeneration=1))
     await settle(statuses)
     began = asyncio.get_running_loop().time()
-    statuses.set_status(pod(), phase("Running", observedGeneration=2))
-    await settle(statuses)
+    changed = pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}) if deleted else pod()
+    with backlog.waiting() if burst else nullcontext():
+        statuses.set_status(changed, phase("Running", observedGeneration=2))
+        await settle(statuses)
     assert api.calls[-1] == ("patch", {"observedGeneration": 2})
-    assert asyncio.get_running_loop().time() - began == pytest.approx(TOGETHER_S, abs=0.1)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(after, abs=0.1)
 
 
 @on_virtual_time

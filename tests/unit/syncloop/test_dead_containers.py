@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from kubeletpy.backlog import Backlog
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.syncloop.dead_containers import DeadContainers
@@ -31,9 +32,13 @@ async def test_both_runs_that_a_status_shows_stay_until_it_is_reported(
         for n, date in ((3, 0), (2, 2), (1, 1))
     )
     cache.set(PodRuntimeStatus("uid", "web", "default", containers=runs, observed_at=1))
-    dead = DeadContainers(Runtime(), cache, lambda uid: False, lambda uid: told)  # type: ignore[arg-type]
+    backlog = Backlog()
+    dead = DeadContainers(Runtime(), cache, lambda uid: False, backlog, lambda uid: told)  # type: ignore[arg-type]
     running = asyncio.ensure_future(dead.run())
-    dead.died("uid", "c3")
+    with backlog.waiting():
+        dead.died("uid", "c3")
+        await settle()
+        assert removed == [], "pods that wait for their turn go first"
     await settle()
     running.cancel()
     assert removed == gone

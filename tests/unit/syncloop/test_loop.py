@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.admission.verdict import Rejection
+from kubeletpy.backlog import Backlog
 from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.node_pods import NodePods
@@ -112,6 +113,7 @@ class Node:
             self.runtime,  # type: ignore[arg-type]
             self.cache,
             self.queries.should_content_be_removed,
+            Backlog(),
         )
         self.loop = SyncLoop(
             self.sources,

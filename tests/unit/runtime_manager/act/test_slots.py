@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from kubeletpy.backlog import Backlog
 from kubeletpy.runtime_manager.act.slots import (
     STOP_AT_MOST_S,
     STOP_WAITS_AT_MOST_S,
@@ -19,7 +20,7 @@ from tests.virtual_time import on_virtual_time
 
 @on_virtual_time
 async def test_containers_first_and_sandboxes_never_take_all() -> None:
-    slots = StartSlots(3)
+    slots = StartSlots(3, Backlog())
     order: list[str] = []
 
     async def make(name: str, kind: StartKind) -> None:
@@ -39,7 +40,7 @@ async def test_containers_first_and_sandboxes_never_take_all() -> None:
 
 @on_virtual_time
 async def test_cancellation_loses_no_slot() -> None:
-    slots = StartSlots(1)
+    slots = StartSlots(1, Backlog())
 
     async def make(seconds: float) -> None:
         async with slots.slot(StartKind.CONTAINER):
@@ -59,7 +60,7 @@ async def test_cancellation_loses_no_slot() -> None:
 
 @on_virtual_time
 async def test_stops_in_progress_finish_before_others_begin() -> None:
-    slots, order = StopSlots(3), list[str]()
+    slots, order = StopSlots(3, Backlog()), list[str]()
 
     async def stop(name: str) -> None:
         async with slots.slot(StopKind.CONTAINER):
@@ -78,7 +79,7 @@ async def test_stops_in_progress_finish_before_others_begin() -> None:
 
 @on_virtual_time
 async def test_a_slow_stop_does_not_delay_others_for_long() -> None:
-    slots, begun = StopSlots(8), list[float]()
+    slots, begun = StopSlots(8, Backlog()), list[float]()
     loop = asyncio.get_running_loop()
 
     async def stop_deaf() -> None:
@@ -108,7 +109,7 @@ async def stop_deaf(slots: StopSlots, begun: list[float]) -> None:
 
 @on_virtual_time
 async def test_waits_are_short_however_many_stops_are_slow() -> None:
-    slots, begun = StopSlots(8), list[float]()
+    slots, begun = StopSlots(8, Backlog()), list[float]()
     async with asyncio.TaskGroup() as group:
         for _ in range(330):
             group.create_task(stop_deaf(slots, begun))
@@ -121,7 +122,7 @@ async def test_waits_are_short_however_many_stops_are_slow() -> None:
 
 @on_virtual_time
 async def test_no_stop_waits_while_the_machine_shuts_down() -> None:
-    slots, begun = StopSlots(1), list[float]()
+    slots, begun = StopSlots(1, Backlog()), list[float]()
     async with asyncio.TaskGroup() as group:
         for _ in range(10):
             group.create_task(stop_deaf(slots, begun))
@@ -143,13 +144,32 @@ async def test_no_stop_waits_while_the_machine_shuts_down() -> None:
 
 def test_one_slot_is_the_least() -> None:
     with pytest.raises(ValueError, match="at least one"):
-        StartSlots(0)
+        StartSlots(0, Backlog())
 
 
 @on_virtual_time
 async def test_a_slot_without_waiters_leaves_nothing_behind() -> None:
-    slots = StopSlots(2)
+    slots = StopSlots(2, Backlog())
     async with slots.slot(StopKind.CONTAINER, 60, 60):
         pass
     timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     assert [timer for timer in timers if not timer.cancelled()] == []
+
+
+@on_virtual_time
+async def test_who_waits_for_a_slot_is_counted() -> None:
+    backlog, loop = Backlog(), asyncio.get_running_loop()
+    starts, stops = StartSlots(1, backlog), StopSlots(1, backlog)
+
+    async def use(slots: StartSlots | StopSlots, kind: int) -> None:
+        async with slots.slot(kind):
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(use(starts, StartKind.SANDBOX))
+        group.create_task(use(stops, StopKind.CONTAINER))
+        await asyncio.sleep(0)
+        began = loop.time()
+        await backlog.cleared(10)
+        assert loop.time() - began == pytest.approx(2), "until the last one has its turn"
