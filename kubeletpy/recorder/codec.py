@@ -24,6 +24,9 @@ SHARED = (Pod, PodRuntimeStatus)
 Refer = Callable[[Pod | PodRuntimeStatus], int]
 """Gives the number of a value of one of these types."""
 REFERENCE = "#"
+_PLAIN = (str, int, float, bool, type(None))
+_MAPPINGS, _SEQUENCES = (dict, Mapping), (list, tuple, Sequence)
+"""The abstract types last: their checks are slow."""
 FUNCTION = {"function": True}
 
 
@@ -40,18 +43,21 @@ def encode(value: object, refer: Refer) -> Any:
     Raises:
         TypeError: a type that no input of a decision has.
     """
-    if value is None or isinstance(value, str | int | float):
+    if isinstance(value, _PLAIN):
         return value
     if isinstance(value, SHARED):
         return {REFERENCE: refer(value)}
     if isinstance(value, Struct):
         return encode_fields(value, refer)
-    if isinstance(value, Mapping):
-        return {str(key): encode(each, refer) for key, each in value.items()}
+    if isinstance(value, _MAPPINGS):
+        return {
+            str(key): each if type(each) in _PLAIN else encode(each, refer)
+            for key, each in value.items()
+        }
+    if isinstance(value, _SEQUENCES):
+        return [encode(each, refer) for each in value]
     if isinstance(value, Set):
         return sorted(encode(each, refer) for each in value)
-    if isinstance(value, Sequence):
-        return [encode(each, refer) for each in value]
     if callable(value):
         return FUNCTION
     raise TypeError(f"{type(value).__name__} is no input of a decision")

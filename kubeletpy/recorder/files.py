@@ -43,7 +43,7 @@ class RecordingFiles:
         """Whether the next lines belong in a new file: there is none yet, or it is large enough."""
         return self._descriptor is None or self.size >= self._part
 
-    def start(self, head: Sequence[str]) -> None:
+    def start(self, head: Sequence[bytes]) -> None:
         """Begin a new file with some lines, and drop the oldest ones. Raises OSError."""
         self.close()
         data = _bytes(head)
@@ -67,7 +67,7 @@ class RecordingFiles:
             path.unlink(missing_ok=True)  # each try would leave one, and drop one that is good
             raise
 
-    def write(self, lines: Iterable[str]) -> None:
+    def write(self, lines: Iterable[bytes]) -> None:
         """Append lines.
 
         Raises:
@@ -99,8 +99,8 @@ class RecordingFiles:
             self._descriptor = None
 
 
-def _bytes(lines: Iterable[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
+def _bytes(lines: Iterable[bytes]) -> bytes:
+    return b"".join(b"%b\n" % line for line in lines)
 
 
 def recordings(directory: Path) -> list[Path]:

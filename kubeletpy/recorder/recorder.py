@@ -12,8 +12,10 @@ import json
 import logging
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from msgspec.json import encode as encode_json
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
@@ -63,7 +65,6 @@ MOST_HELD = 8 << 20
 """Bytes of text of the pods and statuses that are still referred to by number. Those used longest
 ago are written again. Only the newest of each pod is kept, which the agent holds anyway."""
 _HASH_LENGTH = 16
-_SEPARATORS = (",", ":")
 
 Line = Callable[["_Writer"], dict[str, Any]]
 
@@ -124,7 +125,7 @@ class FlightRecorder:
 
     def status(self, inputs: StatusInputs, status: api.PodStatus) -> None:
         """A status has been composed. Whoever stores it may complete it, so it is kept as text."""
-        out = json.dumps(status, separators=_SEPARATORS)
+        out = _text(status)
         if not self._news.has(LineKind.STATUS, inputs.pod, inputs.runtime, out):
             return
         self._add(
@@ -219,7 +220,7 @@ class _Writer:
         """uid -> the values that texts about the pod must not repeat."""
         self._unstarted: dict[str, frozenset[str]] = {}
         """uid -> its containers that never ran, by id."""
-        self._shared: list[str] = []
+        self._shared: list[bytes] = []
 
     def refer(self, value: Pod | PodRuntimeStatus) -> int:
         """The number of a pod or a runtime status; it gets a line if it is new."""
@@ -232,8 +233,13 @@ class _Writer:
         self._count += 1
         content: Any
         if isinstance(value, Pod):
-            content = redacted(value.object, self._hashed, self._unstarted.get(value.uid, ()))
-            self._words[value.uid] = secret_words(value.object)
+            before = known[0] if known is not None else None
+            if isinstance(before, Pod) and _same_secrets(before, value):
+                words = self._words[value.uid]
+            else:
+                words = self._words[value.uid] = secret_words(value.object)
+            unstarted = self._unstarted.get(value.uid, ())
+            content = redacted(value.object, self._hashed, words, unstarted)
         else:
             plain = encode_fields(value, self.refer)
             self._unstarted[value.uid] = unstarted_ids(plain)
@@ -272,9 +278,9 @@ class _Writer:
             line["out"] = texts.output(line["out"])
         return line
 
-    def lines(self, lines: Sequence[Line]) -> list[str]:
+    def lines(self, lines: Sequence[Line]) -> list[bytes]:
         """The text of lines, each after what it refers to."""
-        found: list[str] = []
+        found: list[bytes] = []
         for line in lines:
             made = _text(self._cleaned(line(self)))
             found += [*self._shared, made]
@@ -284,5 +290,14 @@ class _Writer:
         return found
 
 
-def _text(line: dict[str, Any]) -> str:
-    return json.dumps(line, separators=_SEPARATORS)
+def _same_secrets(one: Pod, other: Pod) -> bool:
+    """Whether two versions of a pod have the same :func:`secret_words`."""
+    return one.spec is other.spec and one.annotations == other.annotations
+
+
+def _text(value: Mapping[str, Any]) -> bytes:
+    """JSON without a line break; half of a surrogate pair, which UTF-8 cannot have, is escaped."""
+    try:
+        return encode_json(value)
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()

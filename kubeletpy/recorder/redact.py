@@ -30,6 +30,9 @@ _ACTIONS = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
 _TEXTS = frozenset({"message", "error", "why", "cause", "detail"})
 """Fields whose text others have written, or that quotes such a text."""
+_REDACTED = _TEXTS | {"image"}
+_NUMBERS = (int, float, bool, type(None))
+_PLAIN = (str, *_NUMBERS)
 _USER_INFO = re.compile(r"(?<=://)[^/\s@\"']+@")
 _QUERY = re.compile(r"(?<=[\w/])\?[\w.~%+\-\[\]]+=[^\s\"')]*")
 _CUT = "…"
@@ -38,11 +41,11 @@ Hash = Callable[[str], str]
 
 
 def redacted(
-    obj: Mapping[str, Any], hashed: Hash, unstarted: Collection[str] = ()
+    obj: Mapping[str, Any], hashed: Hash, words: Sequence[str], unstarted: Collection[str] = ()
 ) -> dict[str, Any]:
     """The object of a pod without secret values; the given one stays as it is.
 
-    ``unstarted``: as for :class:`Texts`.
+    ``words``: its :func:`secret_words`. ``unstarted``: as for :class:`Texts`.
     """
     metadata, spec = _dict(obj.get("metadata")), _dict(obj.get("spec"))
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
@@ -56,7 +59,7 @@ def redacted(
         volumes = [_volume(each, hashed) for each in _list(spec.get("volumes"))]
         found["spec"] = {**spec, **lists, **({"volumes": volumes} if volumes else {})}
     if "status" in obj:
-        found["status"] = Texts(hashed, secret_words(obj), unstarted).inputs(obj["status"])
+        found["status"] = Texts(hashed, words, unstarted).inputs(obj["status"])
     return found
 
 
@@ -241,13 +244,17 @@ class Texts:
 
     def inputs(self, value: Any, key: str = "") -> Any:
         """The redacted input of a decision, as JSON."""
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             ended = self._ended(value)
             return {
-                name: ended if name == "message" and ended else self.inputs(each, str(name))
+                name: each
+                if type(each) in _PLAIN and name not in _REDACTED  # most; a call takes as long
+                else ended
+                if name == "message" and ended
+                else self.inputs(each, name)
                 for name, each in value.items()
             }
-        if isinstance(value, list | tuple):
+        if isinstance(value, list):
             return [self.inputs(each, key) for each in value]
         if not isinstance(value, str):
             return value
@@ -259,14 +266,19 @@ class Texts:
         return _image(value, self.hashed) if key == "image" else value
 
     def output(self, value: Any, key: str = "") -> Any:
-        """A redacted decision: it repeats texts of the input, also as parts of longer ones."""
-        if isinstance(value, Mapping):
-            ended = self._ended(value)
+        """A redacted decision, as JSON: it repeats texts of the input, also as parts of longer
+        ones."""
+        if isinstance(value, dict):
+            ended, kept = self._ended(value), _NUMBERS if self._changed else _PLAIN
             return {
-                name: ended if name == "message" and ended else self.output(each, str(name))
+                name: each
+                if type(each) in kept and name not in _REDACTED
+                else ended
+                if name == "message" and ended
+                else self.output(each, name)
                 for name, each in value.items()
             }
-        if isinstance(value, list | tuple):
+        if isinstance(value, list):
             return [self.output(each, key) for each in value]
         if not isinstance(value, str):
             return value

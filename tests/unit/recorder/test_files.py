@@ -20,8 +20,8 @@ from kubeletpy.recorder.files import (
 
 def write(files: RecordingFiles, number: int, size: int) -> None:
     if files.full:
-        files.start([f"head {number}"])
-    files.write([f"{number:x<{size - 1}}"])
+        files.start([f"head {number}".encode()])
+    files.write([f"{number:x<{size - 1}}".encode()])
 
 
 def test_the_oldest_file_is_removed(tmp_path: Path) -> None:
@@ -45,8 +45,8 @@ def test_a_large_head_makes_a_larger_file(tmp_path: Path) -> None:
         files = RecordingFiles(tmp_path, limit)
         for number in range(2 * limit // 50):
             if files.full:
-                files.start(["x" * (head - 1)])
-            files.write([f"{number:x<49}"])
+                files.start([b"x" * (head - 1)])
+            files.write([f"{number:x<49}".encode()])
             found = [path.stat().st_size for path in recordings(tmp_path)]
             assert sum(found) <= limit + 50
         files.close()
@@ -72,7 +72,7 @@ def test_restarts_do_not_remove_earlier_recordings_too_soon(tmp_path: Path) -> N
 def test_nobody_else_may_read_it(tmp_path: Path) -> None:
     os.umask(0)
     files = RecordingFiles(tmp_path / "r", 1000)
-    files.start(["head"])
+    files.start([b"head"])
     files.close()
     (path,) = recordings(tmp_path / "r")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -83,11 +83,11 @@ def test_a_restarted_agent_begins_another_file(tmp_path: Path) -> None:
     for life in ("a", "b"):
         files = RecordingFiles(tmp_path, 1000)
         assert files.full
-        files.start([life])
+        files.start([life.encode()])
         assert not files.full
         files.close()
         assert files.full
-        files.write(["after the end"])
+        files.write([b"after the end"])
     (tmp_path / "note.jsonl").write_text("of somebody else")
     assert list(read_lines(recordings(tmp_path))) == [b"a\n", b"b\n"]
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from kubeletpy.cli import record as record_command
 from kubeletpy.cli import replay as replay_command
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
 from kubeletpy.podworkers.records import DesiredPods, Forgotten, TimerFired, UpdateArrived
@@ -39,8 +40,9 @@ POD = make_pod(
 EMPTY = PodRuntimeStatus(POD.uid, POD.name, POD.namespace)
 
 
-def recorded(root: Path) -> list[bytes]:
+def recorded(root: Path, pod: Pod = POD) -> list[bytes]:
     """The lines of a recording of one pod that is started."""
+    empty = PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
 
     @on_virtual_time
     async def record() -> None:
@@ -49,17 +51,17 @@ def recorded(root: Path) -> list[bytes]:
         recorder = FlightRecorder(files, LoopClock(), machine, "node")
         await recorder.flush()
         for number in range(3):
-            event = UpdateArrived(PodUpdate(UpdateType.CREATE, POD), float(number))
+            event = UpdateArrived(PodUpdate(UpdateType.CREATE, pod), float(number))
             recorder.event(event, machine.handle(event))
             if number == 1:
                 await recorder.flush()
-        inputs = PlanInputs(POD, EMPTY)
-        recorder.plan(inputs, compute_pod_actions(POD, EMPTY, inputs.probes))
-        asked = StatusInputs(POD, EMPTY, "containerd", {}, 5.0, sandbox_usable=False)
+        inputs = PlanInputs(pod, empty)
+        recorder.plan(inputs, compute_pod_actions(pod, empty, inputs.probes))
+        asked = StatusInputs(pod, empty, "containerd", {}, 5.0, sandbox_usable=False)
         status = generate_api_pod_status(asked)
         recorder.status(asked, status)
         status["phase"] = "completed by whoever stores it"
-        trace = PodTrace(POD.uid, POD.namespace, POD.name, 0.0)
+        trace = PodTrace(pod.uid, pod.namespace, pod.name, 0.0)
         recorder.span(trace, Span(TraceCall.RUN_POD_SANDBOX, "attempt 0", 1.0, 1.25, "no network"))
         await recorder.close()
 
@@ -83,6 +85,13 @@ def test_the_same_version_decides_the_same(tmp_path: Path) -> None:
         "status  Pending, not ready, c waiting ContainerCreating",
         "span    RunPodSandbox attempt 0 took 250 ms: no network",
     ]
+
+
+def test_half_of_a_surrogate_pair_is_escaped(tmp_path: Path) -> None:
+    lines = recorded(tmp_path, make_pod(containers=[{"name": "c", "image": "\ud800"}]))
+    assert b'"image":"\\ud800"' in b"".join(lines).replace(b'": "', b'":"')
+    found = replay(lines)
+    assert (found.decisions, found.differences, found.problems) == (5, 0, {})
 
 
 def test_passes_that_change_nothing_are_not_recorded(tmp_path: Path) -> None:
