@@ -13,6 +13,7 @@ from typing import TypeVar
 from kubeletpy.clock import Clock, steady_ns
 from kubeletpy.pods.event_time import event_observed_at
 from kubeletpy.pods.runtime_status import (
+    ContainerState,
     ContainerStatus,
     PodRuntimeStatus,
     RuntimePodSummary,
@@ -35,6 +36,7 @@ from kubeletpy.runtime_manager.read.status_reader import (
 from kubeletpy.runtime_manager.read.termination_message import (
     MessageRoots,
     has_message_source,
+    may_end_in_log,
     read_termination_message,
 )
 
@@ -147,7 +149,8 @@ class StatusSource:
     ) -> PodRuntimeStatus | None:
         """The pod's status as an event shows it; None when it does not show enough: then query.
 
-        An event covers one sandbox: what ``previous`` has of the pod's other ones is kept.
+        An event covers one sandbox: what ``previous`` has of the pod's other ones is kept. So is
+        what it has of containers that had ended: every event of a pod repeats them.
         """
         sandbox = event.pod_sandbox_status
         observed_at = event_observed_at(event.created_at, int(self._clock.now() * 1e9), self.now())
@@ -156,10 +159,14 @@ class StatusSource:
         owner = read_labels(sandbox.labels)
         if not owner.pod_uid:
             return None
+        ended = _ended(previous) if previous is not None else {}
         containers: list[ContainerStatus] = []
         for number, status in enumerate(event.containers_statuses, 1):
-            record = await self._with_message(status, sandbox.id)
-            if (read := container_of_pod(record, owner.pod_uid)) is not None:
+            read = ended.get(status.id)
+            if read is None or not _is_that_end(status, read):
+                record = await self._with_message(status, sandbox.id)
+                read = container_of_pod(record, owner.pod_uid)
+            if read is not None:
                 containers.append(read)
             if number % READ_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -232,6 +239,20 @@ async def _all_or_none(read: Callable[[U], Awaitable[T]], keys: Iterable[U]) -> 
         for task in tasks:
             task.cancel()
     return [found[number] for number, _ in numbered]
+
+
+def _ended(status: PodRuntimeStatus) -> dict[str, ContainerStatus]:
+    return {each.id: each for each in status.containers if each.state is ContainerState.EXITED}
+
+
+def _is_that_end(status: cri.ContainerStatus, known: ContainerStatus) -> bool:
+    """Whether a container's record can show nothing new: it had ended when ``known`` was read."""
+    return (
+        status.state == cri.CONTAINER_EXITED
+        and status.finished_at == known.finished_at
+        and status.exit_code == known.exit_code
+        and not may_end_in_log(status)
+    )
 
 
 def _is_ready(sandbox: cri.PodSandbox) -> bool:

@@ -45,13 +45,17 @@ def has_message_source(status: cri.ContainerStatus) -> bool:
     )
 
 
-def read_termination_message(status: cri.ContainerStatus, roots: MessageRoots) -> str:
-    """The message of an ended container, "" when it left none. Blocks on the files."""
-    fall_back = (
+def may_end_in_log(status: cri.ContainerStatus) -> bool:
+    """Whether the end of the log may be the message: the runtime completes a log after the exit."""
+    return (
         status.annotations.get(TERMINATION_MESSAGE_POLICY) == FALLBACK_TO_LOGS
         and status.exit_code != 0
         and status.reason != "ContainerCannotRun"
     )
+
+
+def read_termination_message(status: cri.ContainerStatus, roots: MessageRoots) -> str:
+    """The message of an ended container, "" when it left none. Blocks on the files."""
     message = ""
     file = _own_file(status, roots) if status.annotations.get(TERMINATION_MESSAGE_PATH) else ""
     if file:
@@ -61,7 +65,7 @@ def read_termination_message(status: cri.ContainerStatus, roots: MessageRoots) -
             message = ""
         except OSError as error:
             return f"Error on reading termination log {file}: {_why(error)}"
-    if message or not fall_back or not status.log_path:
+    if message or not may_end_in_log(status) or not status.log_path:
         return message
     try:
         tail = read_tail(roots.pod_logs, status.log_path, LOG_WINDOW, container_id=status.id)

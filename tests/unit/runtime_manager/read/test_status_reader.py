@@ -19,7 +19,15 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID
+from kubeletpy.runtime_manager.names.labels import (
+    CONTAINER_NAME,
+    POD_NAME,
+    POD_NAMESPACE,
+    POD_UID,
+    TERMINATION_MESSAGE_PATH,
+    TERMINATION_MESSAGE_POLICY,
+)
+from kubeletpy.runtime_manager.read import status_source
 from kubeletpy.runtime_manager.read.health import health_from_conditions
 from kubeletpy.runtime_manager.read.status_reader import (
     PodIdentity,
@@ -263,6 +271,34 @@ async def test_events() -> None:
     unlabelled = event(now())
     unlabelled.pod_sandbox_status.labels.clear()
     assert await source.event_to_status(unlabelled) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "messages"),
+    [
+        ("File", 3, ["first"]),
+        ("FallbackToLogsOnError", 0, ["first"]),
+        ("FallbackToLogsOnError", 3, ["first", "second"]),
+    ],
+)
+@on_virtual_time
+async def test_the_message_of_a_known_end_is_not_read_again_unless_it_may_be_in_the_log(
+    policy: str, code: int, messages: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter(("first", "second"))
+    monkeypatch.setattr(status_source, "read_termination_message", lambda *_: next(found))
+    source = StatusSource(cast(Any, None), LoopClock(), MessageRoots("/r", "/l"))
+    seen = None
+    shown = []
+    for _ in range(2):
+        ended = event(now(), state=cri.CONTAINER_EXITED, finished_at=5, exit_code=code)
+        annotations = ended.containers_statuses[0].annotations
+        annotations[TERMINATION_MESSAGE_PATH] = "/dev/termination-log"
+        annotations[TERMINATION_MESSAGE_POLICY] = policy
+        seen = await source.event_to_status(ended, seen)
+        assert seen is not None
+        shown.append(seen.containers[0].message)
+    assert list(dict.fromkeys(shown)) == messages
 
 
 @on_virtual_time
