@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 from kubeletpy.api import nulls
+from kubeletpy.api.managed_fields import without_managed_fields
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.protocol import JSONPatch, Resource, WatchEvent
@@ -92,10 +93,15 @@ JSON_FORMAT = JsonFormat()
 
 
 async def decode_json(text: bytes) -> Any:
-    """Decoded JSON without nulls; a large text is decoded in a thread. Raises one of UNREADABLE."""
+    """Decoded JSON without nulls, and of one object also without managedFields; a large text is
+    decoded in a thread. Raises one of UNREADABLE."""
     if len(text) <= nulls.MOST_TEXT:
-        return nulls.loads(text)
-    return await asyncio.to_thread(nulls.loads, text)
+        return _decode(text)
+    return await asyncio.to_thread(_decode, text)
+
+
+def _decode(text: bytes) -> Any:
+    return nulls.loads(without_managed_fields(text))
 
 
 def event_of(kind: object, obj: object) -> WatchEvent | None:
