@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 from kubeletpy.api import nulls
-from kubeletpy.api.managed_fields import without_managed_fields
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi import errors
+from kubeletpy.kubeapi.object_text import ObjectText
 from kubeletpy.kubeapi.protocol import JSONPatch, Resource, WatchEvent
 
 logger = logging.getLogger(__name__)
@@ -92,16 +92,17 @@ class JsonFormat:
 JSON_FORMAT = JsonFormat()
 
 
+_objects = ObjectText()
+
+
 async def decode_json(text: bytes) -> Any:
-    """Decoded JSON without nulls, and of one object also without managedFields; a large text is
-    decoded in a thread. Raises one of UNREADABLE."""
+    """Decoded JSON without nulls; a large text is decoded in a thread. Raises one of UNREADABLE.
+
+    See :mod:`.object_text` for what else is left out of single objects.
+    """
     if len(text) <= nulls.MOST_TEXT:
-        return _decode(text)
-    return await asyncio.to_thread(_decode, text)
-
-
-def _decode(text: bytes) -> Any:
-    return nulls.loads(without_managed_fields(text))
+        return _objects.decode(text)
+    return await asyncio.to_thread(nulls.loads, text)
 
 
 def event_of(kind: object, obj: object) -> WatchEvent | None:
