@@ -18,8 +18,8 @@ from kubeletpy.agent.agent import Agent
 from kubeletpy.api.types import JSON
 from kubeletpy.config import ConfigError, LoadedConfig
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import Call, KubeApi, PatchType, Resource, WatchEvent
 from kubeletpy.launch import LaunchError, run_agent
 from kubeletpy.launch.embed import Parts, embed, guest_config

@@ -18,8 +18,8 @@ from kubeletpy.certificates.rotation import CLIENT_LOST_S, rotation_deadline, un
 from kubeletpy.certificates.store import CertificateStore, StoredPair, stamp_of
 from kubeletpy.clock import Clock, steady_now
 from kubeletpy.host.pki import CertificateError, Names
-from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unauthorized
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.structs import Struct
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kubeletpy.host.inotify import DirectoryWatch
 from kubeletpy.host.stamps import Stamp, stamp
-from kubeletpy.kubeapi.credentials import KubeconfigError
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,8 @@ from kubeletpy.cli.allocator import give_back_freed_memory, keep_little_freed_me
 from kubeletpy.cli.machine import problems_here
 from kubeletpy.config import version_choice
 from kubeletpy.config.flag_table import FLAGS
-from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading
+from kubeletpy.kubeapi.credentials import begin_loading
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubernetes_version import KubernetesVersion, supported
 from kubeletpy.structs import replace
 from kubeletpy.trace.watched_loop import WatchedLoop

@@ -1,24 +1,30 @@
-"""From a kubeconfig file to what a connection needs, with the official client's own loader.
+"""From a kubeconfig file to what a connection needs.
 
-Certificates, tokens, token files and exec plugins are the loader's job; it runs in its own process
+A plain kubeconfig (certificates, a token) is read here. Token files, exec plugins, faults and
+everything unusual are the job of the official client's own loader, which runs in its own process
 (:mod:`.kubeconfig_loader`) each time credentials are needed. Must never log or show a credential.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
+import os
 import ssl
 import subprocess
 import sys
-import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from kubeletpy.api.types import JSON
 from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +37,6 @@ _MALFORMED = (TypeError, ValueError, AttributeError, LookupError)
 """Exceptions that values of unexpected types lead to."""
 _begun: dict[str, subprocess.Popen[bytes]] = {}
 """Loaders started in advance, by kubeconfig path."""
-
-
-class KubeconfigError(Exception):
-    """The kubeconfig cannot be used; the message states which file and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,12 @@ class Connection:
 
 
 def begin_loading(path: str) -> None:
-    """Start the loader now for the :func:`connect_kubeconfig` to come.
+    """Start the loader, if it is needed, for the :func:`connect_kubeconfig` to come.
 
-    It takes a third of a second, during which a starting agent does its own imports.
+    It takes a third of a second, during which a starting agent does its own imports. Blocking.
     """
-    _begun[path] = _start_loader(path)
+    if _plain_context(path) is None:
+        _begun[path] = _start_loader(path)
 
 
 def stop_loading(path: str) -> None:
@@ -83,6 +86,9 @@ async def connect_kubeconfig(path: str, certificate: KeyPair | None = None) -> C
     """
     process = _begun.pop(path, None)
     if process is None:
+        context = await asyncio.to_thread(_plain_context, path)
+        if context is not None:
+            return await asyncio.to_thread(_plain_connection, context, certificate)
         if not await asyncio.to_thread(Path(path).is_file):
             raise KubeconfigError(f"kubeconfig {path}: no such file")
         process = _start_loader(path)
@@ -90,9 +96,12 @@ async def connect_kubeconfig(path: str, certificate: KeyPair | None = None) -> C
     assert process.stdout is not None
     try:
         answer = await asyncio.to_thread(process.stdout.readline, _MAX_ANSWER)
-        return _connection(path, answer, certificate)
+        if not answer:
+            why = "the loader failed; its own output shows why"
+            raise KubeconfigError(f"kubeconfig {path}: {why}")
+        return _connection(path, json.loads(answer), certificate)
     except (OSError, *_MALFORMED) as error:
-        raise KubeconfigError(f"kubeconfig {path}: {type(error).__name__}: {error}") from None
+        raise _unusable(path, error) from None
     except asyncio.CancelledError:
         process.kill()  # an exec plugin may wait for somebody forever
         raise
@@ -114,11 +123,58 @@ def _start_loader(path: str) -> subprocess.Popen[bytes]:
     )
 
 
-def _connection(path: str, answer: bytes, certificate: KeyPair | None) -> Connection:
+def _plain_context(path: str) -> CurrentContext | None:
+    """The current context; None: the official loader has to read it, or to report its fault."""
+    try:
+        context = read_kubeconfig(Path(path))
+    except KubeconfigError:
+        return None
+    return context if context.is_plain() else None
+
+
+def _plain_connection(context: CurrentContext, certificate: KeyPair | None) -> Connection:
+    """Connect with a plain context's credentials. Raises KubeconfigError."""
+    path, cluster, user = str(context.path), context.cluster, context.user
+    try:
+        with ExitStack() as stack:
+
+            def file(part: JSON, key: str) -> str | None:
+                data = part.get(f"{key}-data")
+                return part.get(key) if data is None else stack.enter_context(_in_memory(data))
+
+            found = {
+                "said": (),
+                "host": cluster["server"],
+                "ca_file": file(cluster, "certificate-authority"),
+                "ca_data": None,
+                "cert_file": file(user, "client-certificate"),
+                "key_file": file(user, "client-key"),
+                "verify": True,
+                "authorization": f"Bearer {user['token']}" if "token" in user else "",
+                "server_hostname": cluster.get("tls-server-name", ""),
+                "proxy": cluster.get("proxy-url", ""),
+                "exec_plugin": False,
+            }
+            return _connection(path, found, certificate)
+    except (OSError, *_MALFORMED) as error:
+        raise _unusable(path, error) from None
+
+
+@contextmanager
+def _in_memory(data: str) -> Iterator[str]:
+    """The path of a file without a name that has decoded base64: OpenSSL reads only files."""
+    with os.fdopen(os.memfd_create("kubeconfig"), "wb") as file:
+        file.write(base64.b64decode(data))
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _unusable(path: str, error: Exception) -> KubeconfigError:
+    return KubeconfigError(f"kubeconfig {path}: {type(error).__name__}: {error}")
+
+
+def _connection(path: str, found: dict[str, Any], certificate: KeyPair | None) -> Connection:
     """Interpret the loader's answer; the files it names exist only while the loader waits."""
-    if not answer:
-        raise KubeconfigError(f"kubeconfig {path}: the loader failed; its own output shows why")
-    found: dict[str, Any] = json.loads(answer)
     for line in found["said"]:
         log.warning("kubeconfig", extra={"path": path, "said": line})
     if "error" in found:
@@ -154,6 +210,10 @@ def _ssl_context(found: dict[str, Any]) -> ssl.SSLContext:
 
 def _environment_proxy(host: str) -> str:
     """The proxy that HTTPS_PROXY and friends name for a host; looked up once, not per request."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return ""  # without the import, which takes 10 ms
+    import urllib.request
+
     parts = urlsplit(host)
     name = parts.hostname or ""
     if name in ("localhost", "127.0.0.1", "::1") or urllib.request.proxy_bypass(name):

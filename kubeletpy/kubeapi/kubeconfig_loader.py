@@ -37,7 +37,9 @@ def load(path: str) -> dict[str, Any]:
     configuration = Configuration()
     untyped: Any = kube_config
     try:
-        loader = untyped.KubeConfigLoader(untyped.KubeConfigMerger(path).config)
+        config = untyped.KubeConfigMerger(path).config
+        # None: paths are relative to the file
+        loader = untyped.KubeConfigLoader(config, config_base_path=None)
         loader.load_and_set(configuration)
     except (ConfigException, yaml.YAMLError, OSError, LookupError, *_MALFORMED) as error:
         # Only the error's type and text from the loader: it names keys and files, not values.
@@ -51,7 +53,7 @@ def load(path: str) -> dict[str, Any]:
         "verify": configuration.verify_ssl,
         "authorization": configuration.api_key.get("BearerToken", ""),
         "server_hostname": configuration.tls_server_name or "",
-        "proxy": configuration.proxy or "",
+        "proxy": getattr(loader, "proxy", ""),  # the configuration has the environment's as well
         "exec_plugin": "exec" in (loader._user or {}),
     }
 

@@ -17,7 +17,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kubeletpy.kubeapi import errors
-from kubeletpy.kubeapi.credentials import Connection, KubeconfigError
+from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.loading import loaded
 from kubeletpy.kubeapi.observer import NoObserver, RequestObserver
 from kubeletpy.kubeapi.transport import Attempt, NotHttp2, Response, Transport, TransportError

@@ -23,13 +23,9 @@ from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.config import PROTOBUF, KubeletSettings, NodeFlags
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import (
-    Connection,
-    KubeconfigError,
-    connect_kubeconfig,
-    stop_loading,
-)
+from kubeletpy.kubeapi.credentials import Connection, connect_kubeconfig, stop_loading
 from kubeletpy.kubeapi.formats import JSON_FORMAT, WireFormat
+from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
@@ -124,7 +120,7 @@ class _Joining:
             stop_loading(str(self._kubeconfig))
             try:
                 # problems with it must be reported now, not by a request that waits forever
-                await asyncio.to_thread(kubeconfig.read_kubeconfig, self._bootstrap)
+                await asyncio.to_thread(read_kubeconfig, self._bootstrap)
             except KubeconfigError as error:
                 raise KubeconfigError(
                     f"{self._kubeconfig} can't be used ({why}), and neither can the bootstrap"
@@ -140,7 +136,7 @@ class _Joining:
     async def _with_manager(self) -> AgentIdentity:
         context = files = None
         if not self._unwritten:
-            context = await asyncio.to_thread(kubeconfig.read_kubeconfig, self._kubeconfig)
+            context = await asyncio.to_thread(read_kubeconfig, self._kubeconfig)
             files = context.certificate_files()
         self._store = CertificateStore(self._directory, CLIENT, files)
         certificates = self._metrics.certificates
@@ -170,7 +166,7 @@ class _Joining:
         ]
         return AgentIdentity(self._client, [*tasks, self._follow_kubeconfig()])
 
-    def _borrow(self, context: kubeconfig.CurrentContext) -> bool:
+    def _borrow(self, context: CurrentContext) -> bool:
         """Use a certificate embedded in the kubeconfig until we have our own."""
         inline = context.inline_certificate()
         if inline is None or any(pair.certificate.exists() for pair in self._store.candidates()):
@@ -253,7 +249,7 @@ class _Joining:
 
         def write() -> None:
             assert self._bootstrap is not None
-            like = kubeconfig.read_kubeconfig(self._bootstrap)
+            like = read_kubeconfig(self._bootstrap)
             kubeconfig.write(self._kubeconfig, like, self._store.current_path.absolute())
 
         await asyncio.to_thread(write)
@@ -265,7 +261,7 @@ class _Joining:
     def _credential_files(self) -> list[Path]:
         """The kubeconfig and the files it names, except for the pair that we write ourselves."""
         try:
-            found = kubeconfig.read_kubeconfig(self._kubeconfig).files()
+            found = read_kubeconfig(self._kubeconfig).files()
         except KubeconfigError:
             return [self._kubeconfig]
         own = self._store.current_path.absolute() if hasattr(self, "_store") else None

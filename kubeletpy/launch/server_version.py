@@ -24,7 +24,7 @@ from kubeletpy.config.version_choice import (
     decide,
 )
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import KubeconfigError
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.kubernetes_version import supported
 from kubeletpy.node.server_version import query_version, write_version_record

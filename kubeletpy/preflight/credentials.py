@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.api.times import format_time
-from kubeletpy.certificates import kubeconfig
 from kubeletpy.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
-from kubeletpy.kubeapi.credentials import KubeconfigError
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
 from kubeletpy.preflight.findings import Area, Finding, Severity
 
 _finding = partial(Finding, Area.CREDENTIALS)
@@ -33,7 +32,7 @@ def _client(settings: KubeletSettings, flags: NodeFlags, now: float) -> Iterator
         return
     path = Path(flags.kubeconfig)
     try:
-        context = kubeconfig.read_kubeconfig(path)
+        context = read_kubeconfig(path)
     except KubeconfigError as error:
         severity, then = Severity.BLOCKS, "the agent does not start with it"
         if flags.bootstrap_kubeconfig:

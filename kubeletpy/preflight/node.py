@@ -12,8 +12,8 @@ from kubeletpy.cgroups.setup import SYSTEMD_RUNS
 from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
 from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import NODES, KubeApi
 from kubeletpy.launch.runtime import pod_selectors, query_runtime
 from kubeletpy.metrics.registry import Metrics

@@ -14,7 +14,8 @@ from kubeletpy.certificates import following, kubeconfig
 from kubeletpy.certificates.following import FileFollower
 from kubeletpy.host import x509
 from kubeletpy.host.pki import Names
-from kubeletpy.kubeapi.credentials import KubeconfigError, connect_kubeconfig
+from kubeletpy.kubeapi.credentials import connect_kubeconfig
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
 
 from .signer import Signer
 
@@ -47,7 +48,7 @@ def pems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 def test_values_of_the_wrong_type_name_no_files(tmp_path: Path) -> None:
     path = write(tmp_path, "{client-certificate: 5, client-key: [a], tokenFile: {a: b}}")
-    found = kubeconfig.read_kubeconfig(path)
+    found = read_kubeconfig(path)
     assert found.files() == [path]
     assert found.certificate_files() is None
     assert kubeconfig.why_not_valid(path, NOW) == "it names no client certificate"
@@ -86,7 +87,7 @@ def test_broken_files_are_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "broken"
     path.write_text(text)
     with pytest.raises(KubeconfigError, match="broken"):
-        kubeconfig.read_kubeconfig(path)
+        read_kubeconfig(path)
     assert kubeconfig.why_not_valid(path, NOW)
 
 
@@ -96,7 +97,7 @@ async def test_the_official_loader_reads_the_written_file(
     pair = tmp_path / "pki" / "kubelet-client-current.pem"
     pair.parent.mkdir()
     pair.write_bytes(pems["valid"] + pems["key"])
-    bootstrap = kubeconfig.read_kubeconfig(write(tmp_path, "{token: abc}"))
+    bootstrap = read_kubeconfig(write(tmp_path, "{token: abc}"))
     target = tmp_path / "etc" / "kubelet.conf"
     kubeconfig.write(target, bootstrap, pair)
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
@@ -112,7 +113,7 @@ async def test_the_official_loader_reads_the_written_file(
     connection = await connect_kubeconfig(str(target))
     assert (connection.host, connection.server_hostname) == ("https://10.0.0.1:6443", "api")
     assert kubeconfig.why_not_valid(target, NOW) == ""
-    assert kubeconfig.read_kubeconfig(target).files() == [target, pair, pair]
+    assert read_kubeconfig(target).files() == [target, pair, pair]
 
 
 async def test_changed_files_are_reported_once_and_again_after_a_failure(

@@ -12,7 +12,7 @@ import pytest
 from kubeletpy import config
 from kubeletpy.cli import machine, run
 from kubeletpy.config.version_choice import NoVersion, ServerVersion
-from kubeletpy.kubeapi.credentials import KubeconfigError
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 

@@ -1,4 +1,4 @@
-"""Kubeconfig files: credentials read by the official loader, and clear errors."""
+"""Kubeconfig files: credentials read here or by the official loader, and clear errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from aiohttp import web
 from kubeletpy.host import signing
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
-from kubeletpy.kubeapi import kubeconfig_loader
+from kubeletpy.kubeapi import credentials, kubeconfig_loader
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import KubeconfigError, begin_loading, connect_kubeconfig
+from kubeletpy.kubeapi.credentials import begin_loading, connect_kubeconfig
 from kubeletpy.kubeapi.errors import Unavailable
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import NODES
+from kubeletpy.structs import replace
 
 from .api_server import answer, failure, serving
 
@@ -51,11 +53,62 @@ async def test_token(tmp_path: Path) -> None:
 
 
 async def test_loading_may_begin_ahead(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path, "{token: abc}")
+    for name in ("abc", "other"):
+        (tmp_path / name).write_text(name)
+    path = kubeconfig(tmp_path, "{tokenFile: abc}")
     begin_loading(path)
     assert (await connect_kubeconfig(path)).authorization == "Bearer abc"
-    kubeconfig(tmp_path, "{token: other}")
+    kubeconfig(tmp_path, "{tokenFile: other}")
     assert (await connect_kubeconfig(path)).authorization == "Bearer other"
+
+
+async def test_no_process_reads_a_plain_kubeconfig(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_process(path: str) -> None:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(credentials, "_start_loader", no_process)
+    for user in ("{token: abc}", "{client-certificate: node.crt, client-key: node.key}"):
+        path = kubeconfig(certificates, user, "https://10.0.0.1")
+        begin_loading(path)
+        await connect_kubeconfig(path)
+
+
+@pytest.mark.parametrize("environment", ["", "http://proxy"])
+@pytest.mark.parametrize(
+    ("user", "cluster"),
+    [
+        ("{token: abc}", ""),
+        ("{}", ", insecure-skip-tls-verify: true"),
+        ("{token: abc, tokenFile: token}", ""),
+        ("{tokenFile: token}", ", certificate-authority: ca.crt"),
+        ("{username: u, password: p}", ", proxy-url: 'http://other'"),
+        ("{client-certificate: node.crt, client-key: node.key}", ", certificate-authority: ca.crt"),
+        (
+            "{token: abc, client-certificate: node.crt, client-key-data: KEY}",
+            ", certificate-authority-data: CA, tls-server-name: api.test, proxy-url: 'http://other'",
+        ),
+    ],
+)
+async def test_the_official_loader_finds_the_same(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch, user: str, cluster: str, environment: str
+) -> None:
+    monkeypatch.setenv("https_proxy", environment)
+    monkeypatch.setenv("no_proxy", "10.0.0.1" if environment else "")
+    (certificates / "token").write_text("xyz")
+    for word, name in (("KEY", "node.key"), ("CA", "ca.crt")):
+        data = base64.b64encode((certificates / name).read_bytes()).decode()
+        user, cluster = user.replace(word, data), cluster.replace(word, data)
+    path = kubeconfig(certificates, user, "https://10.0.0.1", cluster)
+    found = []
+    for _ in range(2):
+        made = await connect_kubeconfig(path)
+        assert made.ssl is not None
+        tls = made.ssl.get_ca_certs(), made.ssl.verify_mode, made.ssl.check_hostname
+        found.append((replace(made, ssl=None), tls))
+        monkeypatch.setattr(credentials, "_plain_context", lambda path: None)
+    assert found[0] == found[1]
 
 
 async def test_token_file_is_read_again_when_refused(tmp_path: Path) -> None:
@@ -268,6 +321,6 @@ async def test_the_loader_imports_from_the_agents_search_path(
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise ValueError('of the search path')")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), "", *sys.path])
-    path = kubeconfig(tmp_path, "{token: t}")
+    path = kubeconfig(tmp_path, "{tokenFile: t}")
     with pytest.raises(KubeconfigError, match="the loader failed"):
         await connect_kubeconfig(path)

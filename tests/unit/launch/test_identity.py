@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.config import NodeFlags, default_settings
-from kubeletpy.kubeapi.credentials import KubeconfigError
 from kubeletpy.kubeapi.formats import JSON_FORMAT
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.launch.identity import join, wire_format
