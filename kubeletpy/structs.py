@@ -1,4 +1,4 @@
-"""The base of value types: msgspec's Structs, with ``replace`` for them and dataclasses. Pure.
+"""The bases of value types: msgspec's Structs, with ``replace`` for them and dataclasses. Pure.
 
 A process that starts defines some five hundred of them. A dataclass compiles six methods when it is
 defined, a Struct none: 17 us instead of 300, and 2.6 kB of memory instead of 12.5.
@@ -7,11 +7,38 @@ defined, a Struct none: 17 us instead of 300, and 2.6 kB of memory instead of 12
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from msgspec import Struct, field, structs
 
-__all__ = ["Struct", "field", "replace"]
+__all__ = ["Hidden", "HidesFields", "Struct", "field", "hidden_fields", "replace"]
+
+T = TypeVar("T")
+Hidden = Annotated[T, "hidden"]
+"""The type of a field that no text may show, in a Struct that HidesFields."""
+
+
+class HidesFields:
+    """A Struct that also derives from this has no Hidden field in its ``repr``.
+
+    Such fields may hold secrets. Example: ``class Login(HidesFields, Struct)`` with the field
+    ``password: Hidden[str]``.
+    """
+
+    __slots__ = ()
+    __struct_fields__: ClassVar[tuple[str, ...]]
+
+    def __repr__(self) -> str:
+        hidden = hidden_fields(type(self))
+        names = [name for name in self.__struct_fields__ if name not in hidden]
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__name__}({shown})"
+
+
+def hidden_fields(kind: type[HidesFields]) -> set[str]:
+    """The names of a class's own fields that are Hidden."""
+    return {name for name, text in kind.__annotations__.items() if text.startswith("Hidden[")}
+
 
 if TYPE_CHECKING:
     # type checkers have rules for dataclasses' replace, which apply to a Struct too (PEP 681)

@@ -6,10 +6,11 @@ addend that is not zero. Source: k8s.io/apimachinery, resource.Quantity: Add, Ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_UP, Context, Decimal
 from enum import Enum, auto
 from functools import lru_cache
+
+from msgspec import Struct
 
 from kubeletpy.api.quantity import BINARY_SUFFIXES, parse, with_suffix
 
@@ -31,8 +32,7 @@ class Format(Enum):
     """``12e6``."""
 
 
-@dataclass(frozen=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """An amount and its format; equal if both are. ``+`` and ``<`` do what Go's Add and Cmp do."""
 
     amount: Decimal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -60,8 +59,7 @@ class Reservation(Struct, frozen=True):
     ids: frozenset[str]
 
 
-@dataclass(frozen=True)
-class Booking:
+class Booking(Struct, frozen=True, dict=True):
     """The devices of one resource that one container has.
 
     Attributes:

@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 from kubeletpy.api.types import JSON
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
+from kubeletpy.structs import Hidden, HidesFields, Struct
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,7 @@ _begun: dict[str, subprocess.Popen[bytes]] = {}
 """Loaders started in advance, by kubeconfig path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(HidesFields, Struct, frozen=True):
     """How to reach one API server and authenticate to it.
 
     Attributes:
@@ -53,9 +52,9 @@ class Connection:
 
     host: str
     ssl: ssl.SSLContext | None = None
-    authorization: str = field(default="", repr=False)
+    authorization: Hidden[str] = ""
     server_hostname: str = ""
-    proxy: str = field(default="", repr=False)
+    proxy: Hidden[str] = ""
 
 
 def begin_loading(path: str) -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import Resource
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Hidden, HidesFields, Struct, field
 
 _KEPT_FIELDS = ("data", "binaryData", "immutable", "type")
 
@@ -26,14 +25,13 @@ class ObjectKey(Struct, frozen=True):
     name: str
 
 
-@dataclass(slots=True)
-class Tracked:
+class Tracked(HidesFields, Struct):
     """An object that pods use."""
 
     key: ObjectKey
     users: dict[str, bool] = field(default_factory=dict)
     """Pod uid -> whether changes matter to it (a volume is made of the object)."""
-    object: JSON | None = field(default=None, repr=False)
+    object: Hidden[JSON | None] = None
     known: bool = False
     """Whether ``object`` is what the API returned (None: it does not exist)."""
     error: ApiError | None = None

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kubeletpy.agent.component import Task
@@ -28,6 +27,7 @@ from kubeletpy.kubeapi.formats import JSON_FORMAT, WireFormat
 from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.structs import Struct, field
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,7 @@ CLIENT = "kubelet-client"
 """Name of the client certificate's files."""
 
 
-@dataclass
-class AgentIdentity:
+class AgentIdentity(Struct):
     """The API client, and the tasks that keep its credentials valid."""
 
     client: KubeClient

@@ -6,12 +6,12 @@ The root is an argument, so that a tree of files can stand in for another machin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kubeletpy.placement.hints import Distances
 from kubeletpy.placement.id_lists import parse_ids
 from kubeletpy.placement.topology import Cpu, CpuTopology, NumaNode
+from kubeletpy.structs import Struct
 
 SYS = Path("/sys")
 L3 = "3"
@@ -21,8 +21,7 @@ class TopologyUnknown(Exception):
     """The kernel does not describe the machine's topology; the message states what is missing."""
 
 
-@dataclass(frozen=True)
-class MachineTopology:
+class MachineTopology(Struct, frozen=True):
     """The machine's topology."""
 
     cpus: CpuTopology

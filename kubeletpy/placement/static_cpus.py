@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 
 from kubeletpy.api import types as api
@@ -35,6 +34,7 @@ from kubeletpy.placement.subsets import masks, subsets, sums
 from kubeletpy.placement.topology import CpuTopology, by_numa
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import Amounts, container_amounts
+from kubeletpy.structs import Struct
 
 STATIC = "static"
 CPU = "cpu"
@@ -62,8 +62,7 @@ def exclusive_cpus_of_pod(pod: Pod) -> int:
     return peak_requests(pod, lambda container: {CPU: exclusive_cpus(pod, container)})[CPU]
 
 
-@dataclass(frozen=True)
-class StaticCpus:
+class StaticCpus(Struct, frozen=True):
     """The policy on one machine.
 
     Attributes:

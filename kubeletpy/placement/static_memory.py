@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.api import types as api
 from kubeletpy.placement.hints import Hint, Hints, mask_of, nodes_of
@@ -35,13 +34,12 @@ from kubeletpy.placement.pod_pool import (
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.subsets import masks, subsets, sums
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.structs import replace
+from kubeletpy.structs import Struct, replace
 
 STATIC = "Static"
 
 
-@dataclass(frozen=True)
-class StaticMemory:
+class StaticMemory(Struct, frozen=True):
     """The policy on one machine.
 
     Attributes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
+
+from kubeletpy.structs import Struct, field
 
 
 class Cpu(NamedTuple):
@@ -33,8 +34,7 @@ by_numa: Unit = attrgetter("numa")
 by_uncore: Unit = attrgetter("uncore")
 
 
-@dataclass(frozen=True)
-class CpuTopology:
+class CpuTopology(Struct, frozen=True, dict=True):
     """The online CPUs, by id."""
 
     cpus: Mapping[int, Cpu]
@@ -81,8 +81,7 @@ class CpuTopology:
         return frozenset(each for each in ids if unit(self.cpus[each]) == key)
 
 
-@dataclass(frozen=True)
-class NumaNode:
+class NumaNode(Struct, frozen=True):
     """One NUMA node.
 
     Attributes:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from kubeletpy.structs import Hidden, HidesFields, Struct
 
 
-@dataclass(frozen=True, slots=True)
-class PullSecret:
+class PullSecret(HidesFields, Struct, frozen=True):
     """A decoded pull secret and where it came from. Never printed: it holds credentials."""
 
     namespace: str
     name: str
     uid: str
-    docker_config: Mapping[str, object] = field(repr=False)
+    docker_config: Hidden[Mapping[str, object]]
     """The "auths" document: registry -> {auth | username, password | identitytoken}."""

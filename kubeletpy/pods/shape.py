@@ -9,13 +9,13 @@ value that can be read: that is validation, and the API's job.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from kubeletpy.api.pod_fields import KINDS, fields_of
 from kubeletpy.api.quantity import parse as parse_quantity
 from kubeletpy.api.times import parse_time
+from kubeletpy.structs import Struct
 
 _Check = Callable[[Any], str]
 """Empty when a value is valid, else the path from here and the problem: ``.spec.x: is not …``."""
@@ -79,8 +79,7 @@ def _check_of(kind: str) -> _Check:
     return _Plain(known) if len(known) == len(plain) else lambda value: ""
 
 
-@dataclass(frozen=True)
-class _Plain:
+class _Plain(Struct, frozen=True):
     """The check of a value without parts."""
 
     kinds: tuple[type, ...]

@@ -12,17 +12,16 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.sync_step import SyncStep
+from kubeletpy.structs import Struct, field
 
 FIRST_S = 1.0
 """Seconds until the first update: most pods have ended by then."""
 
 
-@dataclass(slots=True)
-class _Terminating:
+class _Terminating(Struct):
     pod: Pod
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
+from pathlib import Path
 
 import pytest
+
+from kubeletpy import structs
+from kubeletpy.structs import Hidden, HidesFields, hidden_fields
 
 HIDDEN = (
     "images/credentials Credential.username",
@@ -13,6 +18,8 @@ HIDDEN = (
     "images/credentials Credential.identity_token",
     "images/providers/cache _CachedAnswer.auths",
     "images/providers/protocol ProviderResponse.auths",
+    "kubeapi/credentials Connection.authorization",
+    "kubeapi/credentials Connection.proxy",
     "pods/pull_secret PullSecret.docker_config",
     "volumes/claims/model VolumeSource.source",
     "volumes/claims/model VolumeSpec.source",
@@ -26,6 +33,12 @@ HIDDEN = (
     "volumes/operations/model PodMount.published",
     "volumes/files/content FileContent.data",
     "volumes/files/content TokenInput.token",
+    "volumes/files/content TrustInput.pem",
+    "volumes/files/content CertificateInput.key",
+    "volumes/files/content CertificateInput.chain",
+    "volumes/projected/tokens BoundToken.token",
+    "volumes/projected/tokens _CachedToken.token",
+    "volumes/pod_volumes/set_up VolumeWork.inputs",
     "volumes/pod_volumes/payload DownwardInput.pod",
     "volumes/pod_volumes/payload DownwardInput.spec",
     "volumes/pod_volumes/payload DownwardInput.labels",
@@ -39,5 +52,34 @@ def test_a_secret_field_is_not_in_the_repr(place: str) -> None:
     module, _, attribute = place.partition(" ")
     name, _, field = attribute.partition(".")
     kind = getattr(importlib.import_module(f"kubeletpy.{module.replace('/', '.')}"), name)
-    (found,) = [each for each in dataclasses.fields(kind) if each.name == field]
-    assert not found.repr
+    if issubclass(kind, HidesFields):
+        assert field in kind.__struct_fields__
+        assert field in hidden_fields(kind)
+    else:
+        (found,) = [each for each in dataclasses.fields(kind) if each.name == field]
+        assert not found.repr
+
+
+def test_a_class_with_hidden_fields_hides_them() -> None:
+    found = []
+    for file in Path(structs.__file__).parent.rglob("*.py"):
+        if "Hidden[" in (text := file.read_text()):
+            classes = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef)]
+            found += [each for each in classes if any(map(_is_hidden, each.body))]
+    assert len(found) > 10
+    for each in found:
+        assert "HidesFields" in map(ast.unparse, each.bases), each.name
+
+
+def _is_hidden(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.AnnAssign):
+        return False
+    return ast.unparse(statement.annotation).startswith("Hidden[")
+
+
+def test_only_hidden_fields_are_not_in_the_repr() -> None:
+    class Login(HidesFields, structs.Struct, frozen=True):
+        user: str
+        password: Hidden[str] = "p4ss"
+
+    assert repr(Login("u")) == "Login(user='u')"

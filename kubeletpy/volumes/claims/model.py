@@ -6,11 +6,10 @@ Pure. Source: docs/reference/behaviour-storage.md, sb2, sc.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Hidden, HidesFields, Struct
 
 
 class Mode(StrEnum):
@@ -88,13 +87,12 @@ class VolumeWait(Struct, frozen=True):
     """Event-loop time."""
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeSource:
+class VolumeSource(HidesFields, Struct, frozen=True):
     """The source of a pod's volume, according to its PV or the pod itself."""
 
     kind: str
     """The field: ``csi``, ``local``, ``nfs``, …"""
-    source: Mapping[str, Any] = field(repr=False)
+    source: Hidden[Mapping[str, Any]]
     spec_name: str
     """PV name for a claim, else the pod's name for the volume."""
     pod_uid: str
@@ -113,8 +111,7 @@ class VolumeTraits(Struct, frozen=True):
     """It is staged once for the node before it is published to pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeSpec:
+class VolumeSpec(HidesFields, Struct, frozen=True):
     """One volume of one pod, resolved."""
 
     plugin: str
@@ -126,7 +123,7 @@ class VolumeSpec:
     spec_name: str
     """PV name for a claim, else ``pod_volume``."""
     unique_name: str
-    source: Mapping[str, Any] = field(repr=False)
+    source: Hidden[Mapping[str, Any]]
     """The PV's or the pod's source object; must not be changed."""
     mode: Mode
     read_only: bool
@@ -141,8 +138,8 @@ class VolumeSpec:
     """Written as an in-tree kind and translated for its CSI driver."""
     selinux_context: str | None = None
     """Mount it with this SELinux context; None: the runtime relabels it, where it can."""
-    pv: Mapping[str, Any] | None = field(default=None, repr=False)
-    claim: Mapping[str, Any] | None = field(default=None, repr=False)
+    pv: Hidden[Mapping[str, Any] | None] = None
+    claim: Hidden[Mapping[str, Any] | None] = None
     """The PersistentVolumeClaim."""
 
     @property

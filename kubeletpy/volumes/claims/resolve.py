@@ -7,11 +7,10 @@ the volume. Source: docs/reference/behaviour-storage.md, sb2, sc.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct, replace
+from kubeletpy.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.volumes.claims.model import (
     Describes,
     Mode,
@@ -38,14 +37,13 @@ _NOT_SOURCES = frozenset({"capacity", "claimRef", "nodeAffinity"})
 """Objects in a PV's spec that are not sources."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimVolume:
+class ClaimVolume(HidesFields, Struct, frozen=True):
     """A volume of a pod's spec that the agent does not make itself."""
 
     name: str
     kind: str
     """The field of its source: persistentVolumeClaim, ephemeral, csi, nfs, …"""
-    source: Mapping[str, Any] = field(repr=False)
+    source: Hidden[Mapping[str, Any]]
     mounted: bool
     """A container names it in volumeMounts."""
     mapped: bool

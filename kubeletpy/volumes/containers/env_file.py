@@ -7,7 +7,8 @@ docs/reference/behaviour.md, h3; KEP-3721.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from kubeletpy.structs import Hidden, HidesFields, Struct, field
 
 MAX_FILE = 64 << 10
 """The most bytes of a file that are read; a longer file is an error."""
@@ -18,11 +19,10 @@ class EnvFileError(ValueError):
     """The file violates the grammar; the message states where."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvFile:
+class EnvFile(HidesFields, Struct, frozen=True):
     """The content of a file, up to where it is malformed."""
 
-    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    values: Hidden[Mapping[str, str]] = field(default_factory=dict)
     problem: str = ""
 
     def get(self, key: str) -> str | None:

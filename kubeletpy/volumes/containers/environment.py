@@ -12,7 +12,6 @@ import binascii
 import os
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
-from kubeletpy.structs import replace
+from kubeletpy.structs import Hidden, HidesFields, Struct, field, replace
 from kubeletpy.volumes.containers.env_file import MAX_FILE, EnvFile, EnvFileError, parse_env_file
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.files.safe_path import open_beneath
@@ -108,17 +107,16 @@ class ContainerEnvironment:
         return EnvironmentInputs(facts, services, sources)
 
 
-@dataclass(slots=True)
-class _Sources:
+class _Sources(HidesFields, Struct):
     """The runtime manager's EnvSources, all read beforehand."""
 
     paths: PodPaths
     pod: Pod
-    objects: dict[ObjectRef, JSON | None] = field(default_factory=dict, repr=False)
-    files: dict[tuple[str, str], EnvFile | ContainerConfigError] = field(
-        default_factory=dict, repr=False
+    objects: Hidden[dict[ObjectRef, JSON | None]] = field(default_factory=dict)
+    files: Hidden[dict[tuple[str, str], EnvFile | ContainerConfigError]] = field(
+        default_factory=dict
     )
-    _texts: dict[ObjectRef, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    _texts: Hidden[dict[ObjectRef, Mapping[str, str]]] = field(default_factory=dict)
 
     def config_map(self, name: str) -> Mapping[str, str] | None:
         return self._once(ObjectRef("configMap", name), _texts)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from kubeletpy.structs import Hidden, HidesFields, Struct
 
 
 class PayloadError(Exception):
     """The files of a volume cannot be made; the message names the object and what it lacks."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileContent:
+class FileContent(HidesFields, Struct, frozen=True):
     """One file."""
 
-    data: bytes = field(repr=False)
+    data: Hidden[bytes]
     mode: int
     owner: int | None = None
     """Uid; None: root."""
@@ -22,23 +21,20 @@ class FileContent:
 Payload = dict[str, FileContent]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenInput:
+class TokenInput(HidesFields, Struct, frozen=True):
     """A service account token as one source of a projected volume."""
 
-    token: str = field(repr=False)
+    token: Hidden[str]
 
 
-@dataclass(frozen=True, slots=True)
-class TrustInput:
+class TrustInput(HidesFields, Struct, frozen=True):
     """The certificates of ClusterTrustBundles as one source of a projected volume."""
 
-    pem: bytes = field(repr=False)
+    pem: Hidden[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateInput:
+class CertificateInput(HidesFields, Struct, frozen=True):
     """A pod's key and its certificates (PEM) as one source of a projected volume."""
 
-    key: bytes = field(repr=False)
-    chain: bytes = field(repr=False)
+    key: Hidden[bytes]
+    chain: Hidden[bytes]

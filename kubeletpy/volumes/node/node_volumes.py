@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +24,7 @@ from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
 from kubeletpy.volumes.claims.on_disk import SetUp
@@ -90,8 +90,7 @@ NO_CERTIFICATES = (
 )
 
 
-@dataclass(slots=True)
-class _PodState:
+class _PodState(HidesFields, Struct):
     """State of one pod's volumes."""
 
     spec: Mapping[str, Any]
@@ -99,7 +98,7 @@ class _PodState:
     paths: PodPaths
     owner: FileOwner
     mounts: Mapping[str, Sequence[Mount]]
-    made_of: dict[str, tuple[Input, ...]] = field(default_factory=dict, repr=False)
+    made_of: Hidden[dict[str, tuple[Input, ...]]] = field(default_factory=dict)
     """Volume name -> what it was last made of; only volumes that were set up."""
     bytes: dict[str, int] = field(default_factory=dict)
     """Volume name -> size of its files as last found."""

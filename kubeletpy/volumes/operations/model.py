@@ -6,10 +6,10 @@ Source: docs/reference/behaviour-storage.md, sa1, sd1, sg.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from kubeletpy.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec, Waits
 from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk, StagedOnDisk
@@ -69,8 +69,7 @@ Key = tuple[str, str]
 """The lock of an operation: unique name and pod uid; without a uid the whole volume."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodDemand:
+class PodDemand(Struct, frozen=True):
     """The volumes that one pod needs."""
 
     uid: str
@@ -81,21 +80,19 @@ class PodDemand:
     """Its containers have exited, and its volumes are to be torn down."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodMount:
+class PodMount(HidesFields, Struct, frozen=True):
     """A volume that one pod has, or may have."""
 
     left: PublishedOnDisk
     state: Presence
     found: bool = False
     """A previous agent has left it."""
-    published: Published | None = field(default=None, repr=False)
+    published: Hidden[Published | None] = None
     at: float = 0.0
     """When it was last published, in event-loop time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(Struct, frozen=True):
     """The state of a volume on this node."""
 
     unique_name: str
@@ -114,8 +111,7 @@ class Volume:
     """Its driver expands it only while it is not in use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One operation to do, and why."""
 
     kind: OperationKind
@@ -153,8 +149,7 @@ class Operation:
         return names.block_metric if block else names.metric
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The last attempt of an operation failed."""
 
     message: str
@@ -167,8 +162,7 @@ class Failure:
     """Time of the first failure in this row, by the same clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """The inputs of a plan besides demands and existing volumes."""
 
     attachments: Mapping[str, Attached | Waits] = field(default_factory=dict)
@@ -185,8 +179,7 @@ class Facts:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class OperationsPlan:
+class OperationsPlan(Struct, frozen=True):
     """The operations to do now, and what all other volumes wait for."""
 
     operations: tuple[Operation, ...] = ()

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct, replace
+from kubeletpy.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.volumes.files import host_path
 from kubeletpy.volumes.files.atomic import write_payload
 from kubeletpy.volumes.files.content import PayloadError
@@ -41,12 +40,11 @@ from kubeletpy.volumes.pod_volumes.plan import FILE_KINDS, PlannedVolume
 _META_MODE = 0o750
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeWork:
+class VolumeWork(HidesFields, Struct, frozen=True):
     """One volume to set up or update."""
 
     volume: PlannedVolume
-    inputs: Sequence[Input] = field(repr=False)
+    inputs: Hidden[Sequence[Input]]
 
 
 class VolumeFeatures(Struct, frozen=True):

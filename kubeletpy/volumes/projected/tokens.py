@@ -13,7 +13,6 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kubeletpy.api.times import parse_time
@@ -22,6 +21,7 @@ from kubeletpy.clock import Clock, steady_now
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Hidden, HidesFields, Struct
 from kubeletpy.volumes.projected.token_claims import TokenKey, life_of
 
 T = TypeVar("T")
@@ -44,18 +44,16 @@ _MAX_TIMER_S = 3600.0
 """The clock may be set while a timer runs: it is checked at least this often."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundToken:
+class BoundToken(HidesFields, Struct, frozen=True):
     """A token of a pod."""
 
-    token: str = field(repr=False)
+    token: Hidden[str]
     expires_at: float
     """Unix seconds."""
 
 
-@dataclass(slots=True)
-class _CachedToken:
-    token: str = field(repr=False)
+class _CachedToken(HidesFields, Struct):
+    token: Hidden[str]
     expires_at: float
     renew_at: float
     """Unix seconds."""
