@@ -27,8 +27,10 @@ from kubeletpy.cli import agent_socket
 from kubeletpy.cli.deploy_files import deploy_files
 from kubeletpy.cli.machine import problems_here
 from kubeletpy.clock import Clock, SystemClock
+from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
 from kubeletpy.explain.model import WaitKind
 from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.node.server_version import write_version_record
 from kubeletpy.preflight import render
 from kubeletpy.preflight.choice import Process
 from kubeletpy.preflight.command_line import is_kubelet
@@ -93,12 +95,13 @@ async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
     command = agent_command(exec_start(unit, NAME), program)
     text = drop_in_text(deploy_files()[DEPLOYED], command)
     harmed: frozenset[str] = frozenset()
+    version: ResolvedVersion | None = None
     if seen.running is UnitProgram.NOTHING:
         raise AdoptionRefused(f"unit {unit} does not run: start it first")
     if seen.running is UnitProgram.KUBELET:
         # what a run left that was killed before it restarted the unit
         await Runner(host, not_checked, journal, clock, print_progress).give_back("before adopting")
-        harmed = await _preflight(given)
+        harmed, version = await _preflight(given)
     process = read_process(seen.pid)
     found = running_agent(seen.pid) if seen.running is UnitProgram.AGENT else _kubelet(process)
     node = await asyncio.to_thread(read_node, found)
@@ -117,6 +120,7 @@ async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
             raise AdoptionRefused(
                 f"the node can't be watched: its pods can't be listed: {error}"
             ) from error
+        record_version(version, Path(node.config.node.root_dir))
         before = _baseline(journal, pods, harmed, resumed=seen.running is UnitProgram.AGENT)
         journal.write(clock.now(), "before", node=node.name, unit=unit, pods=plain_pods(before))
         back = [program, "give-back", "--yes", "--unconfirmed", f"--unit={unit}"]
@@ -127,18 +131,34 @@ async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
     return 0 if verdict.outcome is WatchOutcome.CONFIRM else 1
 
 
-async def _preflight(given: argparse.Namespace) -> frozenset[str]:
-    """The pods that may be restarted, as namespace/name. Raises Refused."""
+async def _preflight(
+    given: argparse.Namespace,
+) -> tuple[frozenset[str], ResolvedVersion | None]:
+    """The pods that may be restarted, as namespace/name, and the version that the agent is to have.
+
+    Raises AdoptionRefused.
+    """
     report = await gather(Options(given.unit), problems_here)
     if report.safe:
         print_progress(render.summary(report))
-        return frozenset()
+        return frozenset(), report.version
     sys.stdout.write(render.text(report))
     if not given.despite_preflight or report.kubelet is None:
         raise AdoptionRefused("preflight does not call it safe; nothing was changed")
-    return frozenset(
+    harmed = {
         f"{each.namespace}/{each.name}" for each in report.pods or () if each.outcome in HARMED
-    )
+    }
+    return frozenset(harmed), report.version
+
+
+def record_version(resolved: ResolvedVersion | None, root: Path) -> None:
+    """Record the API server's version for the agent's first start, which waits 3 s for it.
+
+    Without it, on a node that is slow or runs its own API server, the agent would be the oldest
+    version until its next start.
+    """
+    if resolved is not None and resolved.source is VersionSource.SERVER:
+        write_version_record(resolved.version, root)
 
 
 def _kubelet(process: Process | None) -> KubeletFound:

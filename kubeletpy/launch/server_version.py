@@ -106,10 +106,16 @@ async def resolve(
     return await resolve_auto(loaded.node, api)
 
 
-async def resolve_auto(flags: NodeFlags, api: KubeApi) -> ResolvedVersion:
-    """The version that the API server states, else that of the record, else the oldest."""
+async def resolve_auto(
+    flags: NodeFlags, api: KubeApi, seconds: float | None = None
+) -> ResolvedVersion:
+    """The version that the API server states, else that of the record, else the oldest.
+
+    ``seconds``: how long to wait for the server; None: as long as a start waits.
+    """
     record = await asyncio.to_thread(read_version_record, flags.root_dir)
-    seconds = ANSWER_S if record is None else ANSWER_WITH_RECORD_S
+    if seconds is None:
+        seconds = ANSWER_S if record is None else ANSWER_WITH_RECORD_S
     return decide(None, await query_joining_version(flags, api, seconds), record)
 
 

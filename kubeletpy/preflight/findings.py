@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.preflight.pods import HARMED, PodOutcome, PodVerdict
 from kubeletpy.structs import Struct
 
@@ -84,12 +85,15 @@ class KubeletFound(Struct, frozen=True):
 class PreflightReport(Struct, frozen=True):
     """Everything that a preflight has found.
 
-    ``pods`` None: the pods of the node could not be determined.
+    Attributes:
+        pods: None: the pods of the node could not be determined.
+        version: what the agent would run as; None: the report is incomplete.
     """
 
     kubelet: KubeletFound | None
     findings: tuple[Finding, ...]
     pods: tuple[PodVerdict, ...] | None = None
+    version: ResolvedVersion | None = None
 
     @property
     def safe(self) -> bool:

@@ -25,6 +25,9 @@ from kubeletpy.preflight.unit_paths import UnitMissing, kubelet_units, read_unit
 from kubeletpy.structs import Struct
 
 DEFAULT_UNIT = "kubelet.service"
+ANSWER_S = 30.0
+"""Seconds for the API server's version. No start waits for it, as in :mod:`kubeletpy.launch`, and
+without it the report is unclear."""
 
 
 class Options(Struct, frozen=True):
@@ -56,7 +59,7 @@ async def gather(options: Options, check: Check | None = None) -> PreflightRepor
     async with AsyncExitStack() as stack:
         kube_api, problem = await connect_api(flags.node, stack)
         findings += [] if problem is None else [problem]
-        resolved = await _version(flags.node, kube_api)
+        resolved = await resolve_version(flags.node, kube_api)
         loaded = await asyncio.to_thread(load_settings, flags, check, resolved.version)
         findings += loaded.findings
         if loaded.config is None:
@@ -65,15 +68,16 @@ async def gather(options: Options, check: Check | None = None) -> PreflightRepor
         findings += await asyncio.to_thread(check_credentials, settings, node, now)
         findings += await asyncio.to_thread(read_state, settings, node)
         answers = await query_node(loaded.config, resolved, kube_api, stack)
-    return PreflightReport(choice.kubelet, (*findings, *answers.findings), answers.pods)
+    findings += answers.findings
+    return PreflightReport(choice.kubelet, tuple(findings), answers.pods, resolved)
 
 
-async def _version(flags: NodeFlags, kube_api: KubeApi | None) -> ResolvedVersion:
+async def resolve_version(flags: NodeFlags, kube_api: KubeApi | None) -> ResolvedVersion:
     """The version that the agent would run as."""
     asked = supported(flags.kubernetes_version)
     if asked is not None or kube_api is None:
         return decide(asked, None, None)
-    return await resolve_auto(flags, kube_api)
+    return await resolve_auto(flags, kube_api, ANSWER_S)
 
 
 def find_kubelet(

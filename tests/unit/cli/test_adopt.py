@@ -14,6 +14,9 @@ from kubeletpy.adopt import journal
 from kubeletpy.adopt.host import SystemdHost, UnitSeen
 from kubeletpy.adopt.steps import AdoptionState, UnitProgram
 from kubeletpy.cli import adopt, agent_socket, give_back
+from kubeletpy.config.files import read_version_record
+from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
+from kubeletpy.kubernetes_version import NEWEST
 from kubeletpy.structs import Struct
 from tests.virtual_time import EPOCH
 
@@ -94,6 +97,20 @@ def test_times() -> None:
     for bad in ("0s", "-1m", "x", "200h"):
         with pytest.raises(SystemExit):
             adopt.parser().parse_args(["--watch", bad])
+
+
+@pytest.mark.parametrize("source", list(VersionSource))
+def test_the_version_of_the_api_server_is_recorded_for_the_first_start(
+    tmp_path: Path, source: VersionSource
+) -> None:
+    adopt.record_version(ResolvedVersion(NEWEST, source, "why"), tmp_path)
+    recorded = read_version_record(str(tmp_path))
+    assert recorded == (NEWEST if source is VersionSource.SERVER else None)
+
+
+def test_an_incomplete_preflight_records_no_version(tmp_path: Path) -> None:
+    adopt.record_version(None, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_record(capsys: pytest.CaptureFixture[str]) -> None:
