@@ -46,7 +46,8 @@ class ProgramSet:
 
     Attributes:
         module: the directory of that Go module, beside the programs.
-        packages: of commands; a program has the last part of the package's path for its name.
+        packages: of commands; a program has the last part of the package's path for its name,
+            without a major version such as /v3.
         tests: packages whose tests become one program, PACKAGE.test.
         edits: of the source that is compiled.
         files: Go files of this repository, each a program that needs the standard library alone.
@@ -60,7 +61,8 @@ class ProgramSet:
 
     def names(self) -> list[str]:
         """The programs' file names."""
-        built = [each.rpartition("/")[2] for each in self.packages]
+        # Go names a program after the package, without a major version at the end of its path
+        built = [re.sub(r"/v\d+$", "", each).rpartition("/")[2] for each in self.packages]
         built += [f"{each.rpartition('/')[2]}.test" for each in self.tests]
         return built + [each.stem for each in self.files]
 
@@ -76,6 +78,8 @@ KUBELET = ProgramSet("node", (f"{MODULE}/cmd/kubelet",))
 """The Go kubelet, which hands its node over and takes it back."""
 PROXY = ProgramSet("proxy", (f"{MODULE}/cmd/kube-proxy",))
 """kube-proxy, which nodes of a cluster need for Services."""
+KUBEADM = ProgramSet("admin", (f"{MODULE}/cmd/kubeadm", "go.etcd.io/etcd/server/v3"))
+"""kubeadm, and etcd of the version that its manifest has flags for, as a program named server."""
 END_TO_END_TESTS = ProgramSet(
     "tests",
     (

@@ -9,6 +9,7 @@ import pytest
 from tools.control_plane.building import (
     CONTROL_PLANE,
     END_TO_END_TESTS,
+    KUBEADM,
     PROXY,
     fits,
     go_module,
@@ -46,6 +47,7 @@ def test_each_staging_module_is_that_of_the_release() -> None:
 def test_programs_are_called_by_the_last_part_of_their_package() -> None:
     assert CONTROL_PLANE.names() == ["kube-apiserver", "kube-controller-manager", "kube-scheduler"]
     assert PROXY.names() == ["kube-proxy"]
+    assert KUBEADM.names() == ["kubeadm", "server"]
     assert END_TO_END_TESTS.names() == [
         "kubelet",
         "agnhost",
