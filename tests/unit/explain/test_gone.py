@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.explain.log_ends import MAX_CONTAINERS, MAX_LINES, log_ends, log_tails
-from kubeletpy.explain.removed_pods import KEPT_S, MAX_PODS, RemovedPods, explain_removed, size
+from kubeletpy.explain.removed_pods import KEPT_S, MAX_PODS, RemovedPods, explain_removed
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 from kubeletpy.structs import replace
@@ -25,25 +25,6 @@ def test_the_last_pod_of_a_name_is_kept_for_an_hour_and_pods_are_bounded() -> No
     gone.finished("one more/1")
     assert gone.find("default", "a", NOW) is None
     assert gone.find("default", "p0", NOW) is not None
-
-
-@pytest.mark.parametrize(
-    ("value", "counted"),
-    [
-        ("", 8),
-        ("four", 12),
-        (1, 8),
-        ([], 8),
-        (["ab", [True, None]], 8 + 10 + 8 + 16),
-        ({"key": {"x": "yz"}}, 8 + 11 + 8 + 9 + 10),
-    ],
-)
-def test_size(value: Any, counted: int) -> None:
-    assert size(value, 1000) == counted
-
-
-def test_the_count_of_a_large_object_ends() -> None:
-    assert 1000 < size([["x" * 90] * 1000] * 1000, 1000) < 1200
 
 
 def test_large_pods_are_not_kept() -> None:
