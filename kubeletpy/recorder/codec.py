@@ -66,17 +66,22 @@ def encode(value: object, refer: Refer) -> Any:
 def encode_fields(value: Struct, refer: Refer) -> dict[str, Any]:
     """A Struct as JSON, even one that would be referred to by number."""
     found = {}
-    for name, default in _defaults(type(value)):
+    for name, default, is_json in _fields(type(value)):
         current = getattr(value, name)
         if current != default:
-            found[name] = encode(current, refer)
+            found[name] = current if is_json else encode(current, refer)
     return found
 
 
 @lru_cache(maxsize=200)
-def _defaults(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
+def _fields(kind: type[Struct]) -> tuple[tuple[str, Any, bool], ...]:
+    """The name of each field, its default, and whether it has an object of the API."""
     return tuple(
-        (each.name, each.default if each.default_factory is NODEFAULT else each.default_factory())
+        (
+            each.name,
+            each.default if each.default_factory is NODEFAULT else each.default_factory(),
+            each.type == dict[str, Any],
+        )
         for each in structs.fields(kind)
     )
 
