@@ -44,7 +44,7 @@ class Tmpfs:
     def unmount(self, target: str) -> None:
         del self.sizes[target]
 
-    def table(self) -> list[MountPoint]:
+    def table(self, containing: str = "") -> list[MountPoint]:
         return [MountPoint(path, shared=False, root="/") for path in self.sizes]
 
     @property

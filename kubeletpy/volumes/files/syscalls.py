@@ -55,7 +55,8 @@ def detach(target: str) -> None:
 
 def mounts_below(directory: str) -> list[str]:
     """Mount points at or below a directory, in the order to unmount them. Raises OSError."""
-    return mount_table.mounts_below(table(), os.path.realpath(directory))
+    path = os.path.realpath(directory)
+    return mount_table.mounts_below(table(path), path)
 
 
 def is_mount_point(directory: str) -> bool:
@@ -87,9 +88,9 @@ def share(directory: str) -> None:
     mount("none", path, flags=MS_SHARED | MS_REC)
 
 
-def table() -> list[mount_table.MountPoint]:
-    """The mount table."""
-    return mount_table.parse(Path("/proc/self/mountinfo").read_bytes())
+def table(containing: str = "") -> list[mount_table.MountPoint]:
+    """The mount table: all of it, or at least the mounts whose path contains a text."""
+    return mount_table.parse(Path("/proc/self/mountinfo").read_bytes(), containing)
 
 
 def _raise(target: str) -> None:

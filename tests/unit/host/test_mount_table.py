@@ -33,6 +33,15 @@ def test_mounts_below_a_directory_newest_first() -> None:
     assert len(mounts_below(parse(TABLE), "/")) == 6
 
 
+@pytest.mark.parametrize(
+    "directory", ["/", "/r/pods/u", "/r/pods/u2", "/r/pods/u/volumes/a/in side", "/none"]
+)
+def test_lines_without_a_directory_are_not_needed_to_find_what_is_below_it(directory: str) -> None:
+    few = parse(TABLE, directory)
+    assert mounts_below(few, directory) == mounts_below(parse(TABLE), directory)
+    assert len(parse(TABLE, "/r/pods/u2")) == 1
+
+
 def test_other_mounts_of_the_same_file_system() -> None:
     table = parse(
         TABLE
