@@ -54,17 +54,17 @@ def pod_level_resources(
     else:
         if claims(pod):
             containers = _without_claims(containers, actuated)
+        requested, limiting = allocated, limits
         actual = _as_it_is(pod, containers, given)
-        own |= actual.spec.get("resources") or {}
-        requests = _compute(pod_quantities(actual, "requests", with_claims=True))
+        if actual is not pod:
+            own |= actual.spec.get("resources") or {}
+            requested = pod_quantities(actual, "requests", with_claims=True)
+            limiting = pod_quantities(actual, "limits", with_claims=True)
+        requests = _compute(requested)
         if qos_class(pod) is QoSClass.BEST_EFFORT:
             requests.pop("cpu", None)  # its cgroup has the minimum, whatever its claims add
         own["requests"] = {**(own.get("requests") or {}), **requests}
-        kept = {
-            name: amount
-            for name, amount in pod_quantities(actual, "limits", with_claims=True).items()
-            if limited(pod, name)
-        }
+        kept = {name: amount for name, amount in limiting.items() if limited(pod, name)}
         own["limits"] = {**(own.get("limits") or {}), **_compute(kept)}
     made["resources"] = {key: value for key, value in own.items() if value}  # type: ignore[typeddict-item]
     return made
@@ -94,15 +94,19 @@ def _as_it_is(
     containers: Mapping[str, api.ContainerStatus],
     given: api.ResourceRequirements | None,
 ) -> Pod:
+    """The pod with the resources that its statuses show; the same object if it has them."""
     changed = replaced_containers(
         pod, lambda container, init: _shown(container, containers.get(container["name"]))
     )
-    spec: dict[str, Any] = {**pod.spec, **changed}
     if given is not None and pod.spec.get("resources"):
-        spec["resources"] = given
-    return Pod({**pod.object, "spec": spec})  # type: ignore[typeddict-item]
+        changed["resources"] = given
+    if all(pod.spec.get(field) == value for field, value in changed.items()):
+        return pod
+    return Pod({**pod.object, "spec": {**pod.spec, **changed}})  # type: ignore[typeddict-item]
 
 
 def _shown(container: api.Container, status: api.ContainerStatus | None) -> api.Container:
     resources = (status or {}).get("resources")
-    return container if resources is None else {**container, "resources": resources}
+    if resources is None or resources == container.get("resources"):
+        return container
+    return {**container, "resources": resources}
