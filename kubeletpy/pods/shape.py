@@ -8,7 +8,7 @@ value that can be read: that is validation, and the API's job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -41,12 +41,15 @@ _PATH_FIELDS = ("name", "namespace", "uid")
 def pod_problem(obj: object, checked: Collection[object] = ()) -> str:
     """The fault in the shape of a decoded pod; empty when there is none.
 
-    ``checked``: values of its fields that were found right before, the same objects.
+    ``checked``: values of its fields, or of its status' fields, that were found right before, the
+    same objects.
     """
     unchecked = obj
     if checked and isinstance(obj, dict):
         known = {id(value) for value in checked}
-        unchecked = {key: value for key, value in obj.items() if id(value) not in known}
+        unchecked = _without(obj, known)
+        if isinstance(unchecked.get("status"), dict):
+            unchecked["status"] = _without(unchecked["status"], known)
     problem = _check_of("Pod")(unchecked)
     if problem:
         return problem.removeprefix(".").removeprefix(": ")
@@ -57,6 +60,10 @@ def pod_problem(obj: object, checked: Collection[object] = ()) -> str:
         if not _fits_in_a_path(metadata.get(field) or "x"):
             return f"metadata.{field} can't be a part of a path"
     return ""
+
+
+def _without(obj: Mapping[str, Any], known: Collection[int]) -> dict[str, Any]:
+    return {key: value for key, value in obj.items() if id(value) not in known}
 
 
 def _fits_in_a_path(text: str) -> bool:

@@ -14,7 +14,7 @@ an object without a known uid: a file that could not be read, and was reported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Any, cast
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_micro_time
@@ -33,7 +33,6 @@ from kubeletpy.syncloop.operations import MergedDelivery, Op, PodOperation, Refu
 NAMELESS: api.Pod = {}
 """Delivered by a source for something without the identity of a pod; compared by identity."""
 _LOCAL = (CONFIG_SOURCE, CONFIG_SEEN, CONFIG_MIRROR)
-_LARGE = ("spec", "status")
 _ORDER = (Op.REMOVE, Op.ADD, Op.UPDATE, Op.DELETE)
 
 
@@ -283,16 +282,26 @@ def _checked_again(obj: api.Pod, known: api.Pod) -> Pod:
     Checking a large spec costs several times as much as comparing it, and what compares it later
     finds the same object. Raises MalformedPod.
     """
-    before = cast("Mapping[str, object]", known)
-    same = {
-        part: before[part] for part in _LARGE if part in before and obj.get(part) == before[part]
-    }
-    if not same:
-        return _checked(obj)
-    shared = cast("api.Pod", {**obj, **same})
-    if problem := pod_problem(shared, same.values()):
+    same = _equal_fields(obj, known)
+    shown = obj.get("status")
+    shared, checked = cast("api.Pod", {**obj, **same}), [*same.values()]
+    if "status" not in same and isinstance(shown, dict):
+        # a status changes in few of its fields: not the init containers', once they have ended
+        fields = _equal_fields(shown, known.get("status") or {})
+        shared["status"] = cast("api.PodStatus", {**shown, **fields})
+        checked += fields.values()
+    if problem := pod_problem(shared, checked):
         raise MalformedPod(problem)
     return Pod(shared)
+
+
+def _equal_fields(obj: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``known`` with parts that ``obj`` has as well."""
+    return {
+        name: value
+        for name, value in known.items()
+        if isinstance(value, dict | list) and obj.get(name) == value
+    }
 
 
 def object_uid(obj: object) -> str:

@@ -78,6 +78,23 @@ def test_a_problem_beside_what_is_equal_is_found() -> None:
     assert "status.phase: is not a string" in refused.message
 
 
+def test_equal_fields_of_a_status_stay_the_same_objects_and_others_are_checked() -> None:
+    merge = Merge()
+    first: Any = pod_object("web")
+    first["status"] = {"phase": "Pending", "initContainerStatuses": [{"name": "i"}], "x": {}}
+    merge.set_pods("api", [first], NOW)
+    second = copy.deepcopy(first)
+    second["status"] |= {"phase": "Running", "containerStatuses": [{"name": "c"}]}
+    merge.apply_event("api", "MODIFIED", second, NOW)
+    kept = merge.pods("api")["uid-web"].status
+    assert kept == second["status"]
+    assert kept["initContainerStatuses"] is first["status"]["initContainerStatuses"]
+    broken = copy.deepcopy(second)
+    broken["status"]["containerStatuses"][0]["name"] = 5
+    (refused,) = merge.set_pods("api", [broken], NOW).refused
+    assert "status.containerStatuses[0].name: is not a string" in refused.message
+
+
 def test_metadata_that_does_not_count() -> None:
     merge = Merge()
     merge.set_pods("api", [pod_object("web")], NOW)
