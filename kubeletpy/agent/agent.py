@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 STOP_S = 3.0
 """How long a stopping agent waits for calls in flight."""
+READY_S = 2.0
+"""How long late tasks wait for the node to be Ready: a node that is not has them, too."""
 
 T = TypeVar("T")
 
@@ -26,8 +28,10 @@ T = TypeVar("T")
 class Agent:
     """:func:`kubeletpy.agent.build.build` makes it."""
 
-    def __init__(self, components: Sequence[Component]) -> None:
+    def __init__(self, components: Sequence[Component], ready: asyncio.Event | None = None) -> None:
+        """``ready``: set when the API shows the node as Ready; None: there is no API."""
         self.components = tuple(components)
+        self._ready = ready
         self._closed = False
 
     @property
@@ -64,9 +68,20 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as group:
                 for task in self.tasks:
-                    group.create_task(task.run(), name=task.name)
+                    if not task.late:
+                        group.create_task(task.run(), name=task.name)
+                await self._until_ready()
+                for task in self.tasks:
+                    if task.late:
+                        group.create_task(task.run(), name=task.name)
         finally:
             await self.close()
+
+    async def _until_ready(self) -> None:
+        if self._ready is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(READY_S):
+                    await self._ready.wait()
 
     async def close(self) -> None:
         """Shut down within STOP_S; the next start picks up whatever is unfinished.

@@ -46,20 +46,21 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
         outside.clock,
     )
     observers = build_observers(core, eviction)
+    node = core.node
     components = [
+        *node.components(core.loop.sync_static_pods),  # first: its requests wait for the API
         *core.components,
         upkeep.component(),
         *eviction.components,
         Component(rotator, (Task("log-rotation", rotator.run),)),
         Component(observers.stuck, (Task("stuck-pods", observers.stuck.run),)),
-        *core.node.components(core.loop.sync_static_pods),
         *observers.components,
     ]
     _connect(core, upkeep, eviction, observers)
     core.signals.pods_counted.connect(
         *(component.keep for component in components if component.keep is not None)
     )
-    return Agent(components)
+    return Agent(components, node.manager.ready if node.manager is not None else None)
 
 
 def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observers) -> None:

@@ -17,6 +17,8 @@ class Task(Struct, frozen=True):
 
     name: str
     run: Run
+    late: bool = False
+    """It begins when the node is Ready, or soon: it makes no node Ready."""
 
 
 class Component(Struct, frozen=True):

@@ -44,7 +44,7 @@ def build_guards(context: BuildContext) -> list[Component]:
     )
     components = [
         Component(at_start, (Task("own-process", at_start.run),), start=at_start.start),
-        Component(watch, (Task("kernel-log", watch.run),)),
+        Component(watch, (Task("kernel-log", watch.run, late=True),)),
     ]
     if settings.make_iptables_util_chains:
         for version, program in PROGRAMS.items():

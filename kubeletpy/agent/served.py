@@ -96,7 +96,7 @@ def served(
     """
     settings, flags, outside, monitor = core.settings, core.flags, core.outside, core.monitor
     troubles, device_plugins = core.workers.notes.troubles, core.devices.plugins.problem
-    pressure, version, node = eviction.pressure, core.version, core.node.manager
+    pressure, version = eviction.pressure, core.version
     machine, metrics = outside.machine, outside.metrics
     scrape = MetricsRenderer(core)
     components: list[Component] = [Component(scrape)]
@@ -213,8 +213,8 @@ def served(
         task = Task("explain-troubles", kept.run)
         components.append(Component(kept, (task,), start=kept.start, close=kept.save))
     if servers:
-        serving = Serving(servers, node.reported if node is not None else None)
-        components.append(Component(serving, (Task("serving", serving.run),)))
+        serving = Serving(servers)
+        components.append(Component(serving, (Task("serving", serving.run, late=True),)))
     return components
 
 

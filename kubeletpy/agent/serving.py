@@ -1,4 +1,4 @@
-"""Begins to answer HTTP requests once the node's status has been written.
+"""Begins to answer HTTP requests: a late task, which begins when the node is Ready.
 
 The ports are bound before, and clients wait in the kernel's queue. Importing the handlers takes a
 quarter of the time of all imports, and none of them makes a node Ready. They are loaded soon
@@ -9,14 +9,11 @@ is served.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-WITHIN_S = 2.0
-"""Maximum wait for the node's status: an agent without its API must answer, too."""
 RETRY_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -38,17 +35,11 @@ class Served(Protocol):
 class Serving:
     """Has the servers answer, in order."""
 
-    def __init__(self, servers: Sequence[Served], reported: asyncio.Event | None) -> None:
-        """``reported``: set when the API has a status of the node; None: there is no API."""
+    def __init__(self, servers: Sequence[Served]) -> None:
         self._servers = servers
-        self._reported = reported
 
     async def run(self) -> None:
-        """Wait for the node, load, and begin; what serves then needs no task of its own."""
-        if self._reported is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(WITHIN_S):
-                    await self._reported.wait()
+        """Load, and begin; what serves then needs no task of its own."""
         await self._load()
         for server in self._servers:
             await server.serve()

@@ -18,7 +18,7 @@ from kubeletpy.api.types import JSON
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
-from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden
+from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import NODES, KubeApi
 from kubeletpy.node import build
 from kubeletpy.node.build import ImageSummary, RuntimeInfo
@@ -102,8 +102,8 @@ class NodeManager:
         self._unregistered = ""
         self.registered = asyncio.Event()
         """Set once the API has the node."""
-        self.reported = asyncio.Event()
-        """Set once the API has a status that was written by this process."""
+        self.ready = asyncio.Event()
+        """Set once the API shows the node as Ready, and this process has written its status."""
 
     def problem(self) -> str:
         """Why the API does not have the node yet; empty when it has, or nothing has failed."""
@@ -135,7 +135,8 @@ class NodeManager:
             try:
                 await self._keep_labels()
                 await self._write_status()
-                self.reported.set()
+                if self._node is not None and build.is_ready(self._node.get("status") or {}):
+                    self.ready.set()
             except ApiError as error:
                 log.warning(
                     "could not write the node status; trying again",
@@ -210,26 +211,36 @@ class NodeManager:
         if not self._options.register:
             self._remember(await self._api.get(NODES, name))
             return
+        existing, _ = await asyncio.gather(self._find(), self._fresh_images())
         wanted = build.new_node(
             self._options,
             self._options.name,
             self._facts.architecture,
             build.with_volumes_in_use(await self._status({}), self._volumes_in_use(), {}),
         )
+        if existing is None:
+            try:
+                created = await self._api.create(NODES, cast(JSON, wanted))
+            except (AlreadyExists, Forbidden):
+                # Forbidden too: an admission plugin may refuse to create what already exists
+                existing = await self._api.get(NODES, name)
+            else:
+                self._startup.registered()
+                self._remember(created)
+                self._wrote(asyncio.get_running_loop().time(), in_step=True)
+                self._record_condition_events({}, wanted["status"])
+                return
+        patch = build.metadata_patch(cast(api.Node, existing), wanted)
+        if patch is not None:
+            existing = await self._api.patch(NODES, name, patch)
+        self._remember(existing)
+
+    async def _find(self) -> JSON | None:
+        """The Node object of an earlier start; None: there is none, or it may not be read."""
         try:
-            created = await self._api.create(NODES, cast(JSON, wanted))
-        except (AlreadyExists, Forbidden):
-            # Forbidden too: an admission plugin may refuse to create what already exists
-            existing = await self._api.get(NODES, name)
-            patch = build.metadata_patch(cast(api.Node, existing), wanted)
-            if patch is not None:
-                existing = await self._api.patch(NODES, name, patch)
-            self._remember(existing)
-            return
-        self._startup.registered()
-        self._remember(created)
-        self._wrote(asyncio.get_running_loop().time(), in_step=True)
-        self._record_condition_events({}, wanted["status"])
+            return await self._api.get(NODES, self._options.name)
+        except (NotFound, Forbidden):
+            return None
 
     def _remember(self, node: JSON) -> None:
         self._node = cast(api.Node, node)

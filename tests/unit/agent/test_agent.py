@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeletpy.agent.agent import STOP_S, Agent
+from kubeletpy.agent.agent import READY_S, STOP_S, Agent
 from kubeletpy.agent.component import Component, Task, after
 from kubeletpy.agent.signals import AgentSignal, Question
 from tests.virtual_time import on_virtual_time, settle
@@ -49,6 +49,30 @@ async def test_components_start_in_order_and_close_in_reverse() -> None:
     assert notes.seen == [*expected, "roof closes", "cellar closes"]
     await agent.close()
     assert len(notes.seen) == 6, "closed once"
+
+
+@pytest.mark.parametrize(
+    ("ready_at", "begins_at"),
+    [(0.0, 0.0), (0.5, 0.5), (60.0, READY_S), (None, 0.0)],
+    ids=["at once", "soon", "not yet", "no API"],
+)
+@on_virtual_time
+async def test_late_tasks_begin_when_the_node_is_ready_or_soon_after(
+    ready_at: float | None, begins_at: float
+) -> None:
+    loop, seen = asyncio.get_running_loop(), dict[str, float]()
+
+    def task(name: str, late: bool) -> Task:
+        async def run() -> None:
+            seen[name] = loop.time()
+
+        return Task(name, run, late)
+
+    ready = None if ready_at is None else asyncio.Event()
+    if ready is not None and ready_at is not None:
+        loop.call_later(ready_at, ready.set)
+    await Agent([Component("x", (task("late", True), task("early", False)))], ready).run()
+    assert list(seen.items()) == [("early", 0.0), ("late", begins_at)]
 
 
 @on_virtual_time

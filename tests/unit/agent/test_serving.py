@@ -1,4 +1,4 @@
-"""HTTP handlers are imported when the node is Ready, or soon after, even if imports fail."""
+"""HTTP handlers are imported before servers answer, even if imports fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.agent import serving
-from kubeletpy.agent.serving import RETRY_S, WITHIN_S, Serving
+from kubeletpy.agent.serving import RETRY_S, Serving
 from tests.virtual_time import on_virtual_time
 
 NO_FILE = OSError(errno.EMFILE, "Too many open files")
@@ -48,21 +48,13 @@ class Loading:
             raise self._errors.pop(0)
 
 
-@pytest.mark.parametrize(
-    ("reported_at", "served_at"),
-    [(0.0, 0.0), (0.5, 0.5), (60.0, WITHIN_S), (None, 0.0)],
-    ids=["at once", "soon", "not yet", "no API"],
-)
 @on_virtual_time
-async def test_serving_begins_when_the_node_is_reported_or_soon_after(
-    monkeypatch: pytest.MonkeyPatch, reported_at: float | None, served_at: float
+async def test_servers_answer_in_order_once_their_code_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loading, noted = Loading(monkeypatch), Noted()
-    reported = None if reported_at is None else asyncio.Event()
-    if reported is not None and reported_at is not None:
-        asyncio.get_running_loop().call_later(reported_at, reported.set)
-    await Serving([Server("a", noted), Server("b", noted)], reported).run()
-    assert noted == [(served_at, "a"), (served_at, "b")]
+    await Serving([Server("a", noted), Server("b", noted)]).run()
+    assert noted == [(0.0, "a"), (0.0, "b")]
     assert loading.asked == [["code of a", "code of b"]]
 
 
@@ -72,7 +64,7 @@ async def test_a_failed_import_is_tried_again(
 ) -> None:
     broken = ImportError("x.so: cannot open shared object file: Too many open files")
     loading, noted = Loading(monkeypatch, NO_FILE, NO_FILE, broken), Noted()
-    await Serving([Server("a", noted)], None).run()
+    await Serving([Server("a", noted)]).run()
     assert noted == [(3 * RETRY_S, "a")]
     assert len(loading.asked) == 4
     said = [each for each in caplog.records if each.levelno == logging.ERROR]

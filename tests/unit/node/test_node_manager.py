@@ -132,19 +132,21 @@ async def test_a_new_node_is_ready_with_its_first_write() -> None:
     api, recorder = NodeApi(), Recorder()
     task = asyncio.create_task(manager(api, NodeHealth, recorder).run())
     await asyncio.sleep(149)
-    assert api.log == [(0.0, "create nodes")], "nothing changed, so nothing more is written"
+    assert api.log == [(0.0, "get nodes"), (0.0, "create nodes")], (
+        "nothing changed, so nothing more is written"
+    )
     assert ready(api) == "True"
     assert api.node is not None
     assert api.node["metadata"]["labels"]["kubernetes.io/hostname"] == "n", "as overridden"
     assert {"type": "Hostname", "address": "n"} in api.node["status"]["addresses"]
     assert "NodeReady" in recorder.reasons
     await asyncio.sleep(450 + 10.4 - 149)
-    assert [what for _, what in api.log[1:]] == ["patch nodes status"], "1.5 report periods"
-    first = api.log[1][0]
+    assert [what for _, what in api.log[2:]] == ["patch nodes status"], "1.5 report periods"
+    first = api.log[2][0]
     await asyncio.sleep(first + 299 - asyncio.get_running_loop().time())
-    assert len(api.log) == 2
+    assert len(api.log) == 3
     await asyncio.sleep(1 + 10.4)
-    assert len(api.log) == 3, "then one period"
+    assert len(api.log) == 4, "then one period"
     task.cancel()
 
 
@@ -206,6 +208,24 @@ async def test_a_change_of_health_is_written_at_once() -> None:
 
 
 @on_virtual_time
+async def test_a_node_that_another_program_has_just_created_is_taken_over() -> None:
+    class Late(NodeApi):
+        async def get(self, resource: Any, name: str, namespace: Any = None) -> Any:
+            try:
+                return await super().get(resource, name, namespace)
+            finally:
+                self.node = self.node or {"metadata": {"name": "n", "uid": "other"}, "status": {}}
+
+    api = Late()
+    of = manager(api, NodeHealth, Recorder())
+    task = asyncio.create_task(of.run())
+    await asyncio.sleep(1)
+    assert of.uid == "other"
+    assert ready(api) == "True"
+    task.cancel()
+
+
+@on_virtual_time
 async def test_a_known_node_is_taken_over_and_a_reboot_is_reported() -> None:
     api, recorder = NodeApi(), Recorder()
     api.node = {
@@ -216,7 +236,6 @@ async def test_a_known_node_is_taken_over_and_a_reboot_is_reported() -> None:
     task = asyncio.create_task(of.run())
     await asyncio.sleep(1)
     assert [what for _, what in api.log] == [
-        "create nodes",
         "get nodes",
         "patch nodes",
         "patch nodes status",
@@ -495,7 +514,10 @@ async def test_system_and_architecture_are_put_right_within_an_update_period() -
     await asyncio.sleep(10.5)
     assert api.node["metadata"]["labels"] == {**true, "mine": "stays"}
     await asyncio.sleep(100)
-    assert [what for _, what in api.log] == ["create nodes", "patch nodes"], "once"
+    assert [what for _, what in api.log] == [
+        *("get nodes", "create nodes"),
+        "patch nodes",
+    ], "once"
     task.cancel()
 
 
