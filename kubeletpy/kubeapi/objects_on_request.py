@@ -17,7 +17,6 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.api.types import JSON
@@ -33,6 +32,7 @@ from kubeletpy.kubeapi.tracked_object import (
     version,
     worth_keeping,
 )
+from kubeletpy.structs import Hidden, HidesFields, Struct, field
 
 DEFAULT_TTL_S = 60.0
 TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
@@ -45,8 +45,7 @@ def object_ttl(node: Mapping[str, Any]) -> float:
     return float(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else DEFAULT_TTL_S
 
 
-@dataclass(slots=True)
-class _Item:
+class _Item(HidesFields, Struct):
     """An object that pods use. Registrations, requests and reads are numbered in one sequence.
 
     Attributes:
@@ -61,7 +60,7 @@ class _Item:
     registered: int = 0
     read: int = 0
     read_at: float = 0.0
-    object: JSON | None = field(default=None, repr=False)
+    object: Hidden[JSON | None] = None
     ended: int = 0
     error: ApiError | None = None
     reading: asyncio.Task[None] | None = None

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubeletpy.config.credential_providers import TokenAttributes
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Hidden, HidesFields, Struct
 
 
 class AccountError(Exception):
@@ -31,13 +31,12 @@ class ServiceAccounts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AccountFacts:
+class AccountFacts(HidesFields, Struct, frozen=True):
     """The account of one pod, as one provider sees it."""
 
     source: AccountSource
     annotations: Mapping[str, str]
-    token: str = field(default="", repr=False)
+    token: Hidden[str] = ""
     """Empty until it is needed."""
 
     def scope(self, cache_type: str) -> Hashable:

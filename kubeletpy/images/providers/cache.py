@@ -6,9 +6,9 @@ Times are arguments, in seconds of one monotonic clock. Must never do I/O.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.images.providers.protocol import CacheKeyType, ProviderResponse
+from kubeletpy.structs import Hidden, HidesFields, Struct
 
 MAX_ENTRIES = 1000
 
@@ -20,9 +20,8 @@ def registry_of(repository: str) -> str:
     return repository.partition("/")[0]
 
 
-@dataclass(slots=True)
-class _CachedAnswer:
-    auths: Auths = field(repr=False)
+class _CachedAnswer(HidesFields, Struct):
+    auths: Hidden[Auths]
     until: float
 
 

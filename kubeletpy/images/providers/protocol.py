@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from kubeletpy.api.durations import parse_duration
+from kubeletpy.structs import Hidden, HidesFields, Struct
 
 _FIELDS = frozenset({"apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"})
 _LOGIN_FIELDS = frozenset({"username", "password"})
@@ -31,11 +31,10 @@ class CacheKeyType(StrEnum):
     GLOBAL = "Global"
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderResponse:
+class ProviderResponse(HidesFields, Struct, frozen=True):
     """An answer."""
 
-    auths: Mapping[str, Mapping[str, object]] = field(repr=False)
+    auths: Hidden[Mapping[str, Mapping[str, object]]]
     """Registry pattern -> {username, password}; an "auths" document."""
     cache_key_type: CacheKeyType
     cache_seconds: float | None

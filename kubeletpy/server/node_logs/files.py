@@ -9,10 +9,10 @@ from __future__ import annotations
 import html
 import os
 import stat
-from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from kubeletpy.host.held_fd import HeldFd
+from kubeletpy.structs import Hidden, HidesFields, Struct
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath
 
@@ -25,14 +25,13 @@ class RefusedPath(OSError):
     """The path leads out of the log directory, or is neither a file nor a directory."""
 
 
-@dataclass(slots=True)
-class NodeLogFile:
+class NodeLogFile(HidesFields, Struct):
     """An open file or directory; close it. Size (bytes), time (Unix seconds) are as of opening."""
 
     is_directory: bool
     size: int
     modified: float
-    held: HeldFd = field(repr=False)
+    held: Hidden[HeldFd]
 
     def read(self, start: int, end: int) -> bytes:
         """Bytes of a file from ``start``, at most one block and not beyond ``end``."""

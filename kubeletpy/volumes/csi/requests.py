@@ -7,10 +7,9 @@ docs/reference/behaviour-storage.md, sk; docs/reference/csi-v1.json.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Hidden, HidesFields, Struct, field
 
 AccessMode = csi.VolumeCapability.AccessMode
 _MULTI_NODE = {
@@ -66,8 +65,7 @@ def capability(access: VolumeAccess, *, multi_writer: bool) -> csi.VolumeCapabil
     return csi.VolumeCapability(access_mode=mode, mount=mount)
 
 
-@dataclass(frozen=True, slots=True)
-class CsiVolume:
+class CsiVolume(HidesFields, Struct, frozen=True):
     """The volume data of stage and publish requests.
 
     Attributes:
@@ -78,9 +76,9 @@ class CsiVolume:
 
     handle: str
     access: VolumeAccess
-    publish_context: Mapping[str, str] = field(default_factory=dict, repr=False)
-    context: Mapping[str, str] = field(default_factory=dict, repr=False)
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    publish_context: Hidden[Mapping[str, str]] = field(default_factory=dict)
+    context: Hidden[Mapping[str, str]] = field(default_factory=dict)
+    secrets: Hidden[Mapping[str, str]] = field(default_factory=dict)
     migrated: bool = False
 
 

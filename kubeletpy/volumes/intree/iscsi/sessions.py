@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from kubeletpy.structs import Hidden, HidesFields, Struct
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.base import InThread
@@ -35,12 +35,11 @@ MULTIPATH_S = 10.0
 LOOK_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Chap:
+class Chap(HidesFields, Struct, frozen=True):
     """The credentials that a target requests; None: it requests none."""
 
-    discovery: Mapping[str, str] | None = field(default=None, repr=False)
-    session: Mapping[str, str] | None = field(default=None, repr=False)
+    discovery: Hidden[Mapping[str, str] | None] = None
+    session: Hidden[Mapping[str, str] | None] = None
 
 
 class IscsiSessions:

@@ -16,7 +16,6 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.kubeapi.served import first_served
 from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.volumes.files.content import CertificateInput, PayloadError
 from kubeletpy.volumes.projected.pod_certificates import state as states
 from kubeletpy.volumes.projected.pod_certificates.request import (
@@ -60,14 +60,13 @@ _MAX_WAIT_S = 3600.0
 """The clock may be set during a wait: it is read at least this often."""
 
 
-@dataclass(slots=True)
-class _CertificateSource:
+class _CertificateSource(HidesFields, Struct):
     """One podCertificate source of one pod."""
 
     pod: Pod
     spec: Mapping[str, Any]
     state: SourceState = field(default_factory=SourceState)
-    key: ProvenKey | None = field(default=None, repr=False)
+    key: Hidden[ProvenKey | None] = None
     """Made for a request that could not be created yet."""
     asking: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)

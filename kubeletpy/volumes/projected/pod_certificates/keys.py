@@ -7,7 +7,6 @@ write, print or log a key.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.host.x509 import digest
+from kubeletpy.structs import Hidden, HidesFields, Struct
 
 _RSA_EXPONENT = 65537
 _KEY_TYPES: Mapping[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
@@ -28,13 +28,12 @@ _KEY_TYPES: Mapping[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenKey:
+class ProvenKey(HidesFields, Struct, frozen=True):
     """A private key and a request that it has signed."""
 
-    key: bytes = field(repr=False)
+    key: Hidden[bytes]
     """PKCS #8, PEM."""
-    proof: bytes = field(repr=False)
+    proof: Hidden[bytes]
     """PKCS #10 without subject or extensions, DER."""
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.api.times import parse_time
 from kubeletpy.api.types import JSON
 from kubeletpy.pods.pod import Pod
+from kubeletpy.structs import Hidden, HidesFields, Struct
 from kubeletpy.volumes.projected.pem import block, certificates
 
 ISSUED, DENIED, FAILED = "Issued", "Denied", "Failed"
@@ -20,15 +20,14 @@ MAX_CHAIN_CHARACTERS = 256 * 1024
 """Length of all certificates in one request; a chain has a few thousand characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateRequestStatus:
+class CertificateRequestStatus(HidesFields, Struct, frozen=True):
     """The status of a request. Times are Unix seconds."""
 
     outcome: str = ""
     """ISSUED, DENIED or FAILED; empty: the signer has not answered."""
     reason: str = ""
     message: str = ""
-    chain: bytes = field(default=b"", repr=False)
+    chain: Hidden[bytes] = b""
     refresh_from: float = 0.0
     not_after: float = 0.0
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.events.reasons import Reason
-from kubeletpy.structs import Struct, replace
+from kubeletpy.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.volumes.projected.pod_certificates.request import (
     DENIED,
     FAILED,
@@ -35,22 +34,20 @@ RETRY_S = (1.0, 600.0)
 """The first and longest wait after a request that could not be created."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldCertificate:
+class HeldCertificate(HidesFields, Struct, frozen=True):
     """The key and certificates (PEM) in use."""
 
-    key: bytes = field(repr=False)
-    chain: bytes = field(repr=False)
+    key: Hidden[bytes]
+    chain: Hidden[bytes]
     refresh_at: float
     not_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class SentRequest:
+class SentRequest(HidesFields, Struct, frozen=True):
     """A request that was created."""
 
     name: str
-    key: bytes = field(repr=False)
+    key: Hidden[bytes]
     since: float
     abandon_at: float
     seen: bool = False
