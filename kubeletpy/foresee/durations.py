@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from statistics import median
 
 from kubeletpy.foresee.model import Act
 from kubeletpy.trace.model import PodTrace
@@ -30,6 +29,8 @@ class Durations:
 
         ``like``: an image: its own pulls count, if there were any; else those of all images.
         """
+        from statistics import median  # used with a request; 2 ms of imports
+
         times = self._by_name.get((name, like)) or self._by_name.get((name, "")) or []
         text = f"{name} {what}" if what else str(name)
         return Act(text, why, median(times) if times else None, len(times))

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import ceil
-from statistics import pstdev
 
 from kubeletpy.placement.topology import (
     CpuTopology,
@@ -219,6 +218,8 @@ def _with_rest(
 
 
 def _unevenness(values: Sequence[int]) -> float:
+    from statistics import pstdev  # seldom used, and 2 ms of imports
+
     return round(pstdev(values), 3)
 
 

@@ -159,6 +159,7 @@ async def test_a_machine_is_guarded(
     host = GuardedHost(groups=cast(Any, Mock()))
     agent = made(tmp_path, api=False, guarded=host, **fields)
     assert names(agent) == ["own-process", "kernel-log", *tasks, *ALWAYS]
+    assert [task.name for task in agent.tasks if task.late] == ["kernel-log"]
 
 
 @on_virtual_time
