@@ -20,11 +20,14 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: $KUBELETPY_CACHE or .cache/ of the checkout."""
+    """Where downloads are kept: $KUBELETPY_CACHE or .cache/ of the checkout, without links.
+
+    A virtual node mounts directories of it at the same paths, where a link would lead nowhere.
+    """
     default = Path(__file__).resolve().parents[2] / ".cache"
     path = Path(os.environ.get("KUBELETPY_CACHE") or default)
     path.mkdir(parents=True, exist_ok=True)
-    return path
+    return path.resolve()
 
 
 def unpacked(package: str, suite: str, cache: Path | None = None) -> Path:

@@ -259,7 +259,7 @@ class Tour:
 
 def shares() -> list[Path]:
     """Directories of this machine that the node mounts: the checkout and the cache."""
-    return [CHECKOUT, cache_dir().resolve()]
+    return [CHECKOUT, cache_dir()]
 
 
 def tour(suite: str, runtime: str, directory: Path, kind: str = UML) -> Tour:
