@@ -28,6 +28,8 @@ from tools.lab.requests import GuestError
 
 APPARMOR = ("apparmor=1", "security=apparmor")
 """Kernel arguments that enable it."""
+FIRST = ("test_kubeadm",)
+"""Tests whose own machines are off before others boot."""
 LAST = ("test_reboot", "test_power", "test_node_loss")
 LEFT = CHECKOUT / "build" / "nodes"
 _EVIDENCE = pytest.StashKey[list[HasEvidence]]()
@@ -73,7 +75,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests of other kinds of machines, and put those that switch it off last."""
+    """Leave out tests of other kinds of machines, and put those of FIRST and LAST there."""
     kind = config.getoption("--machine")
     others = [
         item
@@ -82,7 +84,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     config.hook.pytest_deselected(items=others)
     kept = [item for item in items if item not in others]
-    items[:] = sorted(kept, key=lambda item: Path(item.path).stem in LAST)
+    items[:] = sorted(kept, key=lambda item: _turn(Path(item.path).stem))
+
+
+def _turn(module: str) -> int:
+    return int(module in LAST) - int(module in FIRST)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from kubeletpy.api.types import JSON
 from tests.nodes.cluster.member import NODES, Member, pod_subnet
@@ -25,10 +26,22 @@ WITHIN_S = 900
 """Timeout for changes that take seconds on a quiet machine; a pod takes a minute at worst."""
 
 
+class HasAdmin(Protocol):
+    """A cluster, for those who administer it."""
+
+    @property
+    def admin(self) -> Path:
+        """A kubeconfig of the administrator."""
+
+    @property
+    def directory(self) -> Path:
+        """A directory for files of kubectl."""
+
+
 class Namespace:
     """A namespace of the cluster, and kubectl in it."""
 
-    def __init__(self, plane: ControlPlane, name: str) -> None:
+    def __init__(self, plane: HasAdmin, name: str) -> None:
         self.name = name
         self._plane = plane
         self._kubectl = kubectl("new")
