@@ -119,6 +119,8 @@ BUDGET = 680
 """
 
 MORE = {
+    "kubeletpy.backlog": "lets bursts of pods go before events and removals",
+    "kubeletpy.kubeapi.object_text": "decodes equal parts of objects once",
     "kubeletpy.kubeapi.kubeconfig": "reads a plain kubeconfig without the official client",
     "kubeletpy.pods.memory_volumes": "which sizes of volumes a resize may change",
     "kubeletpy.runtime_manager.plan.resize_volumes": "which volumes a sync would remount",

@@ -93,7 +93,7 @@ def names(agent: Agent) -> list[str]:
 @on_virtual_time
 async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
     assert names(made(tmp_path)) == [
-*("node", "own-node", "node-lease", "static-pods-mirrors"),
+        *("node", "own-node", "node-lease", "static-pods-mirrors"),
         *("events", "event-warnings"),
         *("devices", "resource-claims"),
         "volumes",
