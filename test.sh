@@ -40,7 +40,7 @@ named=(mutation nodes) # run only when they are named
 declare -A packages=(
     [unit]="prometheus"
     [cluster]="containerd runc containernetworking-plugins iptables iproute2 busybox-static"
-    [nodes]="mmdebstrap user-mode-linux e2fsprogs busybox-static"
+    [nodes]="mmdebstrap user-mode-linux e2fsprogs busybox-static iptables"
     [integration]="containerd runc containernetworking-plugins iptables iproute2 busybox-static
         stress-ng docker-registry skopeo apache2-utils prometheus dbus chromium-headless-shell"
 )

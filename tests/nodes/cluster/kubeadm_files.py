@@ -28,7 +28,7 @@ _TIMEOUTS = dict.fromkeys(_WAITS, "20m")
 """For programs that take seconds on a quiet machine, and minutes on one slow processor."""
 _NODE = {"criSocket": "unix:///run/containerd/containerd.sock", "imagePullPolicy": "Never"}
 """There is no registry: what kubeadm pulls in advance is there, or is not part of the test."""
-_ELECTION = {"leader-elect-lease-duration": "300s", "leader-elect-renew-deadline": "240s"}
+_ELECTION = {"leader-elect-lease-duration": "90s", "leader-elect-renew-deadline": "75s"}
 """Programs that have not renewed their lease in time exit: after 10 s by default."""
 _COMPONENTS = {
     "apiServer": {"etcd-healthcheck-timeout": "10s", "etcd-readycheck-timeout": "10s"},

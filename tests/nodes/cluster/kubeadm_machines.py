@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.nodes.cluster.kubeadm_files import VERSION
-from tests.nodes.cluster.kubeadm_images import control_plane_images
+from tests.nodes.cluster.kubeadm_images import kubeadm_images
 from tests.nodes.cluster.kubeadm_node import KubeadmNode
 from tests.nodes.cluster.member import pod_subnet
-from tools.control_plane.building import KUBEADM, KUBELET, programs
+from tools.control_plane.building import KUBEADM, KUBELET, PROXY, programs
 from tools.control_plane.releases import NEWEST
 from tools.env.debian import unpacked
 from tools.env.images import write_archive
@@ -31,12 +31,12 @@ class KubeadmMachines:
         self._directory, self._disk, self._suite = directory, disk, suite
         self._network, self._stack = network, stack
         self._programs = programs(NEWEST)
-        for each in (KUBELET, KUBEADM):
+        for each in (KUBELET, PROXY, KUBEADM):
             programs(NEWEST, each)
         images = directory / "images"
         images.mkdir(parents=True)
         self._images = write_archive(
-            images / "plane.tar", *control_plane_images(self._programs, VERSION)
+            images / "images.tar", *kubeadm_images(self._programs, VERSION)
         )
         self.made: list[KubeadmNode] = []
 

@@ -16,7 +16,7 @@ from tests.cluster.rich_pods import differences
 from tests.cluster.watching import watched
 from tests.nodes.cluster.cluster import Namespace
 from tests.nodes.cluster.kubeadm_files import VERSION
-from tests.nodes.cluster.kubeadm_images import COMPONENTS
+from tests.nodes.cluster.kubeadm_images import COMPONENTS, PROXY
 from tests.nodes.cluster.kubeadm_machines import KubeadmMachines, kubeadm_machines
 from tests.nodes.cluster.kubeadm_node import KubeadmNode
 from tests.nodes.cluster.objects import spec_of, workload
@@ -27,6 +27,8 @@ from tools.env.waiting import wait_until
 pytestmark = pytest.mark.timeout(7200)
 MINOR = VERSION.rpartition(".")[0]
 SWITCHES = 4
+PODS = len(COMPONENTS) + 1
+"""On a node of a control plane: the static pods and kube-proxy."""
 WATCH_S = 30
 SETTLED_S = 15.0
 """Seconds after a switch: longer than the period of each probe."""
@@ -71,23 +73,27 @@ def worker(
     return node
 
 
-def control_plane_pods(node: KubeadmNode) -> list[str]:
-    """The names of its static pods."""
-    return [f"{each}-{node.name}" for each in COMPONENTS]
-
-
 def await_control_plane(node: KubeadmNode) -> Namespace:
-    """Wait until a node and the pods of its control plane are Ready; the pods' namespace."""
+    """Wait until a node, its static pods and its kube-proxy are Ready; their namespace."""
     system = Namespace(node, "kube-system")
-    names = [f"pod/{name}" for name in control_plane_pods(node)]
+    names = [f"pod/{each}-{node.name}" for each in COMPONENTS]
     system.wait_created(f"node/{node.name}", *names)
     system.wait("condition=Ready", f"node/{node.name}", *names)
+    system.rollout(f"daemonset/{PROXY}")
     return system
 
 
 def pods(system: Namespace, node: KubeadmNode) -> dict[str, JSON]:
-    """The pods of a control plane by name."""
-    return {name: system.get("pod", name) for name in control_plane_pods(node)}
+    """The pods of a control plane's node by name."""
+    found = {name: system.get("pod", name) for name in names_of(system, node)}
+    assert len(found) == PODS
+    return found
+
+
+def names_of(system: Namespace, node: KubeadmNode) -> list[str]:
+    """The names of a node's pods."""
+    own = f"--field-selector=spec.nodeName={node.name}"
+    return system.kubectl("get", "pods", own, "-o", "jsonpath={.items[*].metadata.name}").split()
 
 
 def shown_version(system: Namespace, node: KubeadmNode) -> str:
@@ -113,7 +119,7 @@ class Turns:
         }
         text = self.node.shell(command[to])
         if to == AGENT:
-            assert f"{len(COMPONENTS)} pods kept, 0 restarted" in text
+            assert f"{PODS} pods kept, 0 restarted" in text
             assert "confirmed: the node was well" in text
         await_control_plane(self.node)
         version = shown_version(self._system, self.node)
@@ -129,7 +135,7 @@ def test_switches_leave_the_control_plane_running(plane: KubeadmNode) -> None:
     system = await_control_plane(plane)
     time.sleep(RESTART_SLACK_S)  # younger containers are judged anew, by both programs
     before, tasks = pods(system, plane), plane.tasks()
-    assert len(tasks) == 2 * len(COMPONENTS)
+    assert len(tasks) == 2 * PODS
     kept = {name: kept_fields(each) for name, each in before.items()}
     problems: list[str] = []
     with watched(system, "pods") as changes:
@@ -154,6 +160,7 @@ def test_switches_leave_the_control_plane_running(plane: KubeadmNode) -> None:
 
 def test_a_node_joins_runs_pods_and_is_reset(plane: KubeadmNode, worker: KubeadmNode) -> None:
     default, name = Namespace(plane, "default"), worker.name
+    system = Namespace(plane, "kube-system")
     began = time.monotonic()
 
     def note(what: str) -> None:
@@ -164,6 +171,8 @@ def test_a_node_joins_runs_pods_and_is_reset(plane: KubeadmNode, worker: Kubeadm
     default.wait_created(f"node/{name}")
     default.wait("condition=Ready", f"node/{name}")
     note("the node was Ready")
+    system.rollout(f"daemonset/{PROXY}")
+    note("kube-proxy ran")
     assert worker.shell("ls /etc/kubernetes/*.conf") == "/etc/kubernetes/kubelet.conf"
     assert "/var/lib/kubelet/pki/kubelet-client-current.pem" in worker.read(
         "/etc/kubernetes/kubelet.conf"
@@ -178,6 +187,10 @@ def test_a_node_joins_runs_pods_and_is_reset(plane: KubeadmNode, worker: Kubeadm
         assert each["spec"]["nodeName"] == name
         assert default.kubectl("logs", pod) == f"from {pod}"
         assert default.kubectl("exec", pod, "--", "hostname") == pod
+        # through the node's kube-proxy, without TLS: busybox has no signature that Go accepts
+        script = "echo GET / HTTP/1.0 | nc $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT"
+        answer = default.kubectl("exec", pod, "--", "sh", "-c", script)
+        assert "Client sent an HTTP request to an HTTPS server" in answer
     default.kubectl("delete", "deployment/joined", "--cascade=foreground")
     default.kubectl("drain", name, "--ignore-daemonsets", "--timeout=600s")
     default.kubectl("delete", "node", name)
@@ -197,7 +210,7 @@ def test_the_agent_begins_a_control_plane(worker: KubeadmNode) -> None:
     system = await_control_plane(worker)
     note("the control plane was Ready")
     tasks = worker.tasks()
-    assert len(tasks) == 2 * len(COMPONENTS)
+    assert len(tasks) == 2 * PODS
     # it began without an API server whose version it could take; kubeadm has restarted it since
     assert shown_version(system, worker).startswith(f"{MINOR}.0+kubeletpy")
     worker.shell("systemctl restart kubelet")
