@@ -19,7 +19,7 @@ from kubeletpy.handlers.network import connected, raise_if_not_probed
 from kubeletpy.handlers.outcome import HandlerResult, Reply, go_seconds
 from kubeletpy.handlers.ports import host_port
 from kubeletpy.handlers.unchecked_tls import unchecked_context
-from kubeletpy.host.tls_limits import CURVES
+from kubeletpy.host.tls_limits import curves
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import CallFailed
 from kubeletpy.remote.http2_client import Turns
@@ -70,7 +70,7 @@ async def check(
         return await _connected(host, port)
 
     asked = request(service=service).SerializeToString()
-    contexts = [unchecked_context(curve, "h2") for curve in CURVES] if tls else [None]
+    contexts = [unchecked_context(curve, "h2") for curve in curves()] if tls else [None]
     call = UnaryCall(connect, where, METHOD, agent, turns or Turns(), tls=contexts)
     try:
         async with asyncio.timeout(timeout):

@@ -20,7 +20,7 @@ from kubeletpy.handlers.network import Resolver, connected, in_words, raise_if_n
 from kubeletpy.handlers.outcome import KEPT_OUTPUT, HandlerResult, Reply
 from kubeletpy.handlers.ports import host_port, is_address
 from kubeletpy.handlers.unchecked_tls import unchecked_context
-from kubeletpy.host.tls_limits import CURVES
+from kubeletpy.host.tls_limits import curves
 
 MAX_REDIRECTS = 10
 TLS_CLOSE_S = 1.0
@@ -128,7 +128,7 @@ async def get(
 
 async def _exchange(resolver: Resolver, request: HttpRequest) -> Answered:
     """One request and its response. Raises ExchangeFailed, BadRequest."""
-    *others, last = CURVES if request.tls else ("",)
+    *others, last = curves() if request.tls else ("",)
     for curve in others:
         with contextlib.suppress(_HandshakeRefused):
             return await _exchange_over(resolver, request, curve)

@@ -26,6 +26,7 @@ from kubeletpy.handlers.outcome import HandlerError, HandlerResult, Reply
 from kubeletpy.host import signing
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
+from kubeletpy.host.tls_limits import curves
 from tests.http2.server import Exchange, serving_http2
 from tests.unit.handlers.servers import (
     Talk,
@@ -188,7 +189,7 @@ async def test_an_answer_in_single_bytes_is_read_seldom(
 async def test_a_server_with_another_curve_gets_that_curve(
     resolver: Resolver, tmp_path: Path
 ) -> None:
-    for curve in ("prime256v1", "X25519", "secp384r1", "secp521r1"):
+    for curve in curves():
         context = certificate(tmp_path)
         context.set_ecdh_curve(curve)
         async with serving(answering(OK), context) as port:
