@@ -42,7 +42,7 @@ class NodeMounts:
 
     # -- calls of the agent to the kernel -----------------------------------------------------
 
-    def table(self) -> list[MountPoint]:
+    def table(self, containing: str = "") -> list[MountPoint]:
         """The mounts of drivers and of the agent, as the kernel lists them."""
         found = [mount for driver in self._drivers.values() for mount in driver.mounts()]
         bound = [MountPoint(path, shared=False, root=of) for path, of in self.binds.items()]
