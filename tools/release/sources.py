@@ -26,8 +26,8 @@ def export(commit: str, directory: Path) -> None:
     archive = directory.with_suffix(".tar")
     command = ("git", "-c", "tar.umask=022", "archive", "--output", archive, commit)
     run(*command, cwd=CHECKOUT)
-    with tarfile.open(archive) as opened:
-        opened.extractall(directory, filter="tar")
+    directory.mkdir(parents=True, exist_ok=True)
+    run("tar", "--extract", "--file", archive, "--directory", directory, cwd=CHECKOUT)
     archive.unlink()
 
 
