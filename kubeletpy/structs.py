@@ -36,8 +36,13 @@ class HidesFields:
 
 
 def hidden_fields(kind: type[HidesFields]) -> set[str]:
-    """The names of a class's own fields that are Hidden."""
-    return {name for name, text in kind.__annotations__.items() if text.startswith("Hidden[")}
+    """The names of a class's fields that are Hidden, inherited ones included."""
+    return {
+        name
+        for each in kind.__mro__
+        for name, text in getattr(each, "__annotations__", {}).items()
+        if str(text).startswith("Hidden[")
+    }
 
 
 if TYPE_CHECKING:

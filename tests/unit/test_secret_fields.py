@@ -83,3 +83,13 @@ def test_only_hidden_fields_are_not_in_the_repr() -> None:
         password: Hidden[str] = "p4ss"
 
     assert repr(Login("u")) == "Login(user='u')"
+
+
+def test_an_inherited_field_stays_hidden() -> None:
+    class Login(HidesFields, structs.Struct):
+        password: Hidden[str]
+
+    class NamedLogin(Login):
+        name: str
+
+    assert repr(NamedLogin("p4ss", "n")) == "NamedLogin(name='n')"
