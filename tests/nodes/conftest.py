@@ -30,7 +30,7 @@ APPARMOR = ("apparmor=1", "security=apparmor")
 """Kernel arguments that enable it."""
 FIRST = ("test_kubeadm",)
 """Tests whose own machines are off before others boot."""
-LAST = ("test_reboot", "test_power", "test_node_loss")
+LAST = ("test_boot", "test_reboot", "test_power", "test_node_loss")
 LEFT = CHECKOUT / "build" / "nodes"
 _EVIDENCE = pytest.StashKey[list[HasEvidence]]()
 

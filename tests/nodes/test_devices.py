@@ -10,15 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.nodes.device_plugin import DEVICE, RESOURCE, device_plugin
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
-from tests.nodes.setup import ADMIN
-from tools.lab.image import CHECKOUT
 
-DEVICE = "/dev/loop-control"
 NUMBERS = "10 237"
-DIRECTORY = "/run/lab-device-plugin"
-UNIT = "lab-device-plugin"
-RESOURCE = "test.example/dev"
 ENDS = f"trap 'exit 0' TERM; {SLEEPS}"
 HOST = {"name": "device", "hostPath": {"path": DEVICE, "type": "CharDevice"}}
 MOUNT = {"name": "device", "mountPath": DEVICE}
@@ -43,24 +38,11 @@ def refused(path: str) -> str:
 def node(node: VirtualNode) -> Iterator[VirtualNode]:
     """A node with a device plugin, whose one device is the control device of loop devices."""
     node.configure("systemd")
-    source = CHECKOUT / "tests/device_plugin/__main__.py"
-    node.machine.copy_in(source, "/tmp/device_plugin.py")
-    node.shell(
-        f'modprobe loop; mkdir -p {DIRECTORY} && echo \'{{"one": "Healthy"}}\' >'
-        f" {DIRECTORY}/devices.json && systemd-run --unit={UNIT} python3 /tmp/device_plugin.py"
-        f" {DIRECTORY} --sockets /var/lib/kubelet/device-plugins --resource {RESOURCE}"
-        f" --device {DEVICE}"
-    )
-    yield node
-    node.remove_pods()
-    node.shell(f"systemctl stop {UNIT}")
+    with device_plugin(node, "one"):
+        yield node
 
 
 def test_only_devices_that_a_container_was_given_can_be_opened(node: VirtualNode) -> None:
-    node.until(
-        f"kubectl --kubeconfig={ADMIN} get node node -o json | grep -q '{RESOURCE}'",
-        say=f"journalctl -n 20 -u {UNIT} -u kubeletpy",
-    )
     none = f"{made('/tmp/own')}; {opens('/dev/null')}; echo done; {ENDS}"
     node.apply(
         pod("none", container(script=none)),

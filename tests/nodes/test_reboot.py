@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubeletpy.api.types import JSON
+from tests.nodes.device_plugin import RESOURCE, device_plugin
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 from tools.lab.machine import Machine
 
@@ -148,3 +149,22 @@ def test_pods_are_back_after_a_shutdown(machine: Machine, node: VirtualNode, how
     }
     assert len(starts["init"]) == len(starts["main"]) == 2
     assert starts["init"][1] + 1 <= starts["main"][1]
+
+
+def test_devices_are_kept_by_a_plugin_that_comes_back_after_the_agent(
+    machine: Machine, node: VirtualNode
+) -> None:
+    node.configure("systemd")
+    with device_plugin(node, "first", "second", delay=10):
+        # the plugin prefers the last device, so the first is not what a new pod would get
+        node.run_pods(pod("other", container(limits={RESOURCE: "1"})))
+        node.run_pods(pod("holder", container(limits={RESOURCE: "1"})))
+        node.kubectl("delete", "pod", "other")
+        device = "ls /dev/first /dev/second 2>/dev/null || true"
+        assert node.kubectl("exec", "holder", "--", "sh", "-c", device) == "/dev/first"
+        uid = node.get("pod", "holder")["metadata"]["uid"]
+        before = restarts(node)
+        shut_down(machine, node, "reboot")
+        wait_restarted(node, before, "holder")
+        assert node.get("pod", "holder")["metadata"]["uid"] == uid
+        assert node.kubectl("exec", "holder", "--", "sh", "-c", device) == "/dev/first"
