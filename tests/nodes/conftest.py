@@ -23,7 +23,7 @@ from tools.env.process import CommandError, run
 from tools.lab.image import CHECKOUT, build, default_recipe
 from tools.lab.kinds import KINDS, UML, make_machine
 from tools.lab.machine import Machine
-from tools.lab.recipe import SUITES
+from tools.lab.recipe import NEWEST_STABLE, SUITES
 from tools.lab.requests import GuestError
 
 APPARMOR = ("apparmor=1", "security=apparmor")
@@ -38,7 +38,7 @@ _EVIDENCE = pytest.StashKey[list[HasEvidence]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options that choose nodes and tests."""
     group = parser.getgroup("virtual nodes")
-    group.addoption("--suite", choices=SUITES, default="bookworm", help="Debian of the nodes")
+    group.addoption("--suite", choices=SUITES, default=NEWEST_STABLE, help="Debian of the nodes")
     group.addoption("--cluster", action="store_true", help="run the tests of a cluster instead")
     group.addoption("--upstream", default="", help="upstream tests to run on the cluster, too")
     group.addoption("--machine", choices=KINDS, default=UML, help="what runs the nodes (uml)")
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """No node has booted yet."""
-    config.addinivalue_line("markers", "long: not within twelve minutes (-m 'not long')")
+    config.addinivalue_line("markers", "long: not in a run of all sections (-m 'not long')")
     config.addinivalue_line("markers", "machine(kind): only on nodes of that kind (--machine)")
     config.stash[_EVIDENCE] = []
 

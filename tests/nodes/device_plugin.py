@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.nodes.node import VirtualNode
-from tests.nodes.setup import ADMIN
 from tools.lab.image import CHECKOUT
 
 DEVICE = "/dev/loop-control"
@@ -43,11 +42,8 @@ def device_plugin(node: VirtualNode, *devices: str, delay: int = 0) -> Iterator[
     node.write(f"/etc/systemd/system/{_UNIT}.service", unit(delay))
     node.shell("modprobe loop; systemctl daemon-reload")
     node.shell(f"systemctl enable --no-block --now {_UNIT}")
-    shown = f"jsonpath='{{.status.allocatable.{RESOURCE.replace('.', chr(92) + '.')}}}'"
-    node.until(
-        f'[ "$(kubectl --kubeconfig={ADMIN} get node node -o {shown})" = {len(devices)} ]',
-        say=f"journalctl -n 20 -u {_UNIT} -u kubeletpy",
-    )
+    shown = RESOURCE.replace(".", "\\.")
+    node.wait_node(f"jsonpath={{.status.allocatable.{shown}}}={len(devices)}")
     yield
     node.remove_pods()
     node.shell(f"systemctl disable --now {_UNIT}")

@@ -6,6 +6,7 @@ Tests judge it with kubectl and by the node's kernel, never by the agent's own a
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -76,11 +77,21 @@ class VirtualNode(Guest):
 
     def wait_ready(self) -> None:
         """Wait until the agent has started and the node is Ready, as kubectl sees it."""
-        jsonpath = '{.status.conditions[?(@.type=="Ready")].status}'
-        shown = f"kubectl --kubeconfig={ADMIN} get node node -o jsonpath='{jsonpath}'"
         journal = "journalctl -u kubeletpy -n 30 --no-pager"
-        started = "systemctl is-active kubeletpy"
-        self.until(f'{started} && [ "$({shown})" = True ]', say=f"{shown} 2>&1; {journal}")
+        self.until("systemctl is-active kubeletpy", say=journal)
+        self.wait_node("condition=Ready")
+
+    def wait_node(self, condition: str) -> None:
+        """Wait until the node meets a condition of `kubectl wait --for`.
+
+        kubectl watches: a loop of commands would take the only processor from the agent.
+        """
+        wait = f"kubectl --kubeconfig={ADMIN} wait node/node --for={shlex.quote(condition)}"
+        # it fails before the API answers, and before the node exists
+        self.until(
+            f"{wait} --timeout={WITHIN_S}s",
+            say=f"{wait} --timeout=1s 2>&1; journalctl -u kubeletpy -n 30 --no-pager",
+        )
 
     # --- pods ---
 

@@ -20,6 +20,7 @@ from tools.lab.uml import SHOW_CLOCK
 
 KUBELET = cache_dir() / "control-plane" / NEWEST / "kubelet"
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(
         not KUBELET.exists(), reason=f"no Go kubelet is built at {KUBELET}: tools.conformance"
@@ -145,7 +146,7 @@ def test_a_node_is_taken_over_and_given_back(node: VirtualNode) -> None:
     print(*(line for line in record.splitlines() if "answers" in line), sep="\n")
 
 
-@pytest.mark.parametrize("by", ["command", pytest.param("timer", marks=pytest.mark.long)])
+@pytest.mark.parametrize("by", ["command", "timer"])
 def test_a_watch_that_was_killed_is_given_back(node: VirtualNode, by: str) -> None:
     before = containers(node)
     killed_watch(node, "20s")
@@ -170,7 +171,6 @@ FAULTS = [
     pytest.param(
         "exec sleep infinity",
         "after 90 s the node is not Ready: its lease is not renewed",
-        marks=pytest.mark.long,
         id="hangs",
     ),
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from tests.nodes.node import VirtualNode, pod
 from tests.nodes.setup import ADMIN
 from tools.lab.machine import Machine
@@ -20,6 +22,7 @@ def power_on(machine: Machine) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.long
 def test_a_boot_ends_with_a_ready_node_and_its_pod(machine: Machine, node: VirtualNode) -> None:
     node.configure("systemd")
     node.run_pods(pod("first"))
@@ -31,11 +34,11 @@ def test_a_boot_ends_with_a_ready_node_and_its_pod(machine: Machine, node: Virtu
     booted = power_on(machine)
     began = time.monotonic()
     since = int(node.shell("awk '/^btime/ {print $2}' /proc/stat"))
+    node.wait_ready()
     # what was Ready before the boot stays so in the API until the agent writes it again
     beats = '{.status.conditions[?(@.type=="Ready")].lastHeartbeatTime}'
     shown = f"kubectl --kubeconfig={ADMIN} get node node -o jsonpath='{beats}'"
     node.until(f'[ "$(date +%s -d "$({shown})")" -ge {since} ]', say=shown)
-    node.wait_ready()
     ready = booted + time.monotonic() - began
     node.wait_pods("first", condition=f"jsonpath={count}={restarts + 1}")
     node.wait_pods("first")

@@ -12,7 +12,7 @@ from tools.lab.image import build, default_recipe
 from tools.lab.network import HOST, Network, address_of, device_argument
 from tools.lab.uml import UserModeLinux
 
-pytestmark = pytest.mark.machine("uml")
+pytestmark = [pytest.mark.long, pytest.mark.machine("uml")]
 _SERVE = "systemd-run --unit=web --working-directory=/srv python3 -m http.server 8000"
 _WAIT = "until (echo > /dev/tcp/127.0.0.1/8000) 2>/dev/null; do sleep 0.1; done"
 _GET = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=20).read().decode())"

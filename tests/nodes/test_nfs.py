@@ -54,6 +54,7 @@ def measured(node: VirtualNode) -> set[str]:
     return {each["podRef"]["name"] for each in summary["pods"]}
 
 
+@pytest.mark.long
 def test_a_stopped_server_delays_only_the_pods_that_use_it(node: VirtualNode) -> None:
     node.run_pods(shares("kept"), shares("deleted"), pod("other"))
     for name in ("kept", "deleted"):

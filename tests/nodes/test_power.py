@@ -42,6 +42,7 @@ def load(draw: random.Random, cut: int) -> list[JSON]:
     return pods
 
 
+@pytest.mark.long
 def test_the_node_recovers_from_power_cuts(
     machine: Machine, node: VirtualNode, request: pytest.FixtureRequest
 ) -> None:

@@ -58,6 +58,7 @@ def summary(node: VirtualNode) -> JSON:
     return found
 
 
+@pytest.mark.long
 def test_usage_and_limits_agree_with_the_quota(node: VirtualNode) -> None:
     capacity = node.get("node", "node")["status"]["capacity"]["ephemeral-storage"]
     assert capacity == str(QUOTA_MIB * MIB)

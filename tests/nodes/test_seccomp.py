@@ -47,7 +47,8 @@ PODS: dict[str, tuple[JSON | None, JSON | None, list[str]]] = {
 """Pod -> its profile, its container's, and what the container writes."""
 
 
-@pytest.mark.parametrize("default", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("default", [False, True])
 def test_seccomp_denies_a_process_what_its_profile_denies(node: VirtualNode, default: bool) -> None:
     """With seccompDefault, a container for which nothing is set has the runtime's profile."""
     if default:

@@ -104,6 +104,7 @@ def test_a_restart_keeps_thirty_pods_as_they_are(node: VirtualNode) -> None:
         assert new == old
 
 
+@pytest.mark.long
 def test_a_hung_agent_is_replaced(node: VirtualNode) -> None:
     """A stopped process does not notify the watchdog, so systemd kills it and starts another."""
     node.run_pods(pod("kept"))

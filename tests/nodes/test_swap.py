@@ -9,10 +9,11 @@ import pytest
 from kubeletpy.api.types import JSON
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 
+pytestmark = pytest.mark.long
 MIB = 1 << 20
 PAGE = 4096
 SWAP_MIB = 512
-DRIVERS = ("systemd", pytest.param("cgroupfs", marks=pytest.mark.long))
+DRIVERS = ("systemd", "cgroupfs")
 REQUEST_MIB, LIMIT_MIB, USED_MIB = 96, 112, 120
 HOLDS = (
     "until [ -e /go ]; do sleep 1; done;"

@@ -17,6 +17,8 @@ MASKED = ("nfs-server.service", "nfs-client.target", "rpcbind.service", "rpcbind
 """Units that would start at boot, for the one test that needs an NFS server."""
 SUITES = {"bookworm": "3.11", "trixie": "3.13", "testing": "3.14"}
 """Suite of Debian -> its Python."""
+NEWEST_STABLE = "trixie"
+"""The newest that does not change from day to day."""
 _MORE = {"testing": ("crun",)}
 """Suite -> packages that only its images have."""
 ALTERNATIVES = {name: f"/usr/sbin/{name}-legacy" for name in ("iptables", "ip6tables")}
