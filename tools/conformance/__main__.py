@@ -2,10 +2,12 @@
 
     python -m tools.conformance run --kubernetes v1.37 --agent kubeletpy --agent kubelet
     python -m tools.conformance run --virtual bookworm --focus "Pod Level Resources"
+    python -m tools.conformance run --nodes 2 --focus "\\[Conformance\\]" --skip NOTHING
     python -m tools.conformance table
 
 The programs are built first, which takes minutes once for a release and requires Go. The node is a
-process of this machine, or a virtual machine with systemd and cgroup v2 (:mod:`tools.lab`).
+process of this machine, or a virtual machine with systemd and cgroup v2 (:mod:`tools.lab`). Several
+nodes are processes of this machine; they have kube-proxy, Services and DNS.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pathlib import Path
 
 from tools.conformance.node import AGENTS
 from tools.conformance.results import Outcome, differing, outcomes, table
-from tools.conformance.suite import FOCUS, SKIP, Choice, Features, run_tests
+from tools.conformance.suite import FOCUS, SKIP, Choice, Features, Machines, run_tests
 from tools.control_plane.releases import NEWEST, release
 from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
@@ -43,7 +45,11 @@ def main() -> int:
     runs = commands.add_parser("run", help="run tests; their reports replace those of earlier runs")
     runs.add_argument("--kubernetes", type=release, action="append", help=f"default: {NEWEST}")
     runs.add_argument("--agent", choices=AGENTS, action="append", help="default: kubeletpy")
-    runs.add_argument(
+    where = runs.add_mutually_exclusive_group()
+    where.add_argument(
+        "--nodes", type=int, default=1, metavar="N", help="number of nodes; several form a cluster"
+    )
+    where.add_argument(
         "--virtual",
         choices=SUITES,
         default="",
@@ -82,14 +88,15 @@ def main() -> int:
         }
         features = Features(gates, arguments.runtime_config)
         choice = Choice(arguments.focus, arguments.skip, arguments.at_once)
+        machines = Machines(arguments.nodes, arguments.virtual)
         for number in arguments.kubernetes or [NEWEST]:
             for agent in arguments.agent or ["kubeletpy"]:
-                column = f"{agent}-{arguments.virtual}" if arguments.virtual else agent
+                column = f"{agent}{machines.column}"
                 output = (arguments.reports / number / column).absolute()
                 shutil.rmtree(output, ignore_errors=True)
                 began = time.monotonic()
                 try:
-                    run_tests(number, agent, choice, output, features, suite=arguments.virtual)
+                    run_tests(number, agent, choice, output, features=features, machines=machines)
                 except (CommandError, GuestError, NotReadyError) as error:
                     print(f"{number}, {column}: {error}", file=sys.stderr)
                     return 1

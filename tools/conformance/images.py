@@ -35,36 +35,46 @@ _GROUPS = (
 _SHELL = b"""\
 #!/bin/bash
 [ "$*" = "-c env" ] && exec /bin/busybox env
+[[ "$*" = *"| nc "* && ! /bin/nc -ef /bin/busybox ]] && exec -a "$0" /bin/bash "$@"
 exec -a "$0" /bin/busybox "$@"
 """
 """busybox's shell, whose messages tests compare. It would drop environment variables whose names
-are not valid in a shell, so bash itself handles `env`."""
+are not valid in a shell, so bash itself handles `env`. It prefers its own nc to another in PATH, so
+bash runs that."""
 _WEB_SERVER = ["/agnhost", "netexec", "--http-port=80", "--udp-port=-1"]
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "agnhost": {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]},
     "nonewprivs": {"Cmd": ["/usr/local/bin/nnp"]},
     "nonroot": {"User": "1234", "Cmd": ["sh"]},
     "sample-device-plugin": {"Entrypoint": ["/sample-device-plugin"], "Cmd": []},
+    "nautilus": {"Cmd": ["/agnhost", "test-webserver"]},
     "nginx": {"Entrypoint": _WEB_SERVER, "Cmd": []},
     "httpd": {"Entrypoint": _WEB_SERVER, "Cmd": []},
 }
 
 
-def stand_ins(names: Iterable[str], programs: Path, certificate: Path, key: Path) -> list[Image]:
+def stand_ins(
+    names: Iterable[str],
+    programs: Path,
+    certificate: Path,
+    key: Path,
+    tools: Sequence[str] = (),
+) -> list[Image]:
     """An image for each of ``names`` that is in the tests' registry.
 
     ``programs``: the directory of the built programs; ``certificate`` and ``key``: of agnhost's
-    HTTPS servers. Raises CommandError: a program of this machine is missing.
+    HTTPS servers; ``tools``: further programs of this machine that the images have.
+    Raises CommandError: a program of this machine is missing.
     """
     wanted = sorted(name for name in names if name.startswith(f"{REGISTRY}/"))
-    base = _everything(programs)
+    base = _everything(programs, (*_PROGRAMS, *tools))
     secrets = {"localhost.crt": certificate, "localhost.key": key}
     more = {name: (0o644, file.read_bytes()) for name, file in secrets.items()}
     base = replace(base, files={**base.files, **more})
     return [
         pause_image(name)
-        if _short(name) == "pause"
-        else replace(base, name=name, config={**base.config, **_DEFAULTS.get(_short(name), {})})
+        if short_name(name) == "pause"
+        else replace(base, name=name, config={**base.config, **_DEFAULTS.get(short_name(name), {})})
         for name in wanted
     ]
 
@@ -78,39 +88,43 @@ def needed(listed: str) -> list[str]:
     )
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """The last part of an image's name, without its tag."""
     return name.rpartition("/")[2].partition(":")[0]
 
 
-def _everything(programs: Path) -> Image:
+def _everything(programs: Path, tools: Sequence[str]) -> Image:
     base = busybox_image()
     files = {
         **base.files,
         "etc/passwd": (0o644, _USERS),
         "etc/group": (0o644, _GROUPS),
         "etc/os-release": (0o644, b"ID=kubeletpy-stand-in\n"),
+        "data.json": (0o644, b'{"image": "nautilus.jpg"}\n'),
         **{
             name: (0o755, (programs / name).read_bytes())
             for name in ("agnhost", "hostpathplugin", "sample-device-plugin")
         },
         "usr/local/bin/nnp": (0o6755, (programs / "nonewprivs").read_bytes()),
     }
-    for program in _PROGRAMS:
-        files.update(_with_libraries(program))
+    for program in tools:
+        files.update(with_libraries(program))
     files["bin/sh"] = (0o755, _SHELL)
     links = {**base.links, "agnhost-2": "agnhost"}
-    for name in ("sh", *_PROGRAMS):
+    for name in ("sh", *tools):
         links.pop(f"bin/{name}", None)
     return Image("", files, links, base.folders, base.config)
 
 
-def _with_libraries(program: str) -> dict[str, tuple[int, bytes]]:
-    """A program of this machine below bin/, and its libraries at the paths where it loads them."""
+def with_libraries(program: str | Path) -> dict[str, tuple[int, bytes]]:
+    """A program of this machine below bin/, and its libraries at the paths where it loads them.
+
+    Raises CommandError: it is not installed.
+    """
     found = shutil.which(program)
     if found is None:
         raise CommandError(f"{program} is not installed")
-    files = {f"bin/{program}": (0o755, Path(found).read_bytes())}
+    files = {f"bin/{Path(program).name}": (0o755, Path(found).read_bytes())}
     for path in libraries(run("ldd", found).splitlines()):
         files[path.lstrip("/")] = (0o755, Path(path).read_bytes())
     return files

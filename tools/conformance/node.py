@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from kubeletpy.api.types import JSON
 from tools.conformance.images import REGISTRY
 from tools.control_plane.plane import ControlPlane
+from tools.env.containerd_config import Network as PodNetwork
 from tools.env.images import Image
 from tools.env.kubectl import kubectl
 from tools.env.process import CommandError
@@ -20,11 +21,11 @@ AGENTS = ("kubeletpy", "kubelet")
 
 
 class Node(Protocol):
-    """A node of a control plane, with a containerd of its own."""
+    """A node of a control plane, with a containerd of its own; or several."""
 
     @property
-    def log(self) -> Path:
-        """The agent's log, complete once the node is removed."""
+    def logs(self) -> Mapping[str, Path]:
+        """Logs, by their names in reports; those of agents are complete once it is removed."""
         ...
 
     def start(self, agent: str) -> None:
@@ -50,6 +51,10 @@ class Setup:
         images: its runtime has them from the beginning.
         mirror: the URL of a registry that has them, too.
         gates: feature gates.
+        name: of the node.
+        address: its InternalIP; empty: of its default route.
+        pods: the network of its pods; None: one with a subnet that this machine does not use.
+        more: further fields of the agent's configuration.
     """
 
     directory: Path
@@ -58,6 +63,10 @@ class Setup:
     images: Sequence[Image]
     mirror: str
     gates: Mapping[str, bool]
+    name: str = NAME
+    address: str = ""
+    pods: PodNetwork | None = None
+    more: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def sandbox_image(self) -> str:
@@ -77,6 +86,7 @@ class Setup:
             "registryPullQPS": 0,
             "serializeImagePulls": False,
             "featureGates": dict(self.gates),
+            **self.more,
             **more,
         }
 
@@ -94,12 +104,12 @@ class Setup:
 
         ``give_up`` returns a reason where its agent does not run.
         """
-        wait_until(self._ready, f"node {NAME} Ready", timeout=timeout, give_up=give_up)
+        wait_until(self._ready, f"node {self.name} Ready", timeout=timeout, give_up=give_up)
 
     def _ready(self) -> bool:
         wanted = "--for=condition=Ready", "--timeout=2s"
         try:
-            kubectl("new").run(self.plane.admin, "wait", f"node/{NAME}", *wanted)
+            kubectl("new").run(self.plane.admin, "wait", f"node/{self.name}", *wanted)
         except CommandError:
             return False
         return True

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tools.conformance.node import AGENTS, NAME, Setup
+from tools.conformance.node import AGENTS, Setup
 from tools.env import containerd
 from tools.env.go_kubelet import kubelet_command
 from tools.env.images import write_archive
@@ -48,9 +48,10 @@ class ProcessNode:
             current_runc(),
             prefix=23,
             handlers=(HANDLER,),
+            network=setup.pods,
         )
         self._agent = Daemon("agent", self._directory)
-        self.log = self._agent.log
+        self.logs = {"agent.log": self._agent.log}
 
     def start(self, agent: str) -> None:
         """Start the agent and wait until the node is Ready."""
@@ -83,10 +84,12 @@ class ProcessNode:
         program, *flags = kubelet_command(
             self._setup.programs / "kubelet",
             ROOT,
-            kubeconfig=self._setup.plane.node_kubeconfig(NAME),
+            kubeconfig=self._setup.plane.node_kubeconfig(self._setup.name),
             config=config,
-            node_name=NAME,
+            node_name=self._setup.name,
         )
+        if self._setup.address:
+            flags.append(f"--node-ip={self._setup.address}")
         environment = {"PYTHONPATH": str(_CHECKOUT), "PYTHONFAULTHANDLER": "1"}
         self._agent.start(
             [*(_KUBELETPY if agent == AGENTS[0] else [program]), *flags],

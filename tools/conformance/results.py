@@ -52,8 +52,10 @@ FAMILIES: Mapping[str, Callable[[str], object]] = {
 
 
 def family(test: str) -> str:
-    """The family of a test, by its name."""
-    return next((name for name, takes in FAMILIES.items() if takes(test)), "others")
+    """The family of a test, by its name: one of FAMILIES, or else that of its group."""
+    found = next((name for name, takes in FAMILIES.items() if takes(test)), "")
+    group = re.search(r"\[sig-[a-z-]+\]", test)
+    return found or (f"other `{group[0]}`" if group else "others")
 
 
 def table(runs: Mapping[tuple[str, str], Mapping[str, Outcome]]) -> str:
@@ -63,8 +65,8 @@ def table(runs: Mapping[tuple[str, str], Mapping[str, Outcome]]) -> str:
         ["tests", *(f"{release}, {agent}" for release, agent in columns)],
         ["---"] * (len(columns) + 1),
     ]
-    families = [*FAMILIES, "others"]
-    for each in families:
+    others = {family(test) for run in runs.values() for test in run} - FAMILIES.keys()
+    for each in [*FAMILIES, *sorted(others)]:
         cells = [_cell(each, runs[column]) for column in columns]
         if any(cells):
             rows.append([each, *cells])

@@ -12,16 +12,28 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tools.conformance.cluster import ProcessCluster, api_server_flags
+from tools.conformance.cluster_images import cluster_images
 from tools.conformance.images import REGISTRY, needed, stand_ins
 from tools.conformance.node import Node, Setup
 from tools.conformance.process import ProcessNode
 from tools.conformance.virtual import VirtualNode
-from tools.control_plane.building import END_TO_END_TESTS, Edit, ProgramSet, programs
+from tools.control_plane.building import (
+    CLIENTS,
+    DNS,
+    END_TO_END_TESTS,
+    PROXY,
+    Edit,
+    ProgramSet,
+    programs,
+)
 from tools.control_plane.plane import LOOPBACK, ControlPlane
+from tools.env import containerd
 from tools.env.debian import unpacked
 from tools.env.images import Image
 from tools.env.process import run
 from tools.env.registry import Registry
+from tools.env.runc import current_runc
 from tools.lab.image import build, default_recipe
 from tools.lab.network import HOST, Network
 
@@ -70,47 +82,95 @@ class Features:
     apis: Sequence[str] = ()
 
 
-def run_tests(
-    release: str, agent: str, choice: Choice, output: Path, features: Features, *, suite: str = ""
-) -> None:
-    """Run the tests of a Kubernetes release on a node of ``agent``; reports go to ``output``.
+@dataclass(frozen=True)
+class Machines:
+    """The machines that are nodes.
 
-    The process must have a mount namespace of its own. ``suite``: the Debian of a virtual node,
-    which takes this machine's place.
+    Attributes:
+        nodes: their number, of processes of this machine.
+        suite: the Debian of a virtual machine, which then is the only node; empty: none.
+    """
+
+    nodes: int = 1
+    suite: str = ""
+
+    @property
+    def cluster(self) -> bool:
+        """Whether there are several nodes, with Services and DNS."""
+        return self.nodes > 1
+
+    @property
+    def column(self) -> str:
+        """End of the name of an agent's reports."""
+        return f"-{self.suite}" if self.suite else f"-{self.nodes}-nodes" if self.cluster else ""
+
+
+def run_tests(
+    release: str,
+    agent: str,
+    choice: Choice,
+    output: Path,
+    *,
+    features: Features,
+    machines: Machines,
+) -> None:
+    """Run the tests of a Kubernetes release on nodes of ``agent``; reports go to ``output``.
+
+    The process must have a mount namespace of its own.
     Raises CommandError, GuestError or NotReadyError where no node came to be. A failed test is in
     the report.
     """
     programs(release)
     built = programs(release, tests_for_this_machine())
+    if machines.cluster:
+        for each in (PROXY, CLIENTS, DNS):
+            programs(release, each)
     output.mkdir(parents=True, exist_ok=True)
+    address = HOST if machines.cluster or machines.suite else LOOPBACK
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="kpe-", dir="/tmp"))
         stack.callback(shutil.rmtree, home)
         home.chmod(0o711)  # containers in user namespaces have their file systems below it
-        plane = ControlPlane(home / "plane", built, HOST if suite else LOOPBACK)
+        plane = ControlPlane(home / "plane", built, address)
         stack.callback(plane.stop)
         pair = plane.authority.issue("images", "localhost", names=("localhost",))
-        images = stand_ins(needed(run(built / "e2e.test", "--list-images")), built, *pair)
-        if suite:
-            disk = build(default_recipe(suite))
+        listed = run(built / "e2e.test", "--list-images")
+        if machines.cluster:
+            images = cluster_images(listed, built, *pair)
+        else:
+            images = stand_ins(needed(listed), built, *pair)
+        disk = build(default_recipe(machines.suite)) if machines.suite else None
+        network = None
+        if machines.cluster or machines.suite:
             for package in ("etcd-server", "kubectl"):  # its network has no way to an archive
                 unpacked(package, "testing")
+            containerd.programs(2)
+            current_runc()
             network = stack.enter_context(Network())
             stack.enter_context(network.entered())
-        mirror = stack.enter_context(_mirror(home / "r", images, HOST if suite else LOOPBACK))
+        mirror = stack.enter_context(_mirror(home / "r", images, address))
         setup = Setup(home, built, plane, images, mirror.url, features.gates)
-        node: Node = VirtualNode(setup, disk, network) if suite else ProcessNode(setup)
+        node: Node
+        if network is None:
+            node = ProcessNode(setup)
+        elif disk is not None:
+            node = VirtualNode(setup, disk, network)
+        else:
+            node = ProcessCluster(setup, network, machines.nodes)
+        flags = [f"--runtime-config={','.join(features.apis)}"] if features.apis else []
         plane.start(
-            flags=[f"--runtime-config={','.join(features.apis)}"] if features.apis else [],
+            flags=[*flags, *(api_server_flags(plane.authority) if machines.cluster else [])],
             gates=",".join(f"{name}={str(on).lower()}" for name, on in features.gates.items()),
         )
         try:
             node.start(agent)
-            run_ginkgo(built, plane, choice, output)
+            more = [f"--kubectl-path={built / 'kubectl'}"] if machines.cluster else []
+            run_ginkgo(built, plane, choice, output, machines.nodes, more=more)
         finally:
             node.remove()
-            if node.log.exists():  # its agent was started
-                shutil.copy(node.log, output / "agent.log")
+            for name, log in node.logs.items():
+                if log.exists():  # its program was started
+                    shutil.copy(log, output / name)
 
 
 def tests_for_this_machine() -> ProgramSet:
@@ -140,11 +200,17 @@ def _mirror(directory: Path, images: Sequence[Image], address: str) -> Iterator[
 
 
 def run_ginkgo(
-    built: Path, plane: ControlPlane, choice: Choice, output: Path, nodes: int = 1
+    built: Path,
+    plane: ControlPlane,
+    choice: Choice,
+    output: Path,
+    nodes: int = 1,
+    *,
+    more: Sequence[str] = (),
 ) -> None:
     """Run the parallel tests, then the serial ones; LONGEST beside both.
 
-    ``nodes``: the number of the control plane's nodes.
+    ``nodes``: the number of the control plane's nodes; ``more``: further flags of e2e.test.
     """
     ginkgo = [
         str(built / "ginkgo"),
@@ -162,6 +228,7 @@ def run_ginkgo(
             "--disable-log-dump",
             f"--report-dir={output}",
             f"--report-prefix={name}-",
+            *more,
         ]
         with (output / f"{name}.log").open("wb") as log:
             return subprocess.Popen(

@@ -48,7 +48,8 @@ class VirtualNode:
         self._setup, self._network = setup, network
         self._shared = setup.directory / "n"
         self._shared.mkdir(parents=True)
-        self.log = self._shared / "agent.log"
+        self._log = self._shared / "agent.log"
+        self.logs = {"agent.log": self._log}
         self._machine = UserModeLinux(
             disk,
             setup.directory / "m",
@@ -113,8 +114,8 @@ class VirtualNode:
             "systemd-run",
             f"--unit={_UNIT}",
             "--property=KillMode=process",
-            f"--property=StandardOutput=append:{self.log}",
-            f"--property=StandardError=append:{self.log}",
+            f"--property=StandardOutput=append:{self._log}",
+            f"--property=StandardError=append:{self._log}",
             f"--setenv=PYTHONPATH={CHECKOUT}:{SITE}",
             "--setenv=PYTHONFAULTHANDLER=1",
             *(_KUBELETPY if agent == AGENTS[0] else [program]),
@@ -125,7 +126,7 @@ class VirtualNode:
 
     def _ended(self) -> str | None:
         shown = self._machine.run("systemctl", "is-active", _UNIT)
-        return f"its agent is {shown.output.strip()}; see {self.log}" if shown.status else None
+        return f"its agent is {shown.output.strip()}; see {self._log}" if shown.status else None
 
     def _shell(self, script: str) -> None:
         done = self._machine.run("bash", "-ec", script, timeout=READY_S)

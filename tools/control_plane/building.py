@@ -23,6 +23,7 @@ from tools.env.debian import cache_dir, locked
 from tools.env.process import CommandError, run
 
 MODULE = "k8s.io/kubernetes"
+_CONFORMANCE = Path(__file__).parents[1] / "conformance"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class ProgramSet:
             without a major version such as /v3.
         tests: packages whose tests become one program, PACKAGE.test.
         edits: of the source that is compiled.
-        files: Go files of this repository, each a program that needs the standard library alone.
+        files: Go files of this repository, each a program.
+        requires: Go modules that these files need beside the standard library, "PATH VERSION".
     """
 
     module: str
@@ -58,6 +60,7 @@ class ProgramSet:
     tests: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
     files: tuple[Path, ...] = ()
+    requires: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """The programs' file names."""
@@ -90,9 +93,18 @@ END_TO_END_TESTS = ProgramSet(
         "github.com/onsi/ginkgo/v2/ginkgo",
     ),
     (f"{MODULE}/test/e2e",),
-    files=(Path(__file__).parents[1] / "conformance" / "hostpathplugin.go",),
+    files=(_CONFORMANCE / "hostpathplugin.go",),
 )
 """The tests, their runner, the program of their images, and the kubelet to compare with."""
+CLIENTS = ProgramSet("clients", (f"{MODULE}/cmd/kubectl", "k8s.io/sample-apiserver"))
+"""kubectl, which tests run, and the API server that a test adds to the cluster."""
+DNS = ProgramSet(
+    "dns",
+    (),
+    files=(_CONFORMANCE / "coredns.go",),
+    requires=("github.com/coredns/coredns v1.14.7",),
+)
+"""The DNS server of a cluster."""
 BUILD_S = 3600.0
 """Timeout for building all programs, which takes minutes with an empty build cache."""
 _CHEAP = {"GOGC": "400"}
@@ -127,7 +139,7 @@ def _build(version: str, wanted: ProgramSet, home: Path) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     flags = ("-ldflags", linker_flags(version), _CHEAP_CODE)
-    commands = [("build", *wanted.packages)]
+    commands = [("build", *wanted.packages)] if wanted.packages else []
     commands += [("test", "-c", "-vet=off", package) for package in wanted.tests]
     commands += [("build", str(file)) for file in wanted.files]
     for verb, *rest in commands:
@@ -180,11 +192,15 @@ def _prepare(version: str, wanted: ProgramSet, source: Path, env: Mapping[str, s
     found = json.loads(
         run("go", "mod", "download", "-json", f"{MODULE}@v{version}", timeout=600, env=env)
     )
-    module = go_module(version, Path(found["GoMod"]).read_text())
+    module = go_module(version, Path(found["GoMod"]).read_text(), wanted.requires)
     if wanted.edits:
         _edited(version, wanted.edits, Path(found["Dir"]), source / "kubernetes")
         module += f"replace {MODULE} => ./kubernetes\n"
     (source / "go.mod").write_text(module)
+    if wanted.requires:  # for the imports of these files
+        (source / "files").mkdir()
+        for file in wanted.files:
+            shutil.copy(file, source / "files")
     imports = "".join(f'\t_ "{each}"\n' for each in (*wanted.packages, *wanted.tests))
     (source / "programs.go").write_text(
         f"//go:build tools\n\npackage controlplane\n\nimport (\n{imports})\n"
@@ -204,8 +220,11 @@ def _edited(version: str, edits: Sequence[Edit], original: Path, copy: Path) -> 
         file.write_text(text.replace(edit.old, edit.new))
 
 
-def go_module(version: str, of_kubernetes: str) -> str:
-    """The go.mod of a module that builds a release; ``of_kubernetes`` is the release's own."""
+def go_module(version: str, of_kubernetes: str, requires: Sequence[str] = ()) -> str:
+    """The go.mod of a module that builds a release; ``of_kubernetes`` is the release's own.
+
+    ``requires``: further modules, "PATH VERSION".
+    """
     language = re.search(r"^go (\S+)$", of_kubernetes, re.MULTILINE)
     assert language is not None, "every go.mod names its language version"
     staging = f"v0.{version.partition('.')[2]}"
@@ -213,6 +232,7 @@ def go_module(version: str, of_kubernetes: str) -> str:
         "module kubeletpy.local/controlplane",
         f"go {language[1]}",
         f"require {MODULE} v{version}",
+        *(f"require {each}" for each in requires),
         *(
             f"replace {each} => {each} {staging}"
             for each in sorted(set(_STAGING.findall(of_kubernetes)))

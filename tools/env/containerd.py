@@ -62,10 +62,12 @@ class Containerd:
         prefix: int = 24,
         systemd_cgroup: bool = False,
         handlers: Sequence[str] = (),
+        network: config.Network | None = None,
     ) -> None:
         """``runc``: another one than the installed one; ``prefix``: of the pod network's addresses,
         24 is enough for 253 pods; ``systemd_cgroup``: systemd makes the cgroups, from the next
-        start on; ``handlers``: more runtime handlers."""
+        start on; ``handlers``: more runtime handlers; ``network``: instead of one with a subnet
+        that this machine does not use."""
         self.directory = directory
         self.systemd_cgroup = systemd_cgroup
         self._runc = runc
@@ -77,7 +79,7 @@ class Containerd:
         directory.mkdir(parents=True, exist_ok=True)
         self._daemon = Daemon("containerd", directory)
         self.log = self._daemon.log
-        self.network = _network(directory, prefix)
+        self.network = network or _network(directory, prefix)
 
     @cached_property
     def kind(self) -> str:

@@ -15,11 +15,20 @@ _CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 
 @dataclass(frozen=True)
 class Network:
-    """A pod network of one containerd: CNI network name, bridge device and IPv4 subnet (CIDR)."""
+    """A pod network of one containerd.
+
+    Attributes:
+        name: of the CNI network.
+        bridge: the device.
+        subnet: IPv4 (CIDR).
+        masquerade: pods reach what is outside with the node's address; off where others have
+            routes to the subnet.
+    """
 
     name: str
     bridge: str
     subnet: str
+    masquerade: bool = True
 
 
 def cni_folder() -> Path | None:
@@ -89,12 +98,12 @@ def render_config(
 
 
 def render_conflist(network: Network, directory: Path) -> str:
-    """The CNI configuration: bridge with host-local addresses, masquerading and host ports."""
+    """The CNI configuration: bridge with host-local addresses and host ports."""
     bridge = {
         "type": "bridge",
         "bridge": network.bridge,
         "isGateway": True,
-        "ipMasq": True,
+        "ipMasq": network.masquerade,
         "hairpinMode": True,
         "ipam": {
             "type": "host-local",

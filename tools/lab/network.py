@@ -1,4 +1,6 @@
-"""A network of virtual nodes: a bridge in a network namespace of its own, and a tap for each node.
+"""A network of nodes: a bridge in a network namespace of its own, and a device for each node.
+
+The device of a virtual machine is a tap, that of a node in a namespace one end of a veth pair.
 
 The namespace has no name, so that several networks do not collide. It goes away with the last
 process in it; the one that holds it ends when its standard input is closed.
@@ -41,13 +43,17 @@ def device_argument(number: int) -> str:
     return f"vec0:transport=tap,ifname=tap{number}"
 
 
-def guest_script(number: int) -> str:
+def address_script(number: int) -> str:
     """Commands with which a node gets its address on eth0."""
     return (
-        "ip link set vec0 name eth0"
-        f" && ip address add {address_of(number)}/{_PREFIX} dev eth0 && ip link set eth0 up"
+        f"ip address add {address_of(number)}/{_PREFIX} dev eth0 && ip link set eth0 up"
         f" && ip route add default via {HOST}"
     )
+
+
+def guest_script(number: int) -> str:
+    """Commands with which a virtual machine gets its address on eth0."""
+    return f"ip link set vec0 name eth0 && {address_script(number)}"
 
 
 class Network:
@@ -107,6 +113,16 @@ class Network:
         """Make the host's end of a node's device. Raises CommandError."""
         run(*self.inside, "ip", "tuntap", "add", "dev", f"tap{number}", "mode", "tap")
         run(*self.inside, "ip", "link", "set", f"tap{number}", "master", _BRIDGE, "up")
+
+    def add_veth(self, number: int, process: int) -> None:
+        """Give the network namespace of a process a device eth0, without an address.
+
+        Raises CommandError.
+        """
+        device = f"veth{number}"
+        peer = "peer", "name", "eth0", "netns", str(process)
+        run(*self.inside, "ip", "link", "add", device, "type", "veth", *peer)
+        run(*self.inside, "ip", "link", "set", device, "master", _BRIDGE, "up")
 
     def attach(self, machine: Machine, number: int) -> None:
         """Give a node that has booted its address. Raises GuestError."""

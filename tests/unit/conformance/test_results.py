@@ -36,7 +36,7 @@ def test_a_test_belongs_to_the_first_family_that_matches() -> None:
         "in-place resize of containers",
         "in-place resize of pods",
         "`[sig-node]` `[NodeConformance]`",
-        "others",
+        "other `[sig-apps]`",
     ]
 
 

@@ -7,7 +7,9 @@ import argparse
 import pytest
 
 from tools.control_plane.building import (
+    CLIENTS,
     CONTROL_PLANE,
+    DNS,
     END_TO_END_TESTS,
     KUBEADM,
     PROXY,
@@ -44,9 +46,16 @@ def test_each_staging_module_is_that_of_the_release() -> None:
     ]
 
 
+def test_further_modules_are_required_beside_the_release() -> None:
+    module = go_module("1.37.2", OF_KUBERNETES, DNS.requires)
+    assert "require github.com/coredns/coredns v1.14.7\n" in module
+
+
 def test_programs_are_called_by_the_last_part_of_their_package() -> None:
     assert CONTROL_PLANE.names() == ["kube-apiserver", "kube-controller-manager", "kube-scheduler"]
     assert PROXY.names() == ["kube-proxy"]
+    assert CLIENTS.names() == ["kubectl", "sample-apiserver"]
+    assert DNS.names() == ["coredns"]
     assert KUBEADM.names() == ["kubeadm", "server"]
     assert END_TO_END_TESTS.names() == [
         "kubelet",
