@@ -17,6 +17,8 @@
 #   ./test.sh integration tests/integration/environment
 #   ./test.sh integration --runtime unix:///run/crio/crio.sock --load-images COMMAND
 #                                    on another CRI runtime, for these tests alone (docs/contributing.md)
+#   ./test.sh integration --virtual bookworm tests/integration/cgroups    in a virtual node with systemd and
+#                                    cgroup v2, one test at a time; an image of it is built first
 #   ./test.sh sim --runs 1000        so many random histories with seeds that nobody has run
 #   ./test.sh fuzz --seconds 600 manifest mountinfo   these targets longer than a second (all: none named)
 #   ./test.sh cluster --kubernetes v1.36.3     a node of that control plane, which is built once; also
@@ -77,6 +79,8 @@ by_default=false
 if [[ " $* " == *[\ =]qemu\ * || " $* " == *" --matrix "* && " $* " != *" uml "* ]]; then
     packages[nodes]+=" qemu-system-x86 qemu-utils kmod"
 fi
+# what the tests start is then in the image of the node
+[[ " $* " != *" --virtual "* ]] || packages[integration]="${packages[nodes]}"
 # vale, which reads our prose, is built where there is Go; its parsers are C
 ! command -v go >/dev/null || packages[lint]="gcc libc6-dev"
 
@@ -218,6 +222,10 @@ run_section() {
         ;;
     integration)
         need_root || return 1
+        if [ "${chosen[0]:-}" = --virtual ]; then
+            python -m tools.lab.integration "${chosen[@]:1}"
+            return
+        fi
         local workers=(-n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder)
         # one runtime serves one agent at a time
         [[ " ${chosen[*]} " != *" --runtime"* ]] || workers=()

@@ -2,7 +2,8 @@
 
 ``--runtime unix:///PATH`` puts another CRI runtime where the containerds are. Its abilities are
 probed (:mod:`tools.env.abilities`). A test that needs more (``@pytest.mark.needs("…")``) isn't
-run: the end of the report names it with what is missing.
+run: the end of the report names it with what is missing. So it is with ``--lacking NAMES``: what
+the machine lacks of :mod:`tools.env.machine_abilities`.
 
 Session fixtures start each thing once per test process, also under xdist: all of it can exist
 several times side by side. Function fixtures hand it out clean and take back what a test left.
@@ -22,7 +23,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tools.env import debian
+from tools.env import debian, machine_abilities
 from tools.env.containerd import Containerd, programs
 from tools.env.cri import RawRuntime
 from tools.env.given import GivenRuntime
@@ -62,28 +63,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="COMMAND",
         help="a shell command that loads $IMAGE of the OCI archive $ARCHIVE into that runtime",
     )
+    group.addoption(
+        "--lacking",
+        default="",
+        metavar="NAMES",
+        help=f"what the machine may lack, with commas: {', '.join(machine_abilities.FOUND)}",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Markers."""
-    config.addinivalue_line("markers", "needs(*abilities): what a runtime must have for this test")
+    config.addinivalue_line(
+        "markers", "needs(*abilities): what a runtime or a machine must have for this test"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test whose needs the given runtime can't meet is named, with what is missing."""
+    """A test whose needs the runtime or the machine can't meet is named, with what is missing."""
+    needs = [need for marker in item.iter_markers("needs") for need in marker.args]
     given = _given(item.config)
-    if given is None:
-        return
-    missing = [
-        need
-        for marker in item.iter_markers("needs")
-        for need in marker.args
-        if not given.abilities.get(need, False)
-    ]
-    if missing:
-        item.user_properties.append((LACKS, ", ".join(missing)))
-        pytest.skip(f"the runtime lacks: {', '.join(missing)}")
+    machine = [need for need in needs if need in machine_abilities.FOUND]
+    of_runtime = [need for need in needs if need not in machine]
+    missing = (
+        [] if given is None else [need for need in of_runtime if not given.abilities.get(need)]
+    )
+    admitted = item.config.getoption("--lacking").split(",")
+    lacking = [need for need in machine if need in admitted and not machine_abilities.FOUND[need]()]
+    for who, what in (("the runtime", missing), ("the machine", lacking)):
+        if what:
+            reason = f"{who} lacks {', '.join(what)}"
+            item.user_properties.append((LACKS, reason))
+            pytest.skip(reason)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

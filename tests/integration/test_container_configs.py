@@ -10,7 +10,10 @@ import pytest
 
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from tests.integration.runtime_node import RuntimeNode, make_container, make_pod, runtime_node
+from tools.env import kernel_limits as kernel
 from tools.env.containerd import Containerd
+
+LIMITS = (kernel.MEMORY_LIMIT_FILE, kernel.QUOTA_FILE, kernel.SHARES_FILE)
 
 
 async def termination_message(node: RuntimeNode, script: str, **fields: Any) -> str:
@@ -132,15 +135,14 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     (
         "limits",
-        "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/cpu/cpu.cfs_quota_us "
-        "/sys/fs/cgroup/cpu/cpu.shares",
+        "cat {} {} {} | cut -d ' ' -f 1".format(*map(kernel.file_in_container, LIMITS)),
         {
             "resources": {
                 "limits": {"cpu": "500m", "memory": "64Mi"},
                 "requests": {"cpu": "250m", "memory": "32Mi"},
             }
         },
-        "67108864\n50000\n256\n",
+        f"67108864\n50000\n{kernel.kept_shares(256)}\n",
     ),
     (
         "shared-processes",

@@ -13,7 +13,7 @@ import pytest
 from tools.env.no_skips import LACKS
 
 def test_needs(record_property):
-    record_property(LACKS, "pod events")
+    record_property(LACKS, "the runtime lacks pod events")
     pytest.skip("not on this runtime")
 
 @pytest.mark.skipif({skipped}, reason="not today")

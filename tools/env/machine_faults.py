@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tools.env.kernel_limits import cgroup_of, hierarchy
 from tools.env.sweep import remove_cgroup
-
-PIDS = Path("/sys/fs/cgroup/pids")
 
 
 @contextmanager
@@ -81,19 +80,16 @@ def no_descriptors(pid: int) -> Iterator[None]:
 def no_threads(pid: int) -> Iterator[None]:
     """Prevent new threads and processes; existing ones continue."""
     name = f"kpt-faults-{pid}"
-    group = PIDS / name
+    root = hierarchy("pids")
+    group = root / name
     group.mkdir()
-    home = next(
-        line.split(":")[2]
-        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-        if line.split(":")[1] == "pids"
-    )
+    home = cgroup_of(pid, "pids")
     (group / "cgroup.procs").write_text(str(pid))
     (group / "pids.max").write_text("1")
     try:
         yield
     finally:
-        (PIDS / home.lstrip("/") / "cgroup.procs").write_text(str(pid))
+        (root / home.lstrip("/") / "cgroup.procs").write_text(str(pid))
         remove_cgroup(f"/{name}")
 
 

@@ -1,14 +1,15 @@
 """A pytest plugin (`-p tools.env.no_skips`): a skipped test makes the run fail, and is named.
 
-A test that the runtime of ``--runtime`` can't run does not fail the run; the report names the
-missing ability.
+A test that the runtime of ``--runtime`` or the machine of ``--lacking`` can't run does not fail the
+run; the report names the missing ability.
 """
 
 from __future__ import annotations
 
 import pytest
 
-LACKS = "the runtime lacks"
+LACKS = "lacks"
+"""A property of tests that are not run: who lacks what for it."""
 
 _skipped: list[str] = []
 _lacking: dict[str, list[str]] = {}
@@ -42,6 +43,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"SKIPPED, which counts as a failure: {name}", red=True)
     for missing, names in sorted(_lacking.items()):
         for name in names:
-            terminalreporter.write_line(
-                f"NOT RUN, the runtime lacks {missing}: {name}", yellow=True
-            )
+            terminalreporter.write_line(f"NOT RUN, {missing}: {name}", yellow=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.integration.cgroups.test_limits import CGROUPS, group, read
+from tests.integration.cgroups.test_limits import group
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.pods import pod
+from tools.env import kernel_limits as kernel
 from tools.env.containerd import Containerd
 from tools.env.sweep import cgroups
 
@@ -16,8 +17,8 @@ def test_the_node_is_limited_and_reports_it(
     make_node: MakeNode, session_containerd2: Containerd
 ) -> None:
     reserved = f"/kpt-reserved-{os.getpid()}"
-    for controller in ("cpu", "memory", "pids"):
-        (CGROUPS / controller / reserved[1:]).mkdir()
+    for root in kernel.hierarchies("cpu", "memory", "pids"):
+        (root / reserved[1:]).mkdir()
     config = {
         "enforceNodeAllocatable": ["pods", "system-reserved", "kube-reserved-compressible"],
         "systemReserved": {"cpu": "100m", "memory": "1Gi", "pid": "1000"},
@@ -36,17 +37,18 @@ def test_the_node_is_limited_and_reports_it(
             'Limits on "/kpt-that-is-not-there": ',
         ):
             node.wait_event("default", node.name, text)
-        assert read("memory", reserved, "memory.limit_in_bytes") == str(1 << 30)
-        assert read("cpu", reserved, "cpu.shares") == "102"
+        assert kernel.memory_limit(reserved) == 1 << 30
+        assert kernel.shares(reserved) == kernel.kept_shares(102)
         kubepods = f"{node.cgroup_root}/kubepods"
         cpus, total = os.cpu_count() or 1, int(Path("/proc/meminfo").read_text().split()[1])
-        assert read("cpu", kubepods, "cpu.shares") == str((cpus * 1000 - 200) * 1024 // 1000)
+        shares = (cpus * 1000 - 200) * 1024 // 1000
+        assert kernel.shares(kubepods) == kernel.kept_shares(shares)
         limit = (total * 1024 - (1 << 30)) & ~4095
-        assert read("memory", kubepods, "memory.limit_in_bytes") == str(limit)
+        assert kernel.memory_limit(kubepods) == limit
         node.apply(pod("a"), namespace="default")
         made = node.wait_running("default", "a")
-        assert read("pids", group(made, node), "pids.max") == "77"
-        assert node.metric("kubelet_cgroup_version") == 1
+        assert kernel.read(group(made, node), "pids.max") == "77"
+        assert node.metric("kubelet_cgroup_version") == kernel.VERSION
         assert node.metric("kubelet_cgroup_manager_duration_seconds_count", operation_type="create")
         node.api.delete("pods", "default", "a", grace=1)
         node.wait_removed("default", "a")

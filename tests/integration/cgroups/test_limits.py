@@ -12,9 +12,9 @@ from kubeletpy.api.types import JSON
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status, status, terminated
+from tools.env import kernel_limits as kernel
 from tools.env.sweep import cgroups
 
-CGROUPS = Path("/sys/fs/cgroup")
 MI = 1 << 20
 
 
@@ -30,47 +30,39 @@ def group(made: JSON, node: Node) -> str:
     return f"{node.cgroup_root}/kubepods{groups[quality]}/pod{uid}"
 
 
-def read(controller: str, path: str, file: str) -> str:
-    return (CGROUPS / controller / path.strip("/") / file).read_text().strip()
-
-
 def placed(node: Node, made: JSON) -> str:
     """Path of the memory cgroup in which the kernel has the pod's container."""
-    pid = node.container_pid(container_status(made)["containerID"])
-    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    return next(line.split(":", 2)[2] for line in lines if ":memory:" in line)
+    return kernel.cgroup_of(node.container_pid(container_status(made)["containerID"]))
 
 
 PODS = [
-    (
-        sized({"cpu": "500m", "memory": "64Mi"}),
-        "Guaranteed",
-        {"cpu.shares": "512", "cpu.cfs_quota_us": "50000", "memory.limit_in_bytes": str(64 * MI)},
-    ),
+    (sized({"cpu": "500m", "memory": "64Mi"}), "Guaranteed", (512, 50_000, 64 * MI)),
     (
         sized({"memory": "32Mi"}, {"cpu": "250m", "memory": "16Mi"}),
         "Burstable",
-        {"cpu.shares": "256", "cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": str(32 * MI)},
+        (256, kernel.NO_LIMIT, 32 * MI),
     ),
-    (container(), "BestEffort", {"cpu.shares": "2", "cpu.cfs_quota_us": "-1"}),
+    (container(), "BestEffort", (2, kernel.NO_LIMIT, None)),
 ]
 
 
-@pytest.mark.parametrize(("spec", "quality", "files"), PODS, ids=[row[1] for row in PODS])
+@pytest.mark.parametrize(("spec", "quality", "limits"), PODS, ids=[row[1] for row in PODS])
 def test_a_pod_is_in_its_place_with_its_limits(
-    node: Node, namespace: str, spec: JSON, quality: str, files: dict[str, str]
+    node: Node, namespace: str, spec: JSON, quality: str, limits: tuple[int, int, int | None]
 ) -> None:
+    shares, quota, memory = limits
     node.apply(pod("a", spec), namespace=namespace)
     made = node.wait_running(namespace, "a")
     assert status(made)["qosClass"] == quality
     path = group(made, node)
     assert placed(node, made).startswith(f"{path}/")
-    for file, text in files.items():
-        assert read(file.split(".")[0], path, file) == text
-    if "memory.limit_in_bytes" in files:
+    assert kernel.shares(path) == kernel.kept_shares(shares)
+    assert kernel.quota(path) == quota
+    if memory is not None:
+        assert kernel.memory_limit(path) == memory
         id = container_status(made)["containerID"]
-        seen = node.exec(id, "cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-        assert seen[1].strip() == files["memory.limit_in_bytes"]
+        seen = node.exec(id, "cat", kernel.file_in_container(kernel.MEMORY_LIMIT_FILE))
+        assert seen[1].strip() == str(memory)
     node.api.delete("pods", namespace, "a", grace=1)
     node.wait_removed(namespace, "a")
     assert cgroups([path]) == []
@@ -92,18 +84,20 @@ def test_the_burstable_group_has_what_its_pods_request(node: Node, namespace: st
         node.apply(pod(name, sized({}, {"cpu": "300m"})), namespace=namespace)
     for name in "ab":
         node.wait_running(namespace, name)
-    assert int(read("cpu", burstable, "cpu.shares")) >= 614
-    assert read("cpu", f"{node.cgroup_root}/kubepods/besteffort", "cpu.shares") == "2"
+    assert kernel.shares(burstable) >= kernel.kept_shares(614)
+    best_effort = f"{node.cgroup_root}/kubepods/besteffort"
+    assert kernel.shares(best_effort) == kernel.kept_shares(2)
 
 
 def test_a_pod_whose_cgroup_was_removed_gets_a_new_one(node: Node, namespace: str) -> None:
     node.apply(pod("a", sized({"memory": "32Mi"})), namespace=namespace)
     made = node.wait_running(namespace, "a")
     first, path = container_status(made)["containerID"], group(made, node)
-    tree = CGROUPS / "pids" / path[1:]
+    root = kernel.hierarchy("pids")
+    tree = root / path[1:]
     for folder, _, _ in os.walk(tree, topdown=False):
         for pid in (Path(folder) / "cgroup.procs").read_text().split():
-            (CGROUPS / "pids" / "cgroup.procs").write_text(pid)
+            (root / "cgroup.procs").write_text(pid)
         Path(folder).rmdir()
     node.kubectl("annotate", "pod", "a", "look=again", namespace=namespace)
 
@@ -123,8 +117,8 @@ def test_a_crash_leaves_pods_running_and_no_stray_cgroups(node: Node, namespace:
     node.kill()
     node.api.delete("pods", namespace, "deleted", grace=0)
     stray = f"{node.cgroup_root}/kubepods/besteffort/podof-nobody"
-    for controller in ("cpu", "memory", "freezer"):
-        (CGROUPS / controller / stray[1:]).mkdir(parents=True, exist_ok=True)
+    for root in kernel.hierarchies("cpu", "memory", "freezer"):
+        (root / stray[1:]).mkdir(parents=True, exist_ok=True)
     node.start_agent()
 
     def collected() -> bool:

@@ -25,10 +25,10 @@ from tests.integration.runtime_node import (
     make_pod,
     runtime_node,
 )
+from tools.env import kernel_limits as kernel
 from tools.env.containerd import Containerd
 
 MI = 1 << 20
-ROOT = Path("/sys/fs/cgroup")
 RESTART_MEMORY = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
 
 
@@ -55,16 +55,17 @@ class Node:
 
 
 def limits(path: str) -> dict[str, int]:
-    """Numbers of cgroup v1; no test machine has v2."""
-
-    def number(controller: str, name: str) -> int:
-        return int((ROOT / controller / path.lstrip("/") / name).read_text())
-
+    """Limits of a cgroup, as :func:`kept` has those that are expected."""
     return {
-        "shares": number("cpu", "cpu.shares"),
-        "quota": number("cpu", "cpu.cfs_quota_us"),
-        "memory": number("memory", "memory.limit_in_bytes"),
+        "shares": kernel.shares(path),
+        "quota": kernel.quota(path),
+        "memory": kernel.memory_limit(path),
     }
+
+
+def kept(shares: int, quota: int, memory: int) -> dict[str, int]:
+    """What the kernel makes of limits."""
+    return {"shares": kernel.kept_shares(shares), "quota": quota, "memory": memory}
 
 
 @asynccontextmanager
@@ -133,29 +134,17 @@ async def test_limits_grow_and_shrink_while_a_container_runs(
         assert not first.failed, first.error_message()
         assert first.resize is None
         before = started(pod, node, "a")
-        assert await node.of_container(pod, "a") == {
-            "shares": 102,
-            "quota": 10_000,
-            "memory": 32 * MI,
-        }
-        assert node.of_pod(pod) == {"shares": 204, "quota": 20_000, "memory": 64 * MI}
+        assert await node.of_container(pod, "a") == kept(102, 10_000, 32 * MI)
+        assert node.of_pod(pod) == kept(204, 20_000, 64 * MI)
         assert not (await node.runtime.sync(pod)).acted
 
         bigger = resized(pod, resources("300m", "64Mi"), resources("50m", "24Mi"))
         result = await node.runtime.sync(bigger)
         assert not result.failed, result.error_message()
         assert result.resize == ResizeOutcome(in_progress=False, done=("b", "a"))
-        assert await node.of_container(pod, "a") == {
-            "shares": 307,
-            "quota": 30_000,
-            "memory": 64 * MI,
-        }
-        assert await node.of_container(pod, "b") == {
-            "shares": 51,
-            "quota": 5_000,
-            "memory": 24 * MI,
-        }
-        assert node.of_pod(pod) == {"shares": 358, "quota": 35_000, "memory": 88 * MI}
+        assert await node.of_container(pod, "a") == kept(307, 30_000, 64 * MI)
+        assert await node.of_container(pod, "b") == kept(51, 5_000, 24 * MI)
+        assert node.of_pod(pod) == kept(358, 35_000, 88 * MI)
         assert started(pod, node, "a") == before
         told = node.runtime.statuses[pod.uid].newest("a")
         assert told is not None
@@ -165,7 +154,7 @@ async def test_limits_grow_and_shrink_while_a_container_runs(
 
         smaller = resized(pod, resources("20m", "16Mi"), resources("20m", "16Mi"))
         assert not (await node.runtime.sync(smaller)).failed
-        assert node.of_pod(pod) == {"shares": 40, "quota": 4_000, "memory": 32 * MI}
+        assert node.of_pod(pod) == kept(40, 4_000, 32 * MI)
         assert (await node.of_container(pod, "b"))["memory"] == 16 * MI
         assert started(pod, node, "a") == before
         assert not (await node.runtime.sync(smaller)).acted
@@ -193,7 +182,7 @@ async def test_a_restart_where_the_policy_requires_one(
         assert record.restart_count == 1
         assert "Killing: Container a resize requires restart" in node.runtime.events.seen
         assert (await node.of_container(pod, "a"))["memory"] == 64 * MI
-        assert node.of_pod(pod) == {"shares": 204, "quota": 20_000, "memory": 64 * MI}
+        assert node.of_pod(pod) == kept(204, 20_000, 64 * MI)
         await node.runtime.kill(pod, pod.uid)
 
 
@@ -232,8 +221,8 @@ async def test_an_agent_that_lost_its_records(
         assert node.records.get(pod.uid, "a") == small
         assert not (await node.runtime.sync(pod)).acted
     async with resizing_node(containerd, work_dir, cgroup_root, node.records) as node:
-        limit = ROOT / "memory" / node.tree.pod_path(pod).lstrip("/") / "memory.limit_in_bytes"
-        limit.write_text(str(99 * MI))
+        group = kernel.hierarchy("memory") / node.tree.pod_path(pod).lstrip("/")
+        (group / kernel.MEMORY_LIMIT_FILE).write_text(str(99 * MI))
         result = await node.runtime.sync(pod)
         assert node.of_pod(pod)["memory"] == 32 * MI
         assert result.resize == ResizeOutcome(in_progress=False)
@@ -258,10 +247,6 @@ async def test_a_sidecar_and_pods_without_cgroups_of_their_own(
         bigger = pod_with(resources("200m", "64Mi"))
         result = await node.runtime.sync(bigger)
         assert result.resize == ResizeOutcome(in_progress=False, done=("side",))
-        assert await node.of_container(pod, "side") == {
-            "shares": 204,
-            "quota": 20_000,
-            "memory": 64 * MI,
-        }
+        assert await node.of_container(pod, "side") == kept(204, 20_000, 64 * MI)
         assert started(pod, node, "side") == before
         await node.runtime.kill(bigger, pod.uid)

@@ -32,7 +32,7 @@ def mapping_node(make_node: MakeNode, session_containerd2_idmap: Containerd) -> 
     return node
 
 
-@pytest.mark.needs("user namespaces")
+@pytest.mark.needs("user namespaces", "id-mapped tmpfs")
 def test_pods_with_users_of_their_own(mapping_node: Node) -> None:
     node, namespace = mapping_node, "users"
     node.api.create("namespaces", "", {"metadata": {"name": namespace}})

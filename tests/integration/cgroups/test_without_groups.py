@@ -6,6 +6,7 @@ from tests.integration.cgroups.test_limits import MI, placed, sized
 from tests.integration.node.conftest import MakeNode, remove_pods
 from tests.integration.node.pods import pod
 from tests.integration.node.seen import container_status
+from tools.env import kernel_limits as kernel
 from tools.env.containerd import Containerd
 from tools.env.sweep import cgroups
 
@@ -20,9 +21,8 @@ def test_without_cgroups_per_qos_pods_run_too(
     node.apply(pod("a", sized({"memory": "24Mi"})), namespace="plain")
     made = node.wait_running("plain", "a")
     assert "kubepods" not in placed(node, made)
-    seen = node.exec(
-        container_status(made)["containerID"], "cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
-    )
+    file = kernel.file_in_container(kernel.MEMORY_LIMIT_FILE)
+    seen = node.exec(container_status(made)["containerID"], "cat", file)
     assert seen[1].strip() == str(24 * MI)
     assert cgroups([f"{node.cgroup_root}/kubepods"]) == []
     remove_pods(node, "plain")

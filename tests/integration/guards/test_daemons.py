@@ -17,7 +17,7 @@ import pytest
 from kubeletpy.cgroups.filesystem import CgroupFilesystem
 from kubeletpy.cgroups.processes import ProcessGroups
 from kubeletpy.guards.daemons import DaemonCgroups
-from tests.integration.cgroups.test_limits import CGROUPS
+from tools.env import kernel_limits as kernel
 
 NAMES = ("cpu", "memory", "pids")
 
@@ -25,13 +25,13 @@ NAMES = ("cpu", "memory", "pids")
 @pytest.fixture
 def roots() -> Iterator[dict[str, Path]]:
     """A cgroup in each hierarchy, and what was made in it removed."""
-    found = {name: (CGROUPS / name).resolve() / f"kpt-roots-{os.getpid()}" for name in NAMES}
-    for path in found.values():
+    found = {name: kernel.hierarchy(name) / f"kpt-roots-{os.getpid()}" for name in NAMES}
+    for path in set(found.values()):
         path.mkdir()
     try:
         yield found
     finally:
-        for path in found.values():
+        for path in set(found.values()):
             for made in (*path.iterdir(), path):
                 if made.is_dir():
                     made.rmdir()
@@ -56,7 +56,7 @@ def _members(roots: dict[str, Path], below: str) -> list[set[int]]:
 
 
 def test_only_processes_in_no_cgroup_are_moved(roots: dict[str, Path]) -> None:
-    groups = ProcessGroups(CgroupFilesystem(1, roots, ()))
+    groups = ProcessGroups(CgroupFilesystem(kernel.VERSION, roots, ()))
     with _daemon(roots) as one, _daemon(roots) as agent, _daemon(roots, "others") as kept:
         daemons = DaemonCgroups(
             groups, kubelet="/agent", system="/system", proc=Path("/proc"), own=agent

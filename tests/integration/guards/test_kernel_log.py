@@ -18,9 +18,9 @@ import pytest
 
 from kubeletpy.guards.kernel_log import KernelRecord, Kill, parse
 from kubeletpy.guards.oom_watch import MARK, RECORD_BYTES, OOMWatch, open_kernel_log
+from tools.env import kernel_limits as kernel
 
 KMSG = Path("/dev/kmsg")
-MEMORY = Path("/sys/fs/cgroup/memory")
 MI = 1 << 20
 EATS = """
 import sys
@@ -56,10 +56,10 @@ def descriptor() -> Iterator[int]:
 
 def killed_in_a_cgroup() -> int:
     """Have the kernel kill a process in a cgroup that is too small; its id."""
-    group = MEMORY / f"kubeletpy-oom-{uuid.uuid4().hex[:8]}"
+    group = kernel.hierarchy("memory") / f"kubeletpy-oom-{uuid.uuid4().hex[:8]}"
     group.mkdir()
     try:
-        (group / "memory.limit_in_bytes").write_text(str(16 * MI))
+        (group / kernel.MEMORY_LIMIT_FILE).write_text(str(16 * MI))
         with subprocess.Popen([sys.executable, "-c", EATS], stdin=subprocess.PIPE) as child:
             (group / "cgroup.procs").write_text(str(child.pid))
             child.communicate(b"\n", timeout=60)

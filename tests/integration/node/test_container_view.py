@@ -13,6 +13,7 @@ from tests.integration.node.conftest import remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import status
+from tools.env import kernel_limits as kernel
 from tools.env.ports import free_port
 
 HOST = {kind: str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("net", "pid", "ipc")}
@@ -78,7 +79,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
     "host-pid": ("readlink /proc/self/ns/pid", {}, {"hostPID": True}, [HOST["pid"]]),
     "host-ipc": ("readlink /proc/self/ns/ipc", {}, {"hostIPC": True}, [HOST["ipc"]]),
     "memory-limit": (
-        "cat /sys/fs/cgroup/memory/memory.limit_in_bytes",
+        f"cat {kernel.file_in_container(kernel.MEMORY_LIMIT_FILE)}",
         {"resources": {"limits": {"memory": "64Mi"}}},
         {},
         [str(64 << 20)],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from tests.integration.node.conftest import remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status, status
+from tools.env import kernel_limits as kernel
 
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
     # what it runs; container; pod; what it prints
@@ -56,7 +56,9 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
         ["2777 3000", "3000"],
     ),
     "resources-of-the-pod": (
-        "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/cpu/cpu.cfs_quota_us",
+        "cat {} {} | cut -d ' ' -f 1".format(
+            *map(kernel.file_in_container, (kernel.MEMORY_LIMIT_FILE, kernel.QUOTA_FILE))
+        ),
         {},
         {"resources": {"limits": {"memory": "64Mi", "cpu": "500m"}}},
         [str(64 << 20), "50000"],
@@ -154,10 +156,8 @@ def test_a_runtime_class_with_overhead(node2: Node, namespace: str) -> None:
     made = node2.wait_running(namespace, "p")
     uid = made["metadata"]["uid"]
     assert status(made)["qosClass"] == "Guaranteed"
-    group = Path(f"/sys/fs/cgroup/memory{node2.cgroup_root}/kubepods/pod{uid}")
-    assert (group / "memory.limit_in_bytes").read_text().strip() == str(96 << 20)
-    code, said = node2.exec(
-        container_status(made)["containerID"], "cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
-    )
+    assert kernel.memory_limit(f"{node2.cgroup_root}/kubepods/pod{uid}") == 96 << 20
+    file = kernel.file_in_container(kernel.MEMORY_LIMIT_FILE)
+    code, said = node2.exec(container_status(made)["containerID"], "cat", file)
     assert (code, said.strip()) == (0, str(64 << 20))
     assert node2.sandboxes(namespace)[0].runtime_handler == "runc"

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import grpc
 import pytest
@@ -17,8 +16,12 @@ from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status, status
+from tools.env import kernel_limits as kernel
 
 ONE_CPU = {"limits": {"cpu": "1", "memory": "32Mi"}}
+
+
+pytestmark = pytest.mark.needs("two processors", "cpuset")
 
 
 @pytest.fixture(autouse=True)
@@ -49,16 +52,11 @@ def runs_on(node: Node, made: JSON, expected: str) -> bool:
     return cpus(node, made) == expected
 
 
-def quota(node: Node, made: JSON) -> tuple[str, str]:
+def quota(node: Node, made: JSON) -> tuple[int, int]:
     """The CFS quota of a container and of its pod, from the kernel."""
     pid = node.container_pid(container_status(made)["containerID"])
-    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    path = next(line.split(":", 2)[2] for line in lines if ":cpu," in line or ":cpu:" in line)
-    own = Path("/sys/fs/cgroup/cpu") / path.strip("/")
-    return (
-        (own / "cpu.cfs_quota_us").read_text().strip(),
-        (own.parent / "cpu.cfs_quota_us").read_text().strip(),
-    )
+    own = kernel.cgroup_of(pid, "cpu")
+    return kernel.quota(own), kernel.quota(own.rpartition("/")[0])
 
 
 def state(node: Node) -> JSON:
@@ -75,7 +73,7 @@ def test_a_container_has_its_cpu_for_itself(node: Node, namespace: str) -> None:
     own = node.wait_running(namespace, "own")
     assert status(own)["qosClass"] == "Guaranteed"
     assert cpus(node, own) == "1"
-    assert quota(node, own) == ("-1", "-1")
+    assert quota(node, own) == (kernel.NO_LIMIT, kernel.NO_LIMIT)
     node.until(lambda: cpus(node, shared) == "0", "the other has moved", namespace, "shared")
     uid, name = own["metadata"]["uid"], container_status(own)["name"]
     assert state(node)["entries"] == {uid: {name: "1"}}

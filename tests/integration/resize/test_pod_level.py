@@ -12,10 +12,10 @@ from tests.integration.resize.test_resize import (
     conditions,
     container_group,
     pod_group,
-    read,
     resources,
     sized,
 )
+from tools.env import kernel_limits as kernel
 
 
 def resize_whole(node: Node, namespace: str, name: str, requests: str, limits: str) -> None:
@@ -32,8 +32,8 @@ def test_a_whole_pod_grows_and_shrinks(node: Node, namespace: str) -> None:
     node.apply(pod("a", container("free"), own, resources=whole), namespace=namespace)
     before = node.wait_running(namespace, "a")
     group = pod_group(node, before)
-    assert read(group, "cpu.cfs_quota_us") == "40000"
-    assert read(group, "memory.limit_in_bytes") == str(128 * MI)
+    assert kernel.quota(group) == 40_000
+    assert kernel.memory_limit(group) == 128 * MI
     ids = {e["name"]: e["containerID"] for e in status(before)["containerStatuses"]}
 
     for cpu, memory in ((600, 192), (400, 160)):
@@ -52,16 +52,16 @@ def test_a_whole_pod_grows_and_shrinks(node: Node, namespace: str) -> None:
             "resized",
         )
         assert status(after)["allocatedResources"] == wanted["requests"]
-        assert read(group, "cpu.cfs_quota_us") == str(cpu * 100)
-        assert read(group, "cpu.shares") == str((cpu - 100) * 1024 // 1000)
-        assert read(group, "memory.limit_in_bytes") == str(memory * MI)
+        assert kernel.quota(group) == cpu * 100
+        assert kernel.shares(group) == kernel.kept_shares((cpu - 100) * 1024 // 1000)
+        assert kernel.memory_limit(group) == memory * MI
         for name in ("free", "own"):
             found = container_status(after, name)
             assert (found["containerID"], found["restartCount"]) == (ids[name], 0)
         mine = container_group(
             node, {"status": {"containerStatuses": [container_status(after, "own")]}}
         )
-        assert read(mine, "memory.limit_in_bytes") == str(64 * MI)
+        assert kernel.memory_limit(mine) == 64 * MI
     node.wait_event(namespace, "a", "ResizeCompleted: Pod resize completed: ")
 
 
@@ -69,7 +69,7 @@ def test_a_pod_that_gets_resources_as_a_whole_while_it_runs(node: Node, namespac
     """So few shares that they would be one weight of cgroup v2."""
     node.apply(pod("a", sized("cpu=2m", "cpu=10m")), namespace=namespace)
     group = pod_group(node, node.wait_running(namespace, "a"))
-    assert (read(group, "cpu.shares"), read(group, "cpu.cfs_quota_us")) == ("2", "1000")
+    assert (kernel.shares(group), kernel.quota(group)) == (kernel.kept_shares(2), 1_000)
     resize_whole(node, namespace, "a", "cpu=20m", "cpu=50m")
     wanted = resources("cpu=20m", "cpu=50m")
     node.wait_pod(
@@ -78,7 +78,7 @@ def test_a_pod_that_gets_resources_as_a_whole_while_it_runs(node: Node, namespac
         lambda made: status(made).get("resources") == wanted and not conditions(made),
         "resized",
     )
-    assert (read(group, "cpu.shares"), read(group, "cpu.cfs_quota_us")) == ("20", "5000")
+    assert (kernel.shares(group), kernel.quota(group)) == (kernel.kept_shares(20), 5_000)
 
 
 def test_a_whole_pod_that_grows_while_the_agent_is_dead(node: Node, namespace: str) -> None:
@@ -90,10 +90,7 @@ def test_a_whole_pod_that_grows_while_the_agent_is_dead(node: Node, namespace: s
     node.start_agent()
     group = pod_group(node, before)
     node.until(
-        lambda: (
-            read(group, "cpu.cfs_quota_us") == "50000"
-            and read(group, "memory.limit_in_bytes") == str(160 * MI)
-        ),
+        lambda: kernel.quota(group) == 50_000 and kernel.memory_limit(group) == 160 * MI,
         "the pod's group resized",
         namespace,
         "a",

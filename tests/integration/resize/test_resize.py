@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +15,9 @@ from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status, status
+from tools.env import kernel_limits as kernel
 
-CGROUPS = Path("/sys/fs/cgroup")
+CPUS = os.cpu_count() or 1
 MI = 1 << 20
 
 
@@ -49,13 +50,7 @@ def pod_group(node: Node, made: JSON) -> str:
 
 
 def container_group(node: Node, made: JSON) -> str:
-    pid = node.container_pid(container_status(made)["containerID"])
-    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    return next(line.split(":", 2)[2] for line in lines if ":memory:" in line)
-
-
-def read(path: str, file: str) -> str:
-    return (CGROUPS / file.partition(".")[0] / path.strip("/") / file).read_text().strip()
+    return kernel.cgroup_of(node.container_pid(container_status(made)["containerID"]))
 
 
 def conditions(made: JSON) -> dict[str, JSON]:
@@ -81,14 +76,14 @@ def test_more_cpu_without_a_restart(node: Node, namespace: str) -> None:
     node.apply(pod("a", sized("cpu=100m memory=32Mi", "cpu=200m memory=64Mi")), namespace=namespace)
     before = node.wait_running(namespace, "a")
     group, own = pod_group(node, before), container_group(node, before)
-    assert read(own, "cpu.cfs_quota_us") == "20000"
+    assert kernel.quota(own) == 20_000
     new = resources("cpu=300m memory=48Mi", "cpu=500m memory=96Mi")
     assert "patched" in resize(node, namespace, "a", main=new)
     after = node.wait_pod(namespace, "a", has(new), "resized")
     for path in (own, group):
-        assert read(path, "cpu.cfs_quota_us") == "50000"
-        assert read(path, "cpu.shares") == "307"
-        assert read(path, "memory.limit_in_bytes") == str(96 * MI)
+        assert kernel.quota(path) == 50_000
+        assert kernel.shares(path) == kernel.kept_shares(307)
+        assert kernel.memory_limit(path) == 96 * MI
     was, now = container_status(before), container_status(after)
     assert now["containerID"] == was["containerID"]
     assert now["restartCount"] == 0
@@ -108,8 +103,8 @@ def test_less_cpu_and_memory(node: Node, namespace: str) -> None:
     resize(node, namespace, "a", main=new)
     after = node.wait_pod(namespace, "a", has(new), "resized")
     for path in (container_group(node, before), pod_group(node, before)):
-        assert read(path, "cpu.cfs_quota_us") == "20000"
-        assert read(path, "memory.limit_in_bytes") == str(64 * MI)
+        assert kernel.quota(path) == 20_000
+        assert kernel.memory_limit(path) == 64 * MI
     assert container_status(after)["restartCount"] == 0
 
 
@@ -129,37 +124,40 @@ def test_memory_that_requires_a_restart(node: Node, namespace: str) -> None:
         lambda made: has(new)(made) and container_status(made)["restartCount"] == 1,
         "restarted with more memory",
     )
-    assert read(container_group(node, after), "memory.limit_in_bytes") == str(128 * MI)
-    assert read(pod_group(node, after), "memory.limit_in_bytes") == str(128 * MI)
+    assert kernel.memory_limit(container_group(node, after)) == 128 * MI
+    assert kernel.memory_limit(pod_group(node, after)) == 128 * MI
     node.wait_event(namespace, "a", "Killing: Container main resize requires restart")
 
 
 def test_a_resize_that_does_not_fit_waits_until_another_pod_ends(
     node: Node, namespace: str
 ) -> None:
-    node.apply(pod("a", sized("cpu=600m")), pod("b", sized("cpu=700m")), namespace=namespace)
+    small, other, large = 300 * CPUS, 350 * CPUS, 750 * CPUS
+    pods = pod("a", sized(f"cpu={small}m")), pod("b", sized(f"cpu={other}m"))
+    node.apply(*pods, namespace=namespace)
     first = node.wait_running(namespace, "a")
     node.wait_running(namespace, "b")
-    resize(node, namespace, "a", main=resources("cpu=1500m"))
+    resize(node, namespace, "a", main=resources(f"cpu={large}m"))
     waits = node.wait_pod(
         namespace, "a", lambda made: "PodResizePending" in conditions(made), "deferred"
     )
     pending = conditions(waits)["PodResizePending"]
     assert pending["status"] == "True"
     assert pending["reason"] == "Deferred"
-    assert pending["message"].startswith("Node didn't have enough resource: cpu, requested: 1500, ")
+    begin = f"Node didn't have enough resource: cpu, requested: {large}, "
+    assert pending["message"].startswith(begin)
     assert pending["observedGeneration"] == 2
-    assert container_status(waits)["allocatedResources"] == {"cpu": "600m"}
-    assert container_status(waits)["resources"] == resources("cpu=600m")
+    assert container_status(waits)["allocatedResources"] == {"cpu": f"{small}m"}
+    assert container_status(waits)["resources"] == resources(f"cpu={small}m")
     node.wait_event(namespace, "a", "ResizeDeferred: Pod resize OutOfcpu: ")
     said = run(node, "explain", f"{namespace}/a")
     assert "but its resize is deferred" in said
     assert "Node didn't have enough resource: cpu" in said
     node.api.delete("pods", namespace, "b", grace=1)
-    after = node.wait_pod(namespace, "a", has(resources("cpu=1500m")), "resized")
+    after = node.wait_pod(namespace, "a", has(resources(f"cpu={large}m")), "resized")
     assert container_status(after)["restartCount"] == 0
     assert container_status(after)["containerID"] == container_status(first)["containerID"]
-    assert read(pod_group(node, after), "cpu.shares") == "1536"
+    assert kernel.shares(pod_group(node, after)) == kernel.kept_shares(large * 1024 // 1000)
 
 
 def test_resizes_requested_while_the_agent_was_dead(node: Node, namespace: str) -> None:
@@ -168,14 +166,14 @@ def test_resizes_requested_while_the_agent_was_dead(node: Node, namespace: str) 
     first = [node.wait_running(namespace, name) for name in ("a", "b")]
     node.kill()
     resize(node, namespace, "a", main=resources("cpu=300m"))
-    resize(node, namespace, "b", main=resources("cpu=1900m"))
+    resize(node, namespace, "b", main=resources(f"cpu={1000 * CPUS - 100}m"))
     node.start_agent()
     a = node.wait_pod(namespace, "a", has(resources("cpu=300m")), "resized")
     b = node.wait_pod(
         namespace, "b", lambda made: "PodResizePending" in conditions(made), "deferred"
     )
-    assert read(pod_group(node, a), "cpu.shares") == "307"
-    assert read(pod_group(node, b), "cpu.shares") == "204"
+    assert kernel.shares(pod_group(node, a)) == kernel.kept_shares(307)
+    assert kernel.shares(pod_group(node, b)) == kernel.kept_shares(204)
     for was, now in zip(first, (a, b), strict=True):
         assert status(now)["phase"] == "Running"
         assert container_status(now)["containerID"] == container_status(was)["containerID"]
@@ -190,7 +188,7 @@ def test_an_editor_resizes_too(node: Node, namespace: str) -> None:
     editor = {"KUBE_EDITOR": "sed -i 's/cpu: 100m/cpu: 300m/'"}
     subprocess.run([program, *words], env={**environment, **editor}, check=True, timeout=30)
     after = node.wait_pod(namespace, "a", has(resources("cpu=300m")), "resized")
-    assert read(pod_group(node, after), "cpu.shares") == "307"
+    assert kernel.shares(pod_group(node, after)) == kernel.kept_shares(307)
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.03, 0.1])
@@ -207,5 +205,5 @@ def test_the_agent_dies_in_the_middle(node: Node, namespace: str, moment: float)
     assert container_status(after)["containerID"] == container_status(before)["containerID"]
     assert container_status(after)["restartCount"] == 0
     for path in (container_group(node, after), pod_group(node, after)):
-        assert read(path, "cpu.cfs_quota_us") == "50000"
-        assert read(path, "memory.limit_in_bytes") == str(128 * MI)
+        assert kernel.quota(path) == 50_000
+        assert kernel.memory_limit(path) == 128 * MI

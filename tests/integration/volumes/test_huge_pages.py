@@ -17,6 +17,8 @@ from tools.env.containerd import Containerd
 PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 WANTED = 4
 
+pytestmark = pytest.mark.needs("huge pages")
+
 
 @pytest.fixture(scope="module")
 def reserved() -> Iterator[None]:
