@@ -23,7 +23,7 @@ from tools.env.process import CommandError, run
 from tools.lab.image import CHECKOUT, build, default_recipe
 from tools.lab.kinds import KINDS, UML, make_machine
 from tools.lab.machine import Machine
-from tools.lab.recipe import NEWEST_STABLE, SUITES
+from tools.lab.recipe import CRUN, NEWEST_STABLE, RUNC, SUITES
 from tools.lab.requests import GuestError
 
 APPARMOR = ("apparmor=1", "security=apparmor")
@@ -42,6 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--cluster", action="store_true", help="run the tests of a cluster instead")
     group.addoption("--upstream", default="", help="upstream tests to run on the cluster, too")
     group.addoption("--machine", choices=KINDS, default=UML, help="what runs the nodes (uml)")
+    group.addoption("--kernel", choices=SUITES, default="", help="the Debian of its kernel")
+    group.addoption("--oci", choices=(RUNC, CRUN), default=RUNC, help="OCI runtime (runc)")
     group.addoption("--cuts", type=int, default=3, help="number of power cuts (3)")
     group.addoption("--seed", type=int, default=0, help="seed for their times (random)")
 
@@ -50,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """No node has booted yet."""
     config.addinivalue_line("markers", "long: not in a run of all sections (-m 'not long')")
     config.addinivalue_line("markers", "machine(kind): only on nodes of that kind (--machine)")
+    config.addinivalue_line("markers", "suite(name): only on nodes of that Debian (--suite)")
     config.stash[_EVIDENCE] = []
 
 
@@ -75,12 +78,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests of other kinds of machines, and put those of FIRST and LAST there."""
-    kind = config.getoption("--machine")
+    """Leave out tests of other machines and suites, and put those of FIRST and LAST there."""
+    chosen = {name: config.getoption(f"--{name}") for name in ("machine", "suite")}
     others = [
         item
         for item in items
-        if any(kind not in each.args for each in item.iter_markers("machine"))
+        if any(
+            value not in each.args
+            for name, value in chosen.items()
+            for each in item.iter_markers(name)
+        )
     ]
     config.hook.pytest_deselected(items=others)
     kept = [item for item in items if item not in others]
@@ -113,7 +120,9 @@ def machine(
 ) -> Iterator[Machine]:
     """A machine that has booted, with a journal on its disk."""
     kind = str(pytestconfig.getoption("--machine"))
-    made = make_machine(kind, suite, journaled_disk, lab_directory / "m", more=APPARMOR)
+    kernel = str(pytestconfig.getoption("--kernel"))
+    directory = lab_directory / "m"
+    made = make_machine(kind, suite, journaled_disk, directory, more=APPARMOR, kernel=kernel)
     made.boot()
     try:
         yield made
@@ -125,12 +134,13 @@ def machine(
 def shared_node(
     machine: Machine,
     lab_directory: Path,
-    suite: str,
     evidence: list[HasEvidence],
+    pytestconfig: pytest.Config,
     record_testsuite_property: Callable[[str, object], None],
 ) -> VirtualNode:
     """A node with everything installed; `configure` starts the agent."""
-    node = VirtualNode(machine, lab_directory, suite)
+    suite, oci = (str(pytestconfig.getoption(option)) for option in ("--suite", "--oci"))
+    node = VirtualNode(machine, lab_directory, suite, oci)
     for program, version in node.versions.items():
         record_testsuite_property(program, version)
     evidence.append(node)

@@ -25,7 +25,7 @@ from tools.lab.containerd import (
 )
 from tools.lab.image import CHECKOUT
 from tools.lab.machine import Machine
-from tools.lab.recipe import SITE
+from tools.lab.recipe import RUNC, SITE
 from tools.lab.requests import GuestError
 from tools.lab.versions import containerd_generation, versions_of
 
@@ -51,10 +51,13 @@ class HasEvidence(Protocol):
 class Guest:
     """A machine that has booted. Times are in seconds."""
 
-    def __init__(self, machine: Machine, directory: Path, suite: str = "bookworm") -> None:
+    def __init__(
+        self, machine: Machine, directory: Path, suite: str = "bookworm", oci: str = RUNC
+    ) -> None:
         """``directory``: for what is copied to it and from it; ``suite``: its Debian."""
         self.machine = machine
-        self.versions = versions_of(machine)
+        self.versions = versions_of(machine, oci)
+        self._oci = oci
         self._suite = suite
         self._directory = directory
 
@@ -129,7 +132,7 @@ class Guest:
     def configure_containerd(self, driver: str) -> None:
         """Write containerd's configuration, which a restart of containerd loads."""
         generation = containerd_generation(self.versions["containerd"])
-        self.write(CONTAINERD_CONFIG, containerd_config(driver, generation, PAUSE))
+        self.write(CONTAINERD_CONFIG, containerd_config(driver, generation, PAUSE, self._oci))
 
     # --- the kernel's files ---
 

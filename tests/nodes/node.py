@@ -17,6 +17,7 @@ from tests.nodes.guest import WITHIN_S, Guest
 from tests.nodes.setup import ADMIN, API_UNIT, CONFIG, LIBRARY, STATE, kubelet_config
 from tools.env.kubectl import kubectl
 from tools.lab.machine import Machine
+from tools.lab.recipe import RUNC
 from tools.lab.requests import GuestError
 
 SLEEPS = "while :; do sleep 1000 & wait $!; done"
@@ -26,9 +27,11 @@ SLEEPS = "while :; do sleep 1000 & wait $!; done"
 class VirtualNode(Guest):
     """One node, on a machine that has booted. Times are in seconds."""
 
-    def __init__(self, machine: Machine, directory: Path, suite: str = "bookworm") -> None:
+    def __init__(
+        self, machine: Machine, directory: Path, suite: str = "bookworm", oci: str = RUNC
+    ) -> None:
         """``directory``: for what is copied to it and from it; ``suite``: its Debian."""
-        super().__init__(machine, directory, suite)
+        super().__init__(machine, directory, suite, oci)
         self._settings: tuple[str, str, JSON] | None = None
 
     # --- commands ---

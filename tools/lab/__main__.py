@@ -29,6 +29,7 @@ def main() -> int:
     made = argparse.ArgumentParser(prog="python -m tools.lab", description=__doc__)
     made.add_argument("--machine", choices=KINDS, default=UML, help="what runs the node (uml)")
     made.add_argument("--suite", choices=SUITES, default="bookworm", help="its Debian (bookworm)")
+    made.add_argument("--kernel", choices=SUITES, default="", help="the Debian of its kernel")
     made.add_argument("--memory", type=int, default=2048, help="memory in MiB (2048)")
     made.add_argument(
         "--timeout", type=float, default=600.0, help="timeout of a command, in seconds (600)"
@@ -44,6 +45,7 @@ def main() -> int:
                 Path(directory),
                 memory_mib=given.memory,
                 shares=[CHECKOUT],
+                kernel=given.kernel,
             )
             try:
                 begin = time.monotonic()

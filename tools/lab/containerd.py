@@ -6,19 +6,25 @@ import json
 import re
 from pathlib import Path
 
+from tools.lab.recipe import RUNC
+
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
 POD_SUBNET = "10.88.0.0/24"
 NETWORK_CONFIG = "/etc/cni/net.d/10-pods.conflist"
 
 
-def containerd_config(driver: str, generation: int, sandbox_image: str) -> str:
-    """deploy's configuration of containerd, with an image of sandboxes and a cgroup driver."""
+def containerd_config(driver: str, generation: int, sandbox_image: str, oci: str = RUNC) -> str:
+    """deploy's configuration of containerd, with an image of sandboxes and a cgroup driver.
+
+    ``oci`` is the OCI runtime's program below /usr/bin.
+    """
     text = (DEPLOY / f"containerd-config-v{generation}.toml").read_text()
     text = re.sub(r'(sandbox(_image)?) = ".*"', rf'\1 = "{sandbox_image}"', text)
-    return re.sub(
-        r"SystemdCgroup = \w+", f"SystemdCgroup = {str(driver == 'systemd').lower()}", text
-    )
+    options = f"SystemdCgroup = {str(driver == 'systemd').lower()}"
+    if oci != RUNC:
+        options += f'\nBinaryName = "/usr/bin/{oci}"'
+    return re.sub(r"SystemdCgroup = \w+", options, text)
 
 
 def pod_network(subnet: str = POD_SUBNET) -> str:

@@ -40,7 +40,8 @@ _INIT = (
 )
 INIT = "".join(f"{line}\n" for line in _INIT)
 """The first program, a shell script."""
-_APPLETS = ("sh", "mount", "umount", "insmod", "sleep", "mkdir", "uname", "switch_root")
+APPLETS = ("sh", "mount", "umount", "insmod", "sleep", "mkdir", "uname", "switch_root")
+"""Commands of busybox in a RAM disk."""
 _DEPMOD_S = 600.0
 
 
@@ -88,7 +89,7 @@ def _initrd(modules: Path) -> bytes:
         **dict.fromkeys(("bin", "dev", "modules", "proc", "root"), (0o040755, b"")),
         "init": (0o100755, INIT.encode()),
         "bin/busybox": (0o100755, busybox),
-        **{f"bin/{applet}": (0o120777, b"busybox") for applet in _APPLETS},
+        **{f"bin/{applet}": (0o120777, b"busybox") for applet in APPLETS},
     }
     for number, path in enumerate(paths):
         name = path.rpartition("/")[2].partition(".ko")[0]

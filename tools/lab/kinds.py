@@ -9,11 +9,14 @@ from tools.lab.hosted import HostedMachine
 from tools.lab.kernel import debian_kernel
 from tools.lab.qemu import Qemu
 from tools.lab.uml import UserModeLinux
+from tools.lab.uml_kernel import INSTALLED, release_kernel
 
 UML, QEMU = "uml", "qemu"
 KINDS = (UML, QEMU)
 NAMES = {UML: "user-mode Linux", QEMU: "QEMU, Linux"}
 """Kind -> its name in a table of results, before the kernel's version."""
+_UML_KERNELS = {"testing": "testing"}
+"""Suite -> the suite of its kernel under user-mode Linux, unless it is that of this machine."""
 
 
 def make_machine(
@@ -25,13 +28,20 @@ def make_machine(
     memory_mib: int = 2048,
     more: Sequence[str] = (),
     shares: Sequence[Path] = (),
+    kernel: str = "",
 ) -> HostedMachine:
-    """A node that is off; under QEMU with the kernel of its suite.
+    """A node that is off.
 
-    ``shares`` are directories of this machine that it may mount. Raises CommandError.
+    Args:
+        shares: directories of this machine that it may mount.
+        kernel: the suite whose kernel it has; by default that of the node's suite under QEMU and
+            for Debian testing, and that of this machine's user-mode Linux for others.
+
+    Raises CommandError.
     """
     if kind == UML:
-        return UserModeLinux(disk, directory, memory_mib=memory_mib, more=more)
-    return Qemu(
-        disk, directory, debian_kernel(suite), memory_mib=memory_mib, more=more, shares=shares
-    )
+        release = kernel or _UML_KERNELS.get(suite)
+        uml = release_kernel(release) if release else INSTALLED
+        return UserModeLinux(disk, directory, memory_mib=memory_mib, more=more, kernel=uml)
+    linux = debian_kernel(kernel or suite)
+    return Qemu(disk, directory, linux, memory_mib=memory_mib, more=more, shares=shares)

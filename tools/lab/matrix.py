@@ -1,7 +1,8 @@
 """``python -m tools.lab.matrix``: the tests of virtual nodes on each Debian, as a table.
 
-Arguments that name a suite (bookworm, trixie, testing) or a kind of machine (uml, qemu) choose it;
-others are pytest's. The table is in Markdown, as docs/conformance.md has it.
+Arguments that name a suite (bookworm, trixie, testing), a kind of machine (uml, qemu) or an OCI
+runtime (runc, crun) choose it; others are pytest's. The table is in Markdown, as
+docs/conformance.md has it.
 ``./test.sh nodes --matrix`` is the same.
 """
 
@@ -20,7 +21,7 @@ from xml.etree import ElementTree
 
 from tools.lab.image import CHECKOUT
 from tools.lab.kinds import KINDS, NAMES
-from tools.lab.recipe import SUITES
+from tools.lab.recipe import CRUN, RUNC, RUNTIMES, SUITES
 
 TESTS = "tests/nodes"
 HEADING = """\
@@ -59,16 +60,17 @@ def _has_failed(case: ElementTree.Element) -> bool:
 
 
 def table_row(
-    outcome: Outcome, suite: str, kind: str, arguments: Sequence[str], date: datetime.date
+    outcome: Outcome, chosen: Sequence[str], arguments: Sequence[str], date: datetime.date
 ) -> str:
-    """A row of the table."""
+    """A row of the table; ``chosen`` are its suite, kind of machine and OCI runtime."""
+    suite, kind, oci = chosen
     version = {**dict.fromkeys(("kernel", "systemd", "cgroup", "python"), "?"), **outcome.versions}
     total = outcome.passed + len(outcome.failed)
     result = f"{outcome.passed} of {total} passed in {outcome.seconds:.0f} s"
     if outcome.failed:
         result += f"; failed: {', '.join(outcome.failed)}"
     runtime = ", ".join(
-        f"{name} {version[name]}" for name in ("containerd", "runc") if name in version
+        f"{name} {version[name]}" for name in ("containerd", oci) if name in version
     )
     columns = (
         version.get("distribution", suite),
@@ -76,44 +78,51 @@ def table_row(
         *(version["systemd"], version["cgroup"], runtime, version["python"]),
         date.isoformat(),
         result,
-        f"`./test.sh nodes --matrix {shlex.join([suite, kind, *arguments])}`",
+        f"`./test.sh nodes --matrix {shlex.join([*chosen, *arguments])}`",
     )
     return f"| {' | '.join(columns)} |"
 
 
-def divide(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Suites and kinds to run (all when none is named), and the arguments of pytest."""
-    suites = [word for word in words if word in SUITES]
-    kinds = [word for word in words if word in KINDS]
-    rest = [word for word in words if word not in SUITES and word not in KINDS]
-    return suites or list(SUITES), kinds or list(KINDS), rest
+def divide(words: Sequence[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Runs to make (suite, kind of machine and OCI runtime), and the arguments of pytest.
+
+    A column without a chosen word has all its values; Debian testing alone has crun.
+    """
+    named = [[word for word in words if word in all_] for all_ in (SUITES, KINDS, (RUNC, CRUN))]
+    suites, kinds, runtimes = named
+    rest = [word for word in words if not any(word in each for each in named)]
+    product = itertools.product(suites or SUITES, kinds or KINDS, runtimes or (RUNC, CRUN))
+    return [each for each in product if each[2] in RUNTIMES[each[0]]], rest
 
 
 def main(words: Sequence[str]) -> int:
     """Run the tests on each suite and kind, and print the table of results."""
-    suites, kinds, arguments = divide(words)
+    runs, arguments = divide(words)
+    if not runs:
+        print(f"matrix: no such nodes: {shlex.join(words)}", file=sys.stderr)
+        return 2
     paths = [] if any(each.startswith(TESTS) for each in arguments) else [TESTS]
     status, rows = 0, []
-    for suite, kind in itertools.product(suites, kinds):
-        report = CHECKOUT / "build" / f"nodes-{suite}-{kind}.xml"
+    for suite, kind, oci in runs:
+        report = CHECKOUT / "build" / f"nodes-{suite}-{kind}-{oci}.xml"
         report.parent.mkdir(exist_ok=True)
         report.unlink(missing_ok=True)
         begin = time.monotonic()
         options = ("-p", "tools.env.no_skips", "-o", "timeout=3600")
-        machine = (f"--suite={suite}", f"--machine={kind}", f"--junitxml={report}")
+        machine = (f"--suite={suite}", f"--machine={kind}", f"--oci={oci}", f"--junitxml={report}")
         command = (sys.executable, "-m", "pytest", *options, *machine)
         done = subprocess.run([*command, *arguments, *paths], cwd=CHECKOUT, check=False)
         status = status or done.returncode
-        rows.append(_row_of(report, suite, kind, arguments, time.monotonic() - begin))
+        rows.append(_row_of(report, (suite, kind, oci), arguments, time.monotonic() - begin))
     print("", HEADING, *rows, sep="\n")
     return status
 
 
-def _row_of(report: Path, suite: str, kind: str, arguments: Sequence[str], seconds: float) -> str:
+def _row_of(report: Path, chosen: Sequence[str], arguments: Sequence[str], seconds: float) -> str:
     if not report.exists():
-        return f"| {suite}, {kind} | not run to its end ({seconds:.0f} s) |"
+        return f"| {', '.join(chosen)} | not run to its end ({seconds:.0f} s) |"
     today = datetime.datetime.now(datetime.UTC).date()
-    return table_row(parse_report(report.read_text()), suite, kind, arguments, today)
+    return table_row(parse_report(report.read_text()), chosen, arguments, today)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,10 @@ SUITES = {"bookworm": "3.11", "trixie": "3.13", "testing": "3.14"}
 """Suite of Debian -> its Python."""
 NEWEST_STABLE = "trixie"
 """The newest that does not change from day to day."""
-_MORE = {"testing": ("crun",)}
+RUNC, CRUN = "runc", "crun"
+RUNTIMES = {"bookworm": (RUNC,), "trixie": (RUNC,), "testing": (RUNC, CRUN)}
+"""Suite -> OCI runtimes of its images."""
+_MORE = {"testing": (CRUN,)}
 """Suite -> packages that only its images have."""
 ALTERNATIVES = {name: f"/usr/sbin/{name}-legacy" for name in ("iptables", "ip6tables")}
 """The kernel of user-mode Linux has no nf_tables for IPv4 and IPv6."""
@@ -99,7 +102,14 @@ def disk_command(recipe: Recipe, root: str, disk: str) -> list[str]:
 
 
 def kernel_command(
-    disk: str, overlay: str, directory: str, *, memory_mib: int, serial: int, more: Sequence[str]
+    disk: str,
+    overlay: str,
+    directory: str,
+    *,
+    memory_mib: int,
+    serial: int,
+    more: Sequence[str],
+    program: str = "linux.uml",
 ) -> list[str]:
     """The command line of a user-mode Linux: its console is standard output.
 
@@ -108,9 +118,10 @@ def kernel_command(
         directory: where the kernel keeps its pid and its management socket.
         serial: the descriptor of the serial line for requests.
         more: further arguments of the kernel.
+        program: the kernel.
     """
     return [
-        "linux.uml",
+        program,
         *(f"ubd0={overlay},{disk}", "root=/dev/ubda", "rw", f"mem={memory_mib}M"),
         *("con=null", "con0=null,fd:1", "ssl=null", f"ssl1=fd:{serial},fd:{serial}"),
         *(f"uml_dir={directory}", "umid=node"),

@@ -72,6 +72,8 @@ _NETWORK = {
         {"type": "portmap", "capabilities": {"portMappings": True}},
     ],
 }
+_UML_KERNELS = {"testing": "trixie"}
+"""Suite -> the suite of its kernel: later user-mode Linux has no NAT, which the network needs."""
 _SAMPLE_LIMIT = 64 << 20
 """Memory limit of each container of deploy/sample-pod.yaml."""
 
@@ -265,7 +267,9 @@ def shares() -> list[Path]:
 def tour(suite: str, runtime: str, directory: Path, kind: str = UML) -> Tour:
     """Walk through a new node of a suite. Raises TourError, CommandError or NotReadyError."""
     kubectl("new")  # the node takes it from the cache
-    node = make_machine(kind, suite, build(default_recipe(suite)), directory, shares=shares())
+    disk = build(default_recipe(suite))
+    kernel = _UML_KERNELS.get(suite, "") if kind == UML else ""
+    node = make_machine(kind, suite, disk, directory, shares=shares(), kernel=kernel)
     made = Tour(node, suite, runtime)
     try:
         made.walk()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tools.lab.hosted import HostedMachine
 from tools.lab.recipe import kernel_command
+from tools.lab.uml_kernel import INSTALLED, UmlKernel
 
 SHOW_CLOCK = (
     "{ cat /proc/cpuinfo; echo 'cpu MHz : 2000.0'; } > /tmp/cpuinfo"
@@ -28,6 +29,7 @@ class UserModeLinux(HostedMachine):
         memory_mib: int = 2048,
         more: Sequence[str] = (),
         within: Sequence[str] = (),
+        kernel: UmlKernel = INSTALLED,
     ) -> None:
         """``directory`` takes its console and what it writes to its disk; it may boot again.
 
@@ -37,16 +39,21 @@ class UserModeLinux(HostedMachine):
         self._disk = disk
         self._memory_mib = memory_mib
         self._more = more
+        self._kernel = kernel
 
     def _command(self, serial: int) -> Sequence[str]:
+        initrd = self._kernel.initrd
         return kernel_command(
             str(self._disk),
             str(self._directory / "overlay"),
             str(self._directory),
             memory_mib=self._memory_mib,
             serial=serial,
-            more=self._more,
+            more=(*self._more, *([f"initrd={initrd}"] if initrd else [])),
+            program=self._kernel.program,
         )
 
     def _mount_command(self, directory: Path, target: str) -> Sequence[str]:
-        return ("mount", "-t", "hostfs", "-o", str(directory), "none", target)
+        # from Linux 6.9 on, a name for the option is needed by fsconfig(), and by mount() it is not
+        mount = ("env", "LIBMOUNT_FORCE_MOUNT2=always", "mount", "-t", "hostfs")
+        return (*mount, "-o", str(directory), "none", target)

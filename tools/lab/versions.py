@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tools.lab.machine import Machine
+from tools.lab.recipe import RUNC
 from tools.lab.requests import GuestError
 
 _COMMANDS = {
@@ -11,15 +12,15 @@ _COMMANDS = {
     "systemd": "systemctl --version | awk 'NR == 1 {print $2}'",
     "cgroup": "stat -fc %T /sys/fs/cgroup | sed 's/cgroup2fs/v2/'",
     "containerd": "containerd --version | awk '{print $3}'",
-    "runc": "runc --version | awk 'NR == 1 {print $3}'",
     "python": "python3 --version | awk '{print $2}'",
 }
 
 
-def versions_of(machine: Machine) -> dict[str, str]:
-    """Program -> its version. Raises GuestError."""
+def versions_of(machine: Machine, oci: str = RUNC) -> dict[str, str]:
+    """Program -> its version; ``oci`` is the OCI runtime in use. Raises GuestError."""
     found = {}
-    for program, command in _COMMANDS.items():
+    commands = {**_COMMANDS, oci: f"{oci} --version | awk 'NR == 1 {{print $3}}'"}
+    for program, command in commands.items():
         done = machine.run("sh", "-c", command)
         if done.status or not done.output.strip():
             raise GuestError(f"no version of {program}: {done.output}")

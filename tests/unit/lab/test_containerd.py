@@ -32,6 +32,14 @@ def test_sandbox_image_and_cgroup_driver_replace_those_of_deploy(
     assert _found(config, "SystemdCgroup") == [systemd]
 
 
+@pytest.mark.parametrize("generation", [2, 3])
+def test_the_program_of_another_oci_runtime_is_named(generation: int) -> None:
+    assert "BinaryName" not in containerd_config("systemd", generation, IMAGE)
+    config = tomllib.loads(containerd_config("systemd", generation, IMAGE, "crun"))
+    assert _found(config, "BinaryName") == ["/usr/bin/crun"]
+    assert _found(config, "SystemdCgroup") == [True]
+
+
 def test_pods_of_a_node_have_addresses_in_its_subnet() -> None:
     bridge = json.loads(pod_network("10.88.2.0/24"))["plugins"][0]
     assert bridge["ipam"]["ranges"] == [[{"subnet": "10.88.2.0/24"}]]

@@ -31,44 +31,60 @@ REPORT = """\
 DATE = datetime.date(2026, 11, 27)
 
 
+SUITE, KIND, OCI = range(3)
+
+
+def test_all_that_no_word_chooses_is_run() -> None:
+    runs, rest = matrix.divide(["-x", "tests/nodes/test_x.py"])
+    assert rest == ["-x", "tests/nodes/test_x.py"]
+    assert {run[SUITE] for run in runs} == set(SUITES)
+    assert {run[KIND] for run in runs} == {"uml", "qemu"}
+    # Debian testing alone has crun
+    assert [run for run in runs if run[OCI] == "crun"] == [
+        ("testing", "uml", "crun"),
+        ("testing", "qemu", "crun"),
+    ]
+
+
 @pytest.mark.parametrize(
-    "words, suites, kinds, rest",
+    "words, runs",
     [
-        ([], list(SUITES), ["uml", "qemu"], []),
-        (
-            ["trixie", "tests/nodes/test_x.py"],
-            ["trixie"],
-            ["uml", "qemu"],
-            ["tests/nodes/test_x.py"],
-        ),
-        (["qemu", "-x"], list(SUITES), ["qemu"], ["-x"]),
+        (["trixie"], [("trixie", "uml", "runc"), ("trixie", "qemu", "runc")]),
+        (["testing", "crun", "uml"], [("testing", "uml", "crun")]),
+        (["runc", "testing", "qemu"], [("testing", "qemu", "runc")]),
+        (["bookworm", "crun"], []),
     ],
     ids=str,
 )
-def test_suites_and_kinds_are_separated_from_arguments_of_pytest(
-    words: list[str], suites: list[str], kinds: list[str], rest: list[str]
+def test_words_choose_suites_machines_and_runtimes(
+    words: list[str], runs: list[tuple[str, str, str]]
 ) -> None:
-    assert matrix.divide(words) == (suites, kinds, rest)
+    assert matrix.divide([*words, "-k", "limits"]) == (runs, ["-k", "limits"])
+
+
+def test_a_suite_without_the_runtime_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert matrix.main(["bookworm", "crun"]) == 2
+    assert "bookworm crun" in capsys.readouterr().err
 
 
 def test_a_row_has_versions_result_and_command() -> None:
     outcome = matrix.parse_report(REPORT)
     assert (outcome.passed, outcome.failed) == (1, ["test_bad"])
-    assert matrix.table_row(outcome, "trixie", "uml", ["-k", "limits"], DATE) == (
+    assert matrix.table_row(outcome, ("trixie", "uml", "runc"), ["-k", "limits"], DATE) == (
         "| Debian GNU/Linux 13 (trixie) | user-mode Linux 6.1.176 | 257 | v2 |"
         " containerd 1.7.24, runc 1.1.15 | 3.13.5 | 2026-11-27 |"
         " 1 of 2 passed in 62 s; failed: test_bad |"
-        " `./test.sh nodes --matrix trixie uml -k limits` |"
+        " `./test.sh nodes --matrix trixie uml runc -k limits` |"
     )
-    row = matrix.table_row(outcome, "trixie", "qemu", [], DATE)
+    row = matrix.table_row(outcome, ("trixie", "qemu", "runc"), [], DATE)
     assert "| QEMU, Linux 6.1.176 |" in row
-    assert row.endswith("| `./test.sh nodes --matrix trixie qemu` |")
+    assert row.endswith("| `./test.sh nodes --matrix trixie qemu runc` |")
 
 
 def test_a_node_that_did_not_boot_has_a_row_without_versions() -> None:
     report = """<testsuites><testsuite time="3"><testcase name="test_x"><error message="no boot"/>
     </testcase></testsuite></testsuites>"""
-    row = matrix.table_row(matrix.parse_report(report), "testing", "uml", [], DATE)
+    row = matrix.table_row(matrix.parse_report(report), ("testing", "uml", "crun"), [], DATE)
     assert row.startswith("| testing | user-mode Linux ? | ? | ? |  | ? | 2026-11-27 |")
     assert "0 of 1 passed in 3 s; failed: test_x" in row
 

@@ -91,3 +91,7 @@ def test_a_kernel_keeps_its_disk_and_has_cgroup_v2_alone() -> None:
     assert {"ubd0=/o,/d", "mem=512M", "ssl1=fd:7,fd:7", "uml_dir=/x"} < set(command)
     assert "cgroup_no_v1=all" in command
     assert command[-1] == "quiet"
+    other = kernel_command(
+        "/d", "/o", "/x", memory_mib=512, serial=7, more=[], program="/k/linux.uml"
+    )
+    assert other == ["/k/linux.uml", *command[1:-1]]

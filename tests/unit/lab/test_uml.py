@@ -1,0 +1,28 @@
+"""Nodes under user-mode Linux: their kernel, and how they mount directories of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.lab.uml import UserModeLinux
+from tools.lab.uml_kernel import UmlKernel, first_program
+
+
+def test_another_kernel_boots_with_its_ram_disk(tmp_path: Path) -> None:
+    own = UserModeLinux(Path("/d"), tmp_path, more=("quiet",))._command(7)
+    kernel = UmlKernel("/k/linux.uml", Path("/k/initrd"))
+    other = UserModeLinux(Path("/d"), tmp_path, more=("quiet",), kernel=kernel)._command(7)
+    assert own[0] == "linux.uml"
+    assert list(other) == ["/k/linux.uml", *own[1:], "initrd=/k/initrd"]
+
+
+def test_a_ram_disk_mounts_the_modules_of_its_kernel() -> None:
+    script = first_program(Path("/cache/modules/7.2.7"))
+    assert 'mount -t hostfs -o ro,/cache/modules/7.2.7 none "$directory"' in script
+    assert script.endswith("exec switch_root /root /sbin/init\n")
+
+
+def test_a_directory_is_mounted_by_the_call_that_all_kernels_take(tmp_path: Path) -> None:
+    command = UserModeLinux(Path("/d"), tmp_path)._mount_command(Path("/data"), "/data")
+    assert command[:2] == ("env", "LIBMOUNT_FORCE_MOUNT2=always")
+    assert command[-4:] == ("-o", "/data", "none", "/data")
