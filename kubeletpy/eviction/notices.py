@@ -125,7 +125,9 @@ class MemoryNotices:
     def _trigger(self, path: str, wanted: bytes | None) -> None:
         """Wait for POLLPRI on a file, once ``wanted`` was written to it."""
         if path in self._triggers:
-            return
+            if _is_open(path, self._triggers[path][0]):
+                return
+            self._forget(path)
         try:
             mode = os.O_RDWR if wanted is not None else os.O_RDONLY
             file = os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -135,6 +137,8 @@ class MemoryNotices:
         try:
             if wanted is not None:
                 os.write(file, wanted)
+            else:
+                os.pread(file, 1, 0)  # a file that was not read yet reports an event at once
             poll.register(file, select.EPOLLPRI)
         except OSError as error:
             log.debug(
@@ -174,3 +178,11 @@ class MemoryNotices:
         for event in events:
             asyncio.get_running_loop().remove_reader(event)
             os.close(event)
+
+
+def _is_open(path: str, file: int) -> bool:
+    """Whether a descriptor is of the file at this path; a removed cgroup reports nothing."""
+    try:
+        return os.path.samestat(Path(path).stat(), os.fstat(file))
+    except OSError:
+        return False
