@@ -42,6 +42,7 @@ INIT = "".join(f"{line}\n" for line in _INIT)
 """The first program, a shell script."""
 APPLETS = ("sh", "mount", "umount", "insmod", "sleep", "mkdir", "uname", "switch_root")
 """Commands of busybox in a RAM disk."""
+_PARTS = ("base", "binary", "modules")
 _DEPMOD_S = 600.0
 
 
@@ -58,28 +59,47 @@ def debian_kernel(suite: str) -> Kernel:
     """The kernel of a suite, fetched and prepared once. Raises CommandError."""
     if shutil.which("depmod") is None:
         raise CommandError("the laboratory needs more: apt-get install kmod")
-    # Debian links the documentation of a package without files to that of the kernel it installs
-    (link,) = (unpacked(PACKAGE, suite) / "usr/share/doc").iterdir()
-    package = link.readlink().name
-    root = unpacked(package, suite)
-    (program,) = (root / "boot").glob("vmlinuz-*")
-    version = program.name.removeprefix("vmlinuz-")
-    home = cache_dir() / "lab" / package
+    version, parts = _packages(suite)
+    roots = [unpacked(part, suite) for part in parts]
+    (program,) = (path for root in roots for path in root.glob("**/vmlinuz*"))
+    home = cache_dir() / "lab" / f"linux-image-{version}"
     modules = home / "lib/modules" / version
     initrd = home / f"initrd-{hashlib.sha256(repr((INIT, NEEDED)).encode()).hexdigest()[:16]}"
     home.mkdir(parents=True, exist_ok=True)
     with locked(home / ".lock"):
         if not (modules / "modules.dep.bin").exists():
             shutil.rmtree(home / "lib", ignore_errors=True)
-            modules.parent.mkdir(parents=True)
-            (source,) = root.glob(f"**/lib/modules/{version}")
-            run("cp", "--archive", "--link", source, modules)
+            modules.mkdir(parents=True)
+            for source in (
+                each for root in roots for each in root.glob(f"**/lib/modules/{version}")
+            ):
+                run("cp", "--archive", "--link", f"{source}/.", modules)
             run("depmod", "--basedir", home, version, timeout=_DEPMOD_S)
         if not initrd.exists():
             fresh = home / ".fresh"
             fresh.write_bytes(_initrd(modules))
             fresh.rename(initrd)
     return Kernel(program, initrd, modules)
+
+
+def _packages(suite: str) -> tuple[str, Sequence[str]]:
+    """The version of a suite's kernel, and the packages that have its files."""
+    name = PACKAGE
+    while "." not in name:
+        # Debian links the documentation of a package without files to that of the one it depends on
+        (link,) = (unpacked(name, suite) / "usr/share/doc").iterdir()
+        name = link.readlink().name
+    return kernel_packages(name)
+
+
+def kernel_packages(name: str) -> tuple[str, Sequence[str]]:
+    """The version of the kernel that a package belongs to, and the packages that have its files.
+
+    ``"linux-image-6.1.0-50-amd64"`` has them all. From Linux 7 on there is a
+    ``"linux-base-7.2.12+deb14-amd64"`` beside the packages of the program and of its modules.
+    """
+    _, kind, version = name.split("-", 2)
+    return version, [name] if kind == "image" else [f"linux-{x}-{version}" for x in _PARTS]
 
 
 def _initrd(modules: Path) -> bytes:

@@ -18,7 +18,7 @@ from tools.env.process import run
 from tools.lab.kernel import APPLETS, cpio
 
 PACKAGE = "user-mode-linux"
-_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+_LIBRARIES = "x86_64-linux-gnu"
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ def release_kernel(suite: str) -> UmlKernel:
         if not program.exists():
             fresh = home / ".program"
             shutil.copy2(root / "usr/bin/linux.uml", fresh)
-            library = unpacked("libc6", suite) / _LIBRARIES
+            # Debian 12 has it in /lib
+            (loader,) = unpacked("libc6", suite).glob(f"**/{_LIBRARIES}/ld-linux-x86-64.so.2")
             # the loader as the program would make the kernel place its memory after the loader
             run(
                 unpacked("patchelf", "bookworm") / "usr/bin/patchelf",
-                *("--set-interpreter", library / "ld-linux-x86-64.so.2"),
-                *("--set-rpath", library),
+                *("--set-interpreter", loader, "--set-rpath", loader.parent),
                 fresh,
             )
             fresh.rename(program)

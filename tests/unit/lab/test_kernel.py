@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.lab.kernel import INIT, MODULES_TAG, NEEDED, cpio, load_order
+from tools.lab.kernel import INIT, MODULES_TAG, NEEDED, cpio, kernel_packages, load_order
 
 DEPENDENCIES = """\
 kernel/fs/ext4/ext4.ko.xz: kernel/fs/jbd2/jbd2.ko.xz kernel/lib/crc16.ko.xz
@@ -10,6 +10,14 @@ kernel/fs/jbd2/jbd2.ko.xz: kernel/lib/crc16.ko.xz
 kernel/lib/crc16.ko.xz:
 kernel/drivers/virtio/virtio_pci.ko:
 """
+
+
+def test_a_kernel_is_in_one_package_or_in_three() -> None:
+    image = "linux-image-6.1.0-50-amd64"
+    assert kernel_packages(image) == ("6.1.0-50-amd64", [image])
+    version = "7.2.12+deb14-amd64"
+    parts = [f"linux-{part}-{version}" for part in ("base", "binary", "modules")]
+    assert kernel_packages(f"linux-base-{version}") == (version, parts)
 
 
 def test_modules_are_loaded_after_those_they_depend_on() -> None:
