@@ -137,7 +137,9 @@ def test_a_runtime_without_user_namespaces_is_reported(node: VirtualNode) -> Non
     node.apply(pod("mapped", hostUsers=False), pod("plain"))
     node.wait_pods("plain")
     shown = f"kubectl --kubeconfig={ADMIN} describe pod mapped"
-    node.until(f"{shown} | grep FailedCreatePodSandBox | grep -qF '{text}'", say=shown)
+    node.until(f"{shown} | grep -q FailedCreatePodSandBox", say=shown)
+    messages = [each["message"] for each in node.get("events")["items"]]
+    assert any(text in each for each in messages), messages
     status = node.get("pod", "mapped")["status"]
     assert status["phase"] == "Pending"
     assert status["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
