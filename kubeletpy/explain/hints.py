@@ -38,7 +38,14 @@ _REFUSED: Mapping[str, str] = {
         "request less, or use a node with more on one NUMA node"
     ),
 }
+_MOUNTING = "error mounting "
+"""Part of runc's message when it could not make the container's file system."""
 _NO_PROGRAM = "correct the container's command, or use an image that has that program"
+_NO_MOUNT = "correct the mount that is named, or see the log of the container runtime"
+_NO_MAPPED_MOUNT = (
+    "use a node with Linux 6.3 or later, whose file systems map the ids of user namespaces, or "
+    "remove hostUsers: false from the pod"
+)
 _STUCK_CALL = (
     "see the log of the container runtime for what is named, and whether a process of it is in "
     "state D: ps -eo pid,state,comm"
@@ -57,7 +64,6 @@ _HINTS: Mapping[str, str] = {
         "IfNotPresent with it"
     ),
     WaitKind.IMAGE.value: "see the message of the runtime, and its log",
-    CauseCode.NEVER_RAN: _NO_PROGRAM,
     CauseCode.RUNS_AS_ROOT: "set runAsUser to a user other than 0, or use an image that names one",
     CauseCode.CONFIG: "correct what the message names in the pod's spec",
     CauseCode.VOLUME_IN_USE: (
@@ -99,6 +105,8 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return f"check {mounted}: its name and tag, and that this node reaches its registry"
         case CauseCode.CRASH | CauseCode.LIVENESS | CauseCode.STARTUP | CauseCode.POST_START:
             return _see_log(facts, name)
+        case CauseCode.NEVER_RAN:
+            return _no_start(facts, name)
         case CauseCode.OUT_OF_MEMORY:
             return f"raise its memory limit{_memory(facts, name)}, or {_see_log(facts, name)}"
         case CauseCode.CONFIG_MISSING | CauseCode.CONFIG_KEY:
@@ -140,6 +148,14 @@ def final(facts: PodFacts, code: str) -> bool:
         CauseCode.FAILED,
         CauseCode.GONE,
     )
+
+
+def _no_start(facts: PodFacts, name: str) -> str:
+    ended = last_exit(facts, name)
+    if ended is None or _MOUNTING not in ended.message:
+        return _NO_PROGRAM
+    users = facts.pod is not None and facts.pod.spec.get("hostUsers") is False
+    return _NO_MAPPED_MOUNT if users else _NO_MOUNT
 
 
 def _access(facts: PodFacts) -> str:
@@ -194,7 +210,7 @@ def _failed_hint(facts: PodFacts) -> str:
     name = next(failed, "")
     ended = last_exit(facts, name)
     if ended is not None and never_ran(ended):
-        return _NO_PROGRAM
+        return _no_start(facts, name)
     return _see_log(facts, name)
 
 

@@ -93,6 +93,29 @@ def test_the_hint_names_a_log_if_there_is_one(statuses: list[Any], hint: str) ->
     assert explain(facts(status=status)).hint == hint
 
 
+MOUNT = (
+    "runc create failed: unable to start container process: error during container init: error "
+    'mounting "cgroup" to rootfs at "/sys/fs/cgroup": permission denied'
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ({}, "correct the mount that is named, or see the log of the container runtime"),
+        (
+            {"hostUsers": False},
+            "use a node with Linux 6.3 or later, whose file systems map the ids of user "
+            "namespaces, or remove hostUsers: false from the pod",
+        ),
+    ],
+    ids=str,
+)
+def test_a_mount_that_fails_is_not_blamed_on_the_program(spec: dict[str, Any], hint: str) -> None:
+    status = not_ready(lost("StartError", MOUNT), phase="Failed")
+    assert explain(facts(make_pod(**spec), status=status)).hint == hint
+
+
 def pull_of_a_volume(code: str, message: str) -> Any:
     volumes = [{"name": "models", "image": {"reference": "r.example/models:1"}}]
     error = StartError(code, message, NOW + 7, mounted_image="r.example/models:1")
