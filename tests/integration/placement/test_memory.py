@@ -13,6 +13,8 @@ from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status, status
 from tools.env.containerd import Containerd
 
+pytestmark = pytest.mark.needs("cpuset")
+
 STATIC: JSON = {
     "memoryManagerPolicy": "Static",
     "topologyManagerPolicy": "single-numa-node",
