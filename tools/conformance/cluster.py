@@ -25,6 +25,11 @@ from tools.control_plane.plane import SERVICES
 from tools.env.kubectl import kubectl
 from tools.lab.network import Network, address_of
 
+_START_S = 600.0
+"""Timeout for nodes to be Ready, images included, which takes 40 s on a quiet machine.
+
+A node whose agent does not get ready ends before.
+"""
 _END_S = 300.0
 _FORK = multiprocessing.get_context("fork")
 
@@ -58,7 +63,7 @@ class ProcessCluster:
             self._members.append(member)
         self._network.route(SERVICES, 0)
         for setup in self._setups:
-            setup.wait_ready(READY_S, self._died)
+            setup.wait_ready(_START_S, self._died)
         self._apply(dns_objects())
         kubectl("new").run(
             self._setup.plane.admin,

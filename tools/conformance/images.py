@@ -41,6 +41,9 @@ exec -a "$0" /bin/busybox "$@"
 """busybox's shell, whose messages tests compare. It would drop environment variables whose names
 are not valid in a shell, so bash itself handles `env`. It prefers its own nc to another in PATH, so
 bash runs that."""
+_SYSTEM = b'ID=kubeletpy-stand-in\nPRETTY_NAME="stand-in for Alpine Linux"\n'
+_DATA = b'{"image": "kitten.jpg and nautilus.jpg"}\n'
+"""A file of two images; tests search it for the picture of one."""
 _WEB_SERVER = ["/agnhost", "netexec", "--http-port=80", "--udp-port=-1"]
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "agnhost": {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]},
@@ -99,8 +102,8 @@ def _everything(programs: Path, tools: Sequence[str]) -> Image:
         **base.files,
         "etc/passwd": (0o644, _USERS),
         "etc/group": (0o644, _GROUPS),
-        "etc/os-release": (0o644, b"ID=kubeletpy-stand-in\n"),
-        "data.json": (0o644, b'{"image": "nautilus.jpg"}\n'),
+        "etc/os-release": (0o644, _SYSTEM),
+        "data.json": (0o644, _DATA),
         **{
             name: (0o755, (programs / name).read_bytes())
             for name in ("agnhost", "hostpathplugin", "sample-device-plugin")
