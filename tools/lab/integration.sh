@@ -26,10 +26,10 @@ cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/version.py requiremen
 
 # a node has an address and a default route
 ip link add eth0 type veth peer name uplink
-ip address add 192.0.2.10/24 dev eth0
+ip address add 10.0.2.15/24 dev eth0
 ip link set eth0 up
 ip link set uplink up
-ip route add default via 192.0.2.1
+ip route add default via 10.0.2.2
 
 # output reaches the host within a second
 sysctl -qw vm.dirty_writeback_centisecs=100 vm.dirty_expire_centisecs=100

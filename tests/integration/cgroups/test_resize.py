@@ -64,7 +64,7 @@ def limits(path: str) -> dict[str, int]:
 
 
 def kept(shares: int, quota: int, memory: int) -> dict[str, int]:
-    """What the kernel makes of limits."""
+    """Limits as the kernel keeps them."""
     return {"shares": kernel.kept_shares(shares), "quota": quota, "memory": memory}
 
 
