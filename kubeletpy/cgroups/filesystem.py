@@ -12,6 +12,7 @@ import errno
 import logging
 import os
 import signal
+import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,11 @@ DELEGATED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids", "rdma", "misc")
 MAX_VISITED = 20_000
 """The most directories visited below one pod's cgroup: a privileged container can make many."""
 KILL_ATTEMPTS = 5
+_MODE = 0o755
+"""Mode of a cgroup's directory: users of a container's own must search the path to its cgroup.
+
+Without this Linux 6.1 and 6.12 do not let runc mount that cgroup in the container; 7.2 does.
+"""
 _BUSY = (errno.EBUSY, errno.ENOTEMPTY)
 
 
@@ -213,7 +219,8 @@ class CgroupFilesystem:
     # -- directories -------------------------------------------------------------------------
 
     def _mkdir(self, directory: str) -> None:
-        Path(directory).mkdir(mode=0o755)
+        Path(directory).mkdir(mode=_MODE)
+        _let_all_search(directory)
 
     def _rmdir(self, directory: str) -> bool:
         try:
@@ -230,7 +237,8 @@ class CgroupFilesystem:
         try:
             self._mkdir(mount + path)
         except FileExistsError:
-            return
+            with contextlib.suppress(OSError):
+                _let_all_search(mount + path)
         except FileNotFoundError as error:
             parent = path.rpartition("/")[0]
             if not parent:
@@ -274,6 +282,13 @@ def safe_path(path: str) -> str:
     if "\0" in path:
         raise CgroupError("a path of a cgroup has a NUL in it")
     return path
+
+
+def _let_all_search(directory: str) -> None:
+    """Give a directory its mode, also under the umask of deploy's unit."""
+    made = Path(directory)
+    if stat.S_IMODE(made.stat().st_mode) != _MODE:
+        made.chmod(_MODE)
 
 
 def _write(file: str, text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +67,22 @@ def test_v2_hands_controllers_down_to_every_group_above(v2: LookAlike) -> None:
     for above in (v2.root, v2.root / "kubepods", v2.root / "kubepods" / "burstable"):
         assert text(above / "cgroup.subtree_control") == "+pids"
     assert text(pod / "cgroup.subtree_control") == ""
+
+
+def test_all_users_can_search_a_cgroup_whatever_the_umask(v2: LookAlike) -> None:
+    before = os.umask(0o027)
+    try:
+        v2.create(POD, LIMITS)
+    finally:
+        os.umask(before)
+    pod = v2.root / POD[1:]
+    groups = (pod, pod.parent, pod.parent.parent)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in groups} == {0o755}
+    # those of an agent that did not set it
+    pod.chmod(0o750)
+    v2.create(POD, LIMITS)
+    for directory in groups:
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o755
 
 
 def test_a_cgroup_missing_in_one_hierarchy_does_not_exist(v1: LookAlike) -> None:
