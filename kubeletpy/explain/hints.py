@@ -39,7 +39,8 @@ _REFUSED: Mapping[str, str] = {
     ),
 }
 _MOUNTING = "error mounting "
-"""Part of runc's message when it could not make the container's file system."""
+_MAPPING = ("MOUNT_ATTR_IDMAP", "mount_setattr")
+"""Calls that runc and crun name when a file system does not map the ids of user namespaces."""
 _NO_PROGRAM = "correct the container's command, or use an image that has that program"
 _NO_MOUNT = "correct the mount that is named, or see the log of the container runtime"
 _NO_MAPPED_MOUNT = (
@@ -152,10 +153,10 @@ def final(facts: PodFacts, code: str) -> bool:
 
 def _no_start(facts: PodFacts, name: str) -> str:
     ended = last_exit(facts, name)
-    if ended is None or _MOUNTING not in ended.message:
-        return _NO_PROGRAM
-    users = facts.pod is not None and facts.pod.spec.get("hostUsers") is False
-    return _NO_MAPPED_MOUNT if users else _NO_MOUNT
+    message = ended.message if ended is not None else ""
+    if any(call in message for call in _MAPPING):
+        return _NO_MAPPED_MOUNT
+    return _NO_MOUNT if _MOUNTING in message else _NO_PROGRAM
 
 
 def _access(facts: PodFacts) -> str:

@@ -93,27 +93,33 @@ def test_the_hint_names_a_log_if_there_is_one(statuses: list[Any], hint: str) ->
     assert explain(facts(status=status)).hint == hint
 
 
-MOUNT = (
-    "runc create failed: unable to start container process: error during container init: error "
-    'mounting "cgroup" to rootfs at "/sys/fs/cgroup": permission denied'
+RUNC = "runc create failed: unable to start container process: error during container init: "
+MAPPED = (
+    "use a node with Linux 6.3 or later, whose file systems map the ids of user namespaces, or "
+    "remove hostUsers: false from the pod"
 )
 
 
 @pytest.mark.parametrize(
-    ("spec", "hint"),
+    ("message", "hint"),
     [
-        ({}, "correct the mount that is named, or see the log of the container runtime"),
         (
-            {"hostUsers": False},
-            "use a node with Linux 6.3 or later, whose file systems map the ids of user "
-            "namespaces, or remove hostUsers: false from the pod",
+            RUNC + 'error mounting "/data" to rootfs at "/proc": operation not permitted',
+            "correct the mount that is named, or see the log of the container runtime",
         ),
+        (
+            RUNC + "failed to fulfil mount request: failed to set MOUNT_ATTR_IDMAP on /pods/u: "
+            "invalid argument (maybe the filesystem used doesn't support idmap mounts on this "
+            "kernel?)",
+            MAPPED,
+        ),
+        ("crun: mount_setattr `/data`: Invalid argument", MAPPED),
     ],
     ids=str,
 )
-def test_a_mount_that_fails_is_not_blamed_on_the_program(spec: dict[str, Any], hint: str) -> None:
-    status = not_ready(lost("StartError", MOUNT), phase="Failed")
-    assert explain(facts(make_pod(**spec), status=status)).hint == hint
+def test_a_mount_that_fails_is_not_blamed_on_the_program(message: str, hint: str) -> None:
+    status = not_ready(lost("StartError", message), phase="Failed")
+    assert explain(facts(status=status)).hint == hint
 
 
 def pull_of_a_volume(code: str, message: str) -> Any:
