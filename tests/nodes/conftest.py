@@ -28,6 +28,8 @@ from tools.lab.requests import GuestError
 
 APPARMOR = ("apparmor=1", "security=apparmor")
 """Kernel arguments that enable it."""
+OF_CLUSTERS = "bookworm"
+"""The Debian on which clusters have been tested."""
 FIRST = ("test_kubeadm",)
 """Tests whose own machines are off before others boot."""
 LAST = ("test_boot", "test_reboot", "test_power", "test_node_loss")
@@ -38,7 +40,12 @@ _EVIDENCE = pytest.StashKey[list[HasEvidence]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options that choose nodes and tests."""
     group = parser.getgroup("virtual nodes")
-    group.addoption("--suite", choices=SUITES, default=NEWEST_STABLE, help="Debian of the nodes")
+    group.addoption(
+        "--suite",
+        choices=SUITES,
+        default="",
+        help=f"Debian of the nodes ({NEWEST_STABLE}; {OF_CLUSTERS} of a cluster)",
+    )
     group.addoption("--cluster", action="store_true", help="run the tests of a cluster instead")
     group.addoption("--upstream", default="", help="upstream tests to run on the cluster, too")
     group.addoption("--machine", choices=KINDS, default=UML, help="what runs the nodes (uml)")
@@ -50,6 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """No node has booted yet."""
+    if not config.option.suite:
+        config.option.suite = OF_CLUSTERS if config.option.cluster else NEWEST_STABLE
     config.addinivalue_line("markers", "long: not in a run of all sections (-m 'not long')")
     config.addinivalue_line("markers", "machine(kind): only on nodes of that kind (--machine)")
     config.addinivalue_line("markers", "suite(name): only on nodes of that Debian (--suite)")
