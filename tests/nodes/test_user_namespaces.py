@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from kubeletpy.api.types import JSON
+from tests.nodes.guest import GROUPS
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 from tests.nodes.setup import ADMIN
 
@@ -107,6 +108,8 @@ def test_pods_have_ranges_of_ids_and_volumes_that_map_them(node: VirtualNode) ->
     node.run_pods(mapped("root"), mapped("user", runAsUser=1000))
     ranges = {name: range_of(node, name, user) for name, user in users.items()}
     assert abs(ranges["root"] - ranges["user"]) >= LENGTH
+    # Linux 6.12 needs this for mounts of containers' cgroups
+    assert not node.shell(f"find {GROUPS}/kubepods.slice -type d ! -perm -005")
     logged = node.logged(*users)
     for name, user in users.items():
         assert logged[name] == seen(user, ranges[name])
