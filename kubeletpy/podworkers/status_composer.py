@@ -36,6 +36,7 @@ from kubeletpy.status.generate import (
 )
 from kubeletpy.status.generate import deadline as pod_deadline
 from kubeletpy.status.protocol import StatusManager
+from kubeletpy.status.store import mirrored
 from kubeletpy.structs import Struct
 
 
@@ -203,8 +204,9 @@ class StatusComposer:
             return kept
         if pod.is_static:
             mirror = self._mirror_of(pod) or mirror
-        shown = mirror if mirror is not None and pod.is_shown_by(mirror) else pod
-        return shown.status
+        if mirror is not None and pod.is_shown_by(mirror):
+            return mirrored(mirror)
+        return pod.status
 
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
         """Recompose the status from what is known, if there is one already."""

@@ -248,7 +248,7 @@ def _newest(entry: StatusEntry, target: Pod | None) -> api.PodStatus:
     if target is None or not entry.pod.is_static or entry.sent or entry.api_uid == target.uid:
         return entry.status
     has_run = target.status.get("containerStatuses") or target.status.get("initContainerStatuses")
-    return target.status if has_run else entry.status
+    return store.mirrored(target) if has_run else entry.status
 
 
 def _termination_key(entry: api.ContainerStatus) -> tuple[str, str, bool]:

@@ -53,6 +53,24 @@ def prepare(pod: Pod, status: api.PodStatus, old: api.PodStatus, now: float) -> 
     return kept
 
 
+def mirrored(mirror: Pod) -> api.PodStatus:
+    """The status that the first one of a static pod follows.
+
+    Its mirror may show that the pod ended under an earlier agent: in a shutdown of the node, or by
+    eviction. Such an end is not kept, and the pod runs again, as with the kubelet, whose first
+    status of a static pod comes from the runtime alone. One whose containers may not restart ends
+    again by their states. Source: docs/reference/behaviour.md, e2.
+    """
+    shown = mirror.status
+    if shown.get("phase") not in TERMINAL_PHASES:
+        return shown
+    kept: api.PodStatus = {**shown}
+    kept.pop("phase")
+    kept.pop("reason", None)
+    kept.pop("message", None)
+    return kept
+
+
 def _with_transition(
     condition: api.PodCondition, before: api.PodCondition | None, now: float
 ) -> api.PodCondition:

@@ -250,6 +250,9 @@ async def test_a_held_pod_that_runs_shows_what_it_showed() -> None:
     assert s.fakes.kept is None
 
 
+STARTED = "2026-11-01T00:00:00Z"
+
+
 @on_virtual_time
 async def test_a_static_pod_shows_what_its_newest_mirror_shows() -> None:
     static, found = make_static("p", "s"), pod_object("p", "m", phase="Running")
@@ -258,5 +261,24 @@ async def test_a_static_pod_shows_what_its_newest_mirror_shows() -> None:
     assert s.composer.shown(static, None) == {}
     s.composer._mirror_of = lambda pod: mirror
     assert s.composer.shown(static, None) == {"phase": "Running"}
+    found["status"] |= {"phase": "Failed", "reason": "Terminated", "startTime": STARTED}
+    mirror = Pod(found)
+    shown = s.composer.shown(static, None)
+    assert shown == {"startTime": STARTED}, "it has not ended for good"
     mirror.annotations[CONFIG_MIRROR] = "another manifest"  # type: ignore[index]
     assert s.composer.shown(static, None) == {}
+
+
+@pytest.mark.parametrize(("policy", "ends"), [("Always", False), ("Never", True)])
+@on_virtual_time
+async def test_a_static_pod_that_a_shutdown_ended_runs_again(policy: str, ends: bool) -> None:
+    static, found = make_static("p", "s", restartPolicy=policy), pod_object("p", "m")
+    found["metadata"]["annotations"] = {CONFIG_MIRROR: "s"}
+    found["status"] = {"phase": "Failed", "reason": "Terminated"}
+    status = runtime_status("s", ContainerState.EXITED, ready=False)
+    s = Setup()
+    assert s.composer.store(static, Pod(found), status) is ends
+    assert (s.fakes.kept["phase"], "reason" in s.fakes.kept) == (
+        "Succeeded" if ends else "Running",
+        False,
+    )

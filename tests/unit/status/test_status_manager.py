@@ -377,6 +377,24 @@ async def test_the_end_of_a_static_pod_is_written_to_a_mirror_that_is_seen_late(
     assert [status["phase"] for _, status in api.calls] == ["Failed"]
 
 
+@on_virtual_time
+async def test_an_end_that_the_mirror_shows_is_not_that_of_the_pod_now() -> None:
+    """The mirror was written before a shutdown of the node, and is seen late."""
+    api, mirrors = RecordingApi(), list[Pod]()
+    statuses = manager(api, mirror_of=lambda _: mirrors[0] if mirrors else None)
+    statuses.set_status(static_pod(), shown_as("False", ""))
+    containers = [shown("a", terminated={"exitCode": 0})]
+    ended = {"phase": "Failed", "reason": "Terminated", "message": "node shutdown"}
+    mirrors.append(mirror(startTime=BEFORE, containerStatuses=containers, **ended))
+    assert statuses.get_status("u") == {"startTime": BEFORE, "containerStatuses": containers}
+    statuses.set_status(static_pod(), shown_as("True", ""))
+    kept = statuses.get_status("u")
+    assert kept is not None
+    assert (kept["phase"], kept["startTime"]) == ("Running", BEFORE)
+    await settle(statuses)
+    assert [(status["phase"], status["reason"]) for _, status in api.calls] == [("Running", None)]
+
+
 @pytest.mark.parametrize("status", [{}, {"phase": "Pending"}])
 @on_virtual_time
 async def test_a_mirror_without_containers_is_no_base(status: Any) -> None:
