@@ -151,6 +151,7 @@ def test_pods_are_back_after_a_shutdown(machine: Machine, node: VirtualNode, how
     assert starts["init"][1] + 1 <= starts["main"][1]
 
 
+@pytest.mark.long
 def test_devices_are_kept_by_a_plugin_that_comes_back_after_the_agent(
     machine: Machine, node: VirtualNode
 ) -> None:
