@@ -137,6 +137,7 @@ def test_limits_are_in_the_kernel_and_stay_there(node: VirtualNode, driver: str)
     assert read(node, wanted) == wanted
 
 
+@pytest.mark.long
 def test_memory_above_the_limit_is_an_oom_kill(node: VirtualNode) -> None:
     node.apply(
         pod(
