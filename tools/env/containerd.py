@@ -22,6 +22,7 @@ from tools.env import containerd_config as config
 from tools.env import stuck
 from tools.env.debian import locked, unpacked
 from tools.env.images import BUSYBOX, PAUSE, busybox_image, pause_image, write_archive
+from tools.env.machine_abilities import ADDRESS_TRANSLATION, FOUND
 from tools.env.process import CommandError, Daemon, run, write_whole
 from tools.env.sweep import leftovers, sweep
 from tools.env.waiting import wait_until
@@ -253,7 +254,14 @@ def _network(directory: Path, prefix: int) -> config.Network:
         for subnet in subnets[first:] + subnets[:first]:
             if not any(subnet.overlaps(other) for other in taken):
                 break
-        network = config.Network(f"kubeletpy-{digest[:10]}", bridge, str(subnet))
+        translates = FOUND[ADDRESS_TRANSLATION]()
+        network = config.Network(
+            f"kubeletpy-{digest[:10]}",
+            bridge,
+            str(subnet),
+            masquerade=translates,
+            host_ports=translates,
+        )
         write_whole(kept, json.dumps(vars(network)))
         return network
 

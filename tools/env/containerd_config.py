@@ -23,12 +23,14 @@ class Network:
         subnet: IPv4 (CIDR).
         masquerade: pods reach what is outside with the node's address; off where others have
             routes to the subnet.
+        host_ports: pods may have them; off where the kernel does not translate addresses.
     """
 
     name: str
     bridge: str
     subnet: str
     masquerade: bool = True
+    host_ports: bool = True
 
 
 def cni_folder() -> Path | None:
@@ -98,7 +100,7 @@ def render_config(
 
 
 def render_conflist(network: Network, directory: Path) -> str:
-    """The CNI configuration: bridge with host-local addresses and host ports."""
+    """The CNI configuration: bridge with host-local addresses, and host ports where they work."""
     bridge = {
         "type": "bridge",
         "bridge": network.bridge,
@@ -112,8 +114,10 @@ def render_conflist(network: Network, directory: Path) -> str:
             "routes": [{"dst": "0.0.0.0/0"}],
         },
     }
+    # the end of a pod fails in portmap where there is no table for it
     portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
-    conflist = {"cniVersion": "0.4.0", "name": network.name, "plugins": [bridge, portmap]}
+    plugins = [bridge, portmap] if network.host_ports else [bridge]
+    conflist = {"cniVersion": "0.4.0", "name": network.name, "plugins": plugins}
     return json.dumps(conflist, indent=2) + "\n"
 
 

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -135,9 +134,7 @@ def sweep_network(network: str, bridge: str) -> None:
         run("ip", "link", "delete", bridge)
     for result in _results(network):
         result.unlink(missing_ok=True)
-    if shutil.which("iptables-save") is None:
-        return
-    rules = run("iptables-save", "-t", "nat").splitlines()
+    rules = _nat_rules()
     chains = set()
     for rule in rules:
         if f'name: \\"{network}\\"' in rule or f'name: "{network}"' in rule:
@@ -156,14 +153,12 @@ def sweep_network(network: str, bridge: str) -> None:
 
 def host_port_chains() -> bool:
     """Whether the chains that the portmap plugin shares between all networks exist."""
-    return shutil.which("iptables-save") is not None and "CNI-HOSTPORT" in run(
-        "iptables-save", "-t", "nat"
-    )
+    return any("CNI-HOSTPORT" in rule for rule in _nat_rules())
 
 
 def remove_host_port_chains() -> None:
     """Remove the portmap plugin's shared chains, unless some network still has a host port."""
-    rules = run("iptables-save", "-t", "nat").splitlines()
+    rules = _nat_rules()
     if any("CNI-DN-" in rule for rule in rules):
         return
     for rule in rules:
@@ -183,11 +178,15 @@ def leftovers(directory: Path, network: str, bridge: str) -> list[str]:
     found += [f"cgroup {path}" for path in cgroups(_container_cgroups(directory))]
     if Path("/sys/class/net", bridge).exists():
         found.append(f"bridge {bridge}")
+    return found + [f"nat rule {rule}" for rule in _nat_rules() if network in rule]
+
+
+def _nat_rules() -> list[str]:
+    """The table nat of iptables; empty where there is none."""
     try:
-        rules = run("iptables-save", "-t", "nat")
+        return run("iptables-save", "-t", "nat").splitlines()
     except CommandError:
-        rules = ""
-    return found + [f"nat rule {rule}" for rule in rules.splitlines() if network in rule]
+        return []
 
 
 def _container_cgroups(directory: Path) -> list[str]:

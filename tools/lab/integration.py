@@ -19,8 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from time import sleep
 
+from tools.env.containerd import programs
 from tools.env.debian import cache_dir
 from tools.env.kubectl import kubectl
+from tools.env.machine_abilities import ADDRESS_TRANSLATION
 from tools.env.process import CommandError
 from tools.env.runc import current_runc
 from tools.env.waiting import NotReadyError
@@ -43,6 +45,8 @@ RESULTS = Path("/run/results")
 """The directory of results in the node."""
 LACKING = ("two processors", "cpuset", "pressure stalls", "huge pages", "id-mapped tmpfs")
 """Abilities that user-mode Linux does not have (:mod:`tools.env.machine_abilities`)."""
+LACKING_LATER = (ADDRESS_TRANSLATION,)
+"""Abilities that that of Debian testing does not have either."""
 _UNIT = "integration"
 _PREPARE_S = 300.0
 _ALIVE_S = 60
@@ -69,8 +73,17 @@ def foreign(requirements: Iterable[str]) -> list[str]:
     return [each for each in requirements if not each.startswith("kubeletpy")]
 
 
-def unit_command(checkout: Path, cache: Path, arguments: Sequence[str]) -> list[str]:
+def lacking(suite: str, kernel: str) -> tuple[str, ...]:
+    """Abilities that a node may lack; ``kernel`` is the suite of its kernel, if another one."""
+    return (*LACKING, *LACKING_LATER) if (kernel or suite) == "testing" else LACKING
+
+
+def unit_command(
+    checkout: Path, cache: Path, arguments: Sequence[str], lacking: Sequence[str]
+) -> list[str]:
     """The command in the node that runs pytest as a unit.
+
+    ``lacking``: abilities that the node may lack.
 
     The unit counts what it uses, so that systemd leaves all controllers of the root on: cgroups
     that tests make there need them.
@@ -82,7 +95,7 @@ def unit_command(checkout: Path, cache: Path, arguments: Sequence[str]) -> list[
         "-o",
         "timeout=1800",
         f"--junitxml={RESULTS}/report.xml",
-        f"--lacking={','.join(LACKING)}",
+        f"--lacking={','.join(lacking)}",
     )
     words = shlex.join(map(str, [*pytest, *options, *arguments]))
     script = f"{words} >{RESULTS}/output.log 2>&1; echo $? >{RESULTS}/status"
@@ -116,12 +129,14 @@ def prepare(machine: Machine, results: Path) -> None:
         raise GuestError(f"the node was not prepared: {done.output}")
 
 
-def run_tests(machine: Machine, results: Path, arguments: Sequence[str]) -> int:
+def run_tests(
+    machine: Machine, results: Path, arguments: Sequence[str], lacking: Sequence[str]
+) -> int:
     """Run pytest in the node, print its output, and return its exit code. Raises GuestError."""
     output, status = results / "output.log", results / "status"
     for old in (output, status):
         old.unlink(missing_ok=True)
-    done = machine.run(*unit_command(CHECKOUT, cache_dir(), arguments))
+    done = machine.run(*unit_command(CHECKOUT, cache_dir(), arguments, lacking))
     if done.status:
         raise GuestError(f"pytest was not started: {done.output}")
     shown = 0
@@ -141,6 +156,15 @@ def run_tests(machine: Machine, results: Path, arguments: Sequence[str]) -> int:
         sleep(1)
 
 
+def _fetch_programs() -> None:
+    """Put programs of other Debian releases into the cache: the node has no archive."""
+    for name in ("old", "new"):
+        kubectl(name)
+    for generation in (1, 2):
+        programs(generation)
+    current_runc()
+
+
 def main() -> int:
     """Boot a node, and run the tests in it; the exit code is that of pytest."""
     made = argparse.ArgumentParser(
@@ -149,6 +173,7 @@ def main() -> int:
         epilog="Further arguments are those of pytest.",
     )
     made.add_argument("suite", choices=SUITES, help="its Debian")
+    made.add_argument("--kernel", choices=SUITES, default="", help="the Debian of its kernel")
     made.add_argument("--memory", type=int, default=4096, help="memory in MiB (4096)")
     given, arguments = made.parse_known_args()
     if not any(each.startswith(TESTS) for each in arguments):
@@ -156,17 +181,23 @@ def main() -> int:
     results = CHECKOUT / "build" / f"integration-{given.suite}"
     results.mkdir(parents=True, exist_ok=True)
     try:
-        for name in ("old", "new"):
-            kubectl(name)  # the node takes them from the cache
-        current_runc()
+        _fetch_programs()
         disk = build(integration_recipe(given.suite))
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
-            machine = make_machine(UML, given.suite, disk, Path(directory), memory_mib=given.memory)
+            machine = make_machine(
+                UML,
+                given.suite,
+                disk,
+                Path(directory),
+                memory_mib=given.memory,
+                kernel=given.kernel,
+            )
             machine.boot()
             try:
                 prepare(machine, results)
                 print(", ".join(f"{k} {v}" for k, v in versions_of(machine).items()), flush=True)
-                return run_tests(machine, results, arguments)
+                may_lack = lacking(given.suite, given.kernel)
+                return run_tests(machine, results, arguments, may_lack)
             finally:
                 machine.cut_power()
     except (CommandError, NotReadyError, GuestError) as error:

@@ -125,6 +125,6 @@ def kernel_command(
         *(f"ubd0={overlay},{disk}", "root=/dev/ubda", "rw", f"mem={memory_mib}M"),
         *("con=null", "con0=null,fd:1", "ssl=null", f"ssl1=fd:{serial},fd:{serial}"),
         *(f"uml_dir={directory}", "umid=node"),
-        *("cgroup_no_v1=all", "systemd.unified_cgroup_hierarchy=1"),
+        *("cgroup_no_v1=all", "systemd.unified_cgroup_hierarchy=1", "seccomp=auto"),
         *more,
     ]

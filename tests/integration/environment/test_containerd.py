@@ -101,6 +101,7 @@ def test_goroutines_of_a_stuck_containerd_are_shown(
     assert ": T (stopped)" in found
 
 
+@pytest.mark.needs("address translation")
 @pytest.mark.parametrize("generation", [1, 2])
 @pytest.mark.parametrize("how", ["in order", "after kill -9"])
 def test_remove_leaves_nothing(work_dir: Path, cgroup_root: str, generation: int, how: str) -> None:

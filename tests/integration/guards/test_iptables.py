@@ -14,6 +14,7 @@ from kubeletpy.guards import iptables
 from kubeletpy.guards.iptables import Ended, IPTablesChains, run_command
 from tools.env.waiting import wait_until
 
+pytestmark = pytest.mark.needs("address translation")
 FOREIGN = (
     "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "
     '"block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT '

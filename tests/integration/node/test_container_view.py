@@ -118,6 +118,7 @@ def test_processes_see_their_spec(node2: Node, seen: str, name: str) -> None:
     assert node2.logs(found, "main").splitlines() == CASES[name][3]
 
 
+@pytest.mark.needs("address translation")
 def test_ports_of_the_host(node2: Node, namespace: str) -> None:
     port = free_port()
     web = "mkdir /www; echo through > /www/index.html; exec httpd -f -p 80 -h /www"
