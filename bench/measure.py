@@ -23,6 +23,7 @@ from bench.usage import cpu_seconds, memory
 from bench.watching import READY
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.remote.client import RemoteRuntime
+from tools.env.kernel_limits import hierarchy
 
 SETTLE = 0.5
 """Seconds after a burst in which the agent's late work still counts as the burst's."""
@@ -308,8 +309,8 @@ class Bench:
         """How soon a pod ends that takes more memory than a node can spare that has little."""
         if not self._plan.crossings:
             return
-        if not pressure.MEMORY.is_dir():
-            self._say("no memory cgroups of version 1: when a threshold is crossed can't be seen")
+        if not hierarchy("memory").is_dir():
+            self._say("no memory cgroups: when a threshold is crossed can't be seen")
             return
         self._say("a pod that takes too much memory")
         await self._stand.stop_agent()

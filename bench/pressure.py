@@ -25,9 +25,9 @@ from bench.stand import CGROUP_ROOT, NODE, Stand, make_stand
 from bench.usage import cpu_seconds
 from bench.watching import READY
 from kubeletpy.api.types import JSON
-from kubeletpy.host.kernel_text import number
 from kubeletpy.kubeapi.protocol import NODES, PODS
 from kubeletpy.remote.client import RemoteRuntime
+from tools.env import kernel_limits
 
 MI = 1 << 20
 ROOM, THRESHOLD = 400 * MI, 200 * MI
@@ -36,7 +36,6 @@ EATS = 296
 IDLE_S = 30.0
 AIM_S = 1.0
 TERMINAL = ("Failed", "Succeeded")
-MEMORY = Path("/sys/fs/cgroup/memory")
 SCRIPT = (
     f"trap 'exit 0' TERM; i=0; while [ $i -lt {EATS // 8} ]; do "
     "dd if=/dev/zero of=/mem/$((i%2))/$i bs=8M count=1 2>/dev/null; "
@@ -76,17 +75,12 @@ def eater(name: str) -> JSON:
     return pod
 
 
-def _left(group: Path) -> int:
+def _left(group: str) -> int:
     """Bytes that pods have left, as the kubelet calculates it."""
-    used = number((group / "memory.usage_in_bytes").read_text()) or 0
-    inactive = re.search(
-        r"^total_inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE
-    )
-    assert inactive is not None
-    return ROOM - (used - int(inactive[1]))
+    return ROOM - kernel_limits.working_set(group)
 
 
-def _crossed(group: Path) -> float:
+def _crossed(group: str) -> float:
     """Block until less than the threshold is left; returns when (Unix seconds)."""
     until = time.time() + 60
     least = ROOM
@@ -123,7 +117,7 @@ async def crossings(stand: Stand, rounds: int) -> dict[str, list[float]]:
     """Seconds by quantity; the agent runs, with :func:`settings`."""
     runtime = RemoteRuntime(stand.agent_runtime.endpoint)
     await runtime.connect(20)
-    group = MEMORY / ("" if stand.program else CGROUP_ROOT.lstrip("/")) / "kubepods"
+    group = "/kubepods" if stand.program else f"{CGROUP_ROOT}/kubepods"
     ends: dict[str, asyncio.Future[float]] = {}
 
     def shown(kind: str, obj: JSON) -> None:

@@ -1,4 +1,4 @@
-"""Limits of a cgroup as the kernel has them, on machines with cgroup v1 and with v2."""
+"""Limits and usage of a cgroup as the kernel has them, with cgroup v1 and with v2."""
 
 from __future__ import annotations
 
@@ -46,6 +46,17 @@ def memory_limit(path: str) -> int:
     """Bytes; version 1 has a large number for no limit, version 2 -1."""
     text = read(path, MEMORY_LIMIT_FILE)
     return NO_LIMIT if text == "max" else int(text)
+
+
+def working_set(path: str) -> int:
+    """Bytes of memory in use, without file pages that the kernel reclaims first."""
+    used, inactive = (
+        ("memory.current", "inactive_file")
+        if VERSION == 2
+        else ("memory.usage_in_bytes", "total_inactive_file")
+    )
+    rows = dict(line.split(" ") for line in read(path, "memory.stat").splitlines())
+    return int(read(path, used)) - int(rows[inactive])
 
 
 def quota(path: str) -> int:

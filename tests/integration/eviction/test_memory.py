@@ -14,7 +14,7 @@ from tests.integration.node.conftest import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import condition, status
-from tests.integration.stats import reading
+from tools.env import kernel_limits
 from tools.env.containerd import Containerd
 from tools.env.images import write_archive
 
@@ -64,7 +64,7 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over and not self.crossed:
-            if ROOM - reading.working_set(self._group) < THRESHOLD:
+            if ROOM - kernel_limits.working_set(self._group) < THRESHOLD:
                 self.crossed = time.time()
             time.sleep(0.002)
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubeletpy.api.types import JSON
 from tests.integration.node.machine import Node
 from tests.integration.node.machine_side import bare_id
-
-CGROUPS = Path("/sys/fs/cgroup")
-V2 = (CGROUPS / "cgroup.controllers").exists()
+from tools.env import kernel_limits
 
 
 def group(node: Node, uid: str, container_id: str) -> str:
     """The path of a container's cgroup below its hierarchies."""
-    root = CGROUPS if V2 else CGROUPS / "memory"
+    root = kernel_limits.hierarchy("memory")
     name = bare_id(container_id)
     for pod in root.glob(f"{node.cgroup_root.strip('/')}/kubepods/**/pod{uid}"):
         found = [path for path in pod.iterdir() if name in path.name]
@@ -29,26 +26,15 @@ def group(node: Node, uid: str, container_id: str) -> str:
 
 def cpu_seconds(path: str) -> float:
     """CPU seconds that a cgroup has used."""
-    if V2:
-        first = (CGROUPS / path.strip("/") / "cpu.stat").read_text().splitlines()[0]
-        return int(first.split()[1]) / 1e6
-    return int((CGROUPS / "cpuacct" / path.strip("/") / "cpuacct.usage").read_text()) / 1e9
+    if kernel_limits.VERSION == 2:
+        return int(kernel_limits.read(path, "cpu.stat").split()[1]) / 1e6
+    return int(kernel_limits.read(path, "cpuacct.usage")) / 1e9
 
 
 def throttled_periods(path: str) -> int:
     """Number of periods in which its quota throttled a cgroup."""
-    directory = (CGROUPS if V2 else CGROUPS / "cpu") / path.strip("/")
-    lines = (directory / "cpu.stat").read_text().splitlines()
+    lines = kernel_limits.read(path, "cpu.stat").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("nr_throttled "))
-
-
-def working_set(path: str) -> int:
-    """Bytes of memory that a cgroup uses, without inactive file pages."""
-    directory = (CGROUPS if V2 else CGROUPS / "memory") / path.strip("/")
-    used = int((directory / ("memory.current" if V2 else "memory.usage_in_bytes")).read_text())
-    name = "inactive_file" if V2 else "total_inactive_file"
-    lines = (directory / "memory.stat").read_text().splitlines()
-    return used - next(int(line.split()[1]) for line in lines if line.split()[0] == name)
 
 
 def raw(node: Node, path: str) -> str:

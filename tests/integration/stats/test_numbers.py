@@ -13,6 +13,7 @@ from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status
 from tests.integration.stats import reading
+from tools.env import kernel_limits
 
 BURN = "while :; do :; done"
 HOLD = "dd if=/dev/zero of=/dev/shm/held bs=1M count=48 2>/dev/null; " + FOREVER
@@ -44,7 +45,7 @@ def busy(node: Node, namespace: str) -> JSON:
     path = reading.group(
         node, found["metadata"]["uid"], container_status(found, "holds")["containerID"]
     )
-    node.until(lambda: reading.working_set(path) > HELD, "memory is held", namespace, "busy")
+    node.until(lambda: kernel_limits.working_set(path) > HELD, "memory is held", namespace, "busy")
     return found
 
 
@@ -56,7 +57,7 @@ def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) ->
     }
     first = reading.cpu_seconds(paths["burns"])
     before = reading.pod_of(reading.summary(node), namespace, "busy")
-    kernel = reading.cpu_seconds(paths["burns"]), reading.working_set(paths["holds"])
+    kernel = reading.cpu_seconds(paths["burns"]), kernel_limits.working_set(paths["holds"])
     began = time.monotonic()
     shown = {each["name"]: each for each in before["containers"]}
     used = shown["burns"]["cpu"]["usageCoreNanoSeconds"] / 1e9
@@ -83,7 +84,7 @@ def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) ->
         counted = reading.value(text, "container_cpu_usage_seconds_total", **labels, **burns)
         assert low - 0.6 <= counted <= high, path
         held = reading.value(text, "container_memory_working_set_bytes", **labels, **holds)
-        assert held == pytest.approx(reading.working_set(paths["holds"]), rel=0.05), path
+        assert held == pytest.approx(kernel_limits.working_set(paths["holds"]), rel=0.05), path
     time.sleep(1.1)  # shorter and it would be the same answer
     low = reading.throttled_periods(paths["burns"])
     text = reading.raw(node, "/metrics/cadvisor")
