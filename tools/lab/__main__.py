@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 import tempfile
 import time
@@ -35,6 +36,7 @@ def main() -> int:
         "--timeout", type=float, default=600.0, help="timeout of a command, in seconds (600)"
     )
     given = made.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it cuts the power at its end
     try:
         disk = build(default_recipe(given.suite))
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:

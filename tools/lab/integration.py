@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import shlex
+import signal
 import sys
 import tempfile
 import tomllib
@@ -176,6 +177,7 @@ def main() -> int:
     made.add_argument("--kernel", choices=SUITES, default="", help="the Debian of its kernel")
     made.add_argument("--memory", type=int, default=4096, help="memory in MiB (4096)")
     given, arguments = made.parse_known_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it cuts the power at its end
     if not any(each.startswith(TESTS) for each in arguments):
         arguments.append(TESTS)
     results = CHECKOUT / "build" / f"integration-{given.suite}"

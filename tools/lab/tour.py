@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -291,6 +292,7 @@ def main() -> int:
     made.add_argument("--machine", choices=KINDS, default=UML, help="what runs the nodes (uml)")
     made.add_argument("--runtime", default="runc", help="OCI runtime: runc or crun (runc)")
     given = made.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it cuts the power at its end
     status = 0
     for suite in given.suites:
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
