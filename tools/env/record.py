@@ -17,7 +17,7 @@ class Record:
     `endpoint` is the CRI socket in use; `private` means that its containerd is ours. `images` were
     imported into somebody else's containerd. `links` are symlinks. `folders` are directories that
     did not exist before, `cgroups` cgroups that did not. `host_ports` means that the portmap
-    plugin's shared chains did not exist. `cgroup_driver` is the runtime's.
+    plugin's shared chains did not exist. `cgroup_driver` is the runtime's, empty if unknown.
     """
 
     endpoint: str = ""
@@ -42,7 +42,8 @@ class Record:
         except (ValueError, TypeError):
             socket = home / "containerd" / "containerd.sock"
             is_ours = (home / "containerd" / "config.toml").exists()
-            return Record(endpoint=f"unix://{socket}", private=True) if is_ours else Record()
+            ours = Record(endpoint=f"unix://{socket}", private=True, cgroup_driver="")
+            return ours if is_ours else Record()
 
     def write(self, home: Path) -> None:
         """Write the record atomically."""

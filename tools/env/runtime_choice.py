@@ -78,7 +78,7 @@ def _same_as_before(record: Record, wish: str) -> str:
 
 def use_private(home: Path, record: Record) -> None:
     """Start our own containerd, or find it running."""
-    if not record.endpoint:
+    if not record.endpoint or not record.cgroup_driver:
         record.cgroup_driver = own_driver(SYSTEMD_RUNS.is_dir())
         record.write(home)
     instance = private_containerd(home)

@@ -12,6 +12,7 @@ import pytest
 
 from kubeletpy.remote.generated import api_pb2 as pb
 from tools.env import sweep
+from tools.env.cgroup_drivers import CGROUPFS, SYSTEMD, TRIAL_PARENT
 from tools.env.containerd import Containerd, programs
 from tools.env.cri import RawRuntime
 from tools.env.down import down
@@ -33,10 +34,15 @@ def home(work_dir: Path, cgroup_root: str, monkeypatch: pytest.MonkeyPatch) -> P
     return path
 
 
-def start_pod(endpoint: str, cgroup: str) -> tuple[str, Path]:
-    """A pod as the agent makes it, with its log directory; returns container id and directory."""
-    with RawRuntime(Path(endpoint.removeprefix("unix://"))) as raw:
-        config = raw.sandbox_config("pod", cgroup_parent=f"{cgroup}/pod")
+def start_pod(home: Path, cgroup: str) -> tuple[str, Path]:
+    """A pod as the agent makes it, with its log directory; returns container id and directory.
+
+    ``cgroup`` is its parent's, unless systemd makes the cgroups.
+    """
+    record = Record.read(home)
+    parent = f"{cgroup}/pod" if record.cgroup_driver == CGROUPFS else TRIAL_PARENT[SYSTEMD]
+    with RawRuntime(Path(record.endpoint.removeprefix("unix://"))) as raw:
+        config = raw.sandbox_config("pod", cgroup_parent=parent)
         logs = Path(f"/var/log/pods/default_pod_{config.metadata.uid}")
         logs.mkdir(parents=True)
         config.log_directory = str(logs)
@@ -48,7 +54,7 @@ def start_pod(endpoint: str, cgroup: str) -> tuple[str, Path]:
 
 def test_a_second_start_finds_the_pods_and_down_removes_them(home: Path, cgroup_root: str) -> None:
     endpoint = prepare(home)
-    container, logs = start_pod(endpoint, cgroup_root)
+    container, logs = start_pod(home, cgroup_root)
     link = Path(f"/var/log/containers/pod_default_main-{container}.log")
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(logs / "main.log")
@@ -67,8 +73,8 @@ def test_a_second_start_finds_the_pods_and_down_removes_them(home: Path, cgroup_
 
 
 def test_down_copes_with_a_dead_containerd(home: Path, cgroup_root: str) -> None:
-    endpoint = prepare(home)
-    _, logs = start_pod(endpoint, cgroup_root)
+    prepare(home)
+    _, logs = start_pod(home, cgroup_root)
     private_containerd(home).kill()
     assert down(home) == 0
     assert not logs.exists()
@@ -100,7 +106,7 @@ def test_beside_a_running_agent_a_dead_containerd_is_started(
     home: Path, cgroup_root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     endpoint = prepare(home)
-    container, _ = start_pod(endpoint, cgroup_root)
+    container, _ = start_pod(home, cgroup_root)
     with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as agent:
         write_pid(home / "agent.pid", agent.pid)
         with pytest.raises(CommandError, match="the node runs already"):
@@ -117,13 +123,15 @@ def test_beside_a_running_agent_a_dead_containerd_is_started(
 def test_files_that_were_only_half_written_are_made_again(home: Path, cgroup_root: str) -> None:
     """After a power cut every small file of the state directory is empty."""
     endpoint = prepare(home)
-    container, _ = start_pod(endpoint, cgroup_root)
+    container, _ = start_pod(home, cgroup_root)
     before = private_containerd(home)
+    driver = Record.read(home).cgroup_driver
     for path in (*home.glob("*"), *before.directory.glob("*")):
         if path.is_file():
             path.write_text("")
     assert prepare(home) == endpoint
     assert private_containerd(home).network == before.network
+    assert Record.read(home).cgroup_driver == driver
     with RawRuntime(before.socket) as raw:
         assert raw.container(container).state == pb.CONTAINER_RUNNING
     assert down(home) == 0
@@ -137,7 +145,7 @@ def test_a_running_containerd_is_used_and_given_back(
     monkeypatch.setenv("KUBELETPY_RUNTIME", theirs.endpoint)
     try:
         assert prepare(home) == theirs.endpoint
-        container, _ = start_pod(theirs.endpoint, cgroup_root)
+        container, _ = start_pod(home, cgroup_root)
         with RawRuntime(theirs.socket) as raw:
             assert raw.has_image(PAUSE), "where no registry has the sandbox image, ours stands in"
             assert prepare(home) == theirs.endpoint, "its own pods are no reason to refuse"

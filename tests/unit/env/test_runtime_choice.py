@@ -153,3 +153,10 @@ def test_the_driver_of_our_own_runtime_is_chosen_once(
     again = Record(endpoint="unix:///ours", private=True)
     runtime_choice.use_private(tmp_path, again)
     assert again.cgroup_driver == "cgroupfs"
+    # a power cut may leave an empty record
+    (tmp_path / "containerd").mkdir()
+    for name in ("made.json", "containerd/config.toml"):
+        (tmp_path / name).write_text("")
+    lost = Record.read(tmp_path)
+    runtime_choice.use_private(tmp_path, lost)
+    assert lost.cgroup_driver == record.cgroup_driver
