@@ -56,6 +56,9 @@ def main() -> int:
         metavar="SUITE",
         help="use a virtual machine of this Debian, with systemd and cgroup v2, as the node",
     )
+    runs.add_argument(
+        "--kernel", choices=SUITES, default="", help="the Debian of the virtual machine's kernel"
+    )
     runs.add_argument("--focus", default=FOCUS, help="run tests that match this regular expression")
     runs.add_argument("--skip", default=SKIP, help="skip tests that match this regular expression")
     runs.add_argument(
@@ -88,7 +91,7 @@ def main() -> int:
         }
         features = Features(gates, arguments.runtime_config)
         choice = Choice(arguments.focus, arguments.skip, arguments.at_once)
-        machines = Machines(arguments.nodes, arguments.virtual)
+        machines = Machines(arguments.nodes, arguments.virtual, arguments.kernel)
         for number in arguments.kubernetes or [NEWEST]:
             for agent in arguments.agent or ["kubeletpy"]:
                 column = f"{agent}{machines.column}"

@@ -35,6 +35,7 @@ from tools.env.process import run
 from tools.env.registry import Registry
 from tools.env.runc import current_runc
 from tools.lab.image import build, default_recipe
+from tools.lab.kinds import uml_kernel
 from tools.lab.network import HOST, Network
 
 FOCUS = r"\[sig-(node|storage)\].*\[NodeConformance\]|Pod InPlace Resize"
@@ -89,10 +90,12 @@ class Machines:
     Attributes:
         nodes: their number, of processes of this machine.
         suite: the Debian of a virtual machine, which then is the only node; empty: none.
+        kernel: the Debian of its kernel; empty: the usual one.
     """
 
     nodes: int = 1
     suite: str = ""
+    kernel: str = ""
 
     @property
     def cluster(self) -> bool:
@@ -139,10 +142,12 @@ def run_tests(
             images = cluster_images(listed, built, *pair)
         else:
             images = stand_ins(needed(listed), built, *pair)
-        disk = build(default_recipe(machines.suite)) if machines.suite else None
         network = None
+        # the network has no way to an archive
+        disk = build(default_recipe(machines.suite)) if machines.suite else None
+        kernel = uml_kernel(machines.suite, machines.kernel)
         if machines.cluster or machines.suite:
-            for package in ("etcd-server", "kubectl"):  # its network has no way to an archive
+            for package in ("etcd-server", "kubectl"):
                 unpacked(package, "testing")
             containerd.programs(2)
             current_runc()
@@ -154,7 +159,7 @@ def run_tests(
         if network is None:
             node = ProcessNode(setup)
         elif disk is not None:
-            node = VirtualNode(setup, disk, network)
+            node = VirtualNode(setup, disk, kernel, network)
         else:
             node = ProcessCluster(setup, network, machines.nodes)
         flags = [f"--runtime-config={','.join(features.apis)}"] if features.apis else []

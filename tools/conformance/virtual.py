@@ -27,6 +27,7 @@ from tools.lab.network import Network, address_of, device_argument
 from tools.lab.recipe import SITE
 from tools.lab.requests import GuestError
 from tools.lab.uml import SHOW_CLOCK, UserModeLinux
+from tools.lab.uml_kernel import UmlKernel
 from tools.lab.versions import containerd_generation, versions_of
 
 READY_S = 600.0
@@ -43,7 +44,7 @@ _NUMBER = 0
 class VirtualNode:
     """Implements :class:`tools.conformance.node.Node`."""
 
-    def __init__(self, setup: Setup, disk: Path, network: Network) -> None:
+    def __init__(self, setup: Setup, disk: Path, kernel: UmlKernel, network: Network) -> None:
         """``disk``: an image of the laboratory (:mod:`tools.lab.image`)."""
         self._setup, self._network = setup, network
         self._shared = setup.directory / "n"
@@ -56,6 +57,7 @@ class VirtualNode:
             memory_mib=MEMORY_MIB,
             more=(device_argument(_NUMBER),),
             within=network.inside,
+            kernel=kernel,
         )
 
     def start(self, agent: str) -> None:
@@ -66,7 +68,7 @@ class VirtualNode:
         self._network.route(POD_SUBNET, _NUMBER)
         pki = self._setup.plane.authority.directory
         for folder in (CHECKOUT, self._setup.programs, pki, self._shared):
-            self._shell(f"mkdir -p {folder} && mount -t hostfs -o {folder} none {folder}")
+            self._machine.mount_host(folder, str(folder))
         self._start_runtime()
         self._shell(SHOW_CLOCK)
         self._shell(self._start_command(agent))

@@ -9,7 +9,7 @@ from tools.lab.hosted import HostedMachine
 from tools.lab.kernel import debian_kernel
 from tools.lab.qemu import Qemu
 from tools.lab.uml import UserModeLinux
-from tools.lab.uml_kernel import INSTALLED, release_kernel
+from tools.lab.uml_kernel import INSTALLED, UmlKernel, release_kernel
 
 UML, QEMU = "uml", "qemu"
 KINDS = (UML, QEMU)
@@ -17,6 +17,15 @@ NAMES = {UML: "user-mode Linux", QEMU: "QEMU, Linux"}
 """Kind -> its name in a table of results, before the kernel's version."""
 _UML_KERNELS = {"testing": "testing"}
 """Suite -> the suite of its kernel under user-mode Linux, unless it is that of this machine."""
+
+
+def uml_kernel(suite: str, kernel: str = "") -> UmlKernel:
+    """The kernel of a suite's nodes under user-mode Linux; ``kernel`` is another one's suite.
+
+    Raises CommandError.
+    """
+    release = kernel or _UML_KERNELS.get(suite)
+    return release_kernel(release) if release else INSTALLED
 
 
 def make_machine(
@@ -40,8 +49,7 @@ def make_machine(
     Raises CommandError.
     """
     if kind == UML:
-        release = kernel or _UML_KERNELS.get(suite)
-        uml = release_kernel(release) if release else INSTALLED
+        uml = uml_kernel(suite, kernel)
         return UserModeLinux(disk, directory, memory_mib=memory_mib, more=more, kernel=uml)
     linux = debian_kernel(kernel or suite)
     return Qemu(disk, directory, linux, memory_mib=memory_mib, more=more, shares=shares)
