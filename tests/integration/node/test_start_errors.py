@@ -208,13 +208,14 @@ def test_an_unknown_runtime_class(node2: Node, namespace: str) -> None:
 
 
 def test_a_volume_that_this_version_cannot_give(node2: Node, namespace: str) -> None:
-    volume = {"name": "settings", "nfs": {"server": "192.0.2.1", "path": "/settings"}}
+    volume = {"name": "settings", "flexVolume": {"driver": "example.com/settings"}}
     mounts: JSON = {"volumeMounts": [{"name": "settings", "mountPath": "/etc/settings"}]}
     node2.apply(
         pod("wants", container("main", **mounts), volumes=[volume]),
         namespace=namespace,
     )
-    node2.wait_event(namespace, "wants", r'FailedMount: .*"settings".*')
+    reason = r'FailedMount: .*"settings".* has no flexVolume volumes'
+    node2.wait_event(namespace, "wants", reason)
     found = node2.pod(namespace, "wants")
     assert waiting(container_status(found))["reason"] == "ContainerCreating"
     assert status(found)["phase"] == "Pending"
