@@ -67,18 +67,18 @@ def test_a_whole_pod_grows_and_shrinks(node: Node, namespace: str) -> None:
 
 def test_a_pod_that_gets_resources_as_a_whole_while_it_runs(node: Node, namespace: str) -> None:
     """So few shares that they would be one weight of cgroup v2."""
-    node.apply(pod("a", sized("cpu=2m", "cpu=10m")), namespace=namespace)
+    node.apply(pod("a", sized("cpu=2m", "cpu=100m")), namespace=namespace)
     group = pod_group(node, node.wait_running(namespace, "a"))
-    assert (kernel.shares(group), kernel.quota(group)) == (kernel.kept_shares(2), 1_000)
-    resize_whole(node, namespace, "a", "cpu=20m", "cpu=50m")
-    wanted = resources("cpu=20m", "cpu=50m")
+    assert (kernel.shares(group), kernel.quota(group)) == (kernel.kept_shares(2), 10_000)
+    resize_whole(node, namespace, "a", "cpu=20m", "cpu=200m")
+    wanted = resources("cpu=20m", "cpu=200m")
     node.wait_pod(
         namespace,
         "a",
         lambda made: status(made).get("resources") == wanted and not conditions(made),
         "resized",
     )
-    assert (kernel.shares(group), kernel.quota(group)) == (kernel.kept_shares(20), 5_000)
+    assert (kernel.shares(group), kernel.quota(group)) == (kernel.kept_shares(20), 20_000)
 
 
 def test_a_whole_pod_that_grows_while_the_agent_is_dead(node: Node, namespace: str) -> None:
