@@ -152,6 +152,15 @@ class VolumeSpec(HidesFields, Struct, frozen=True):
         """The volume handle of a CSI PV; empty for other kinds and inline volumes."""
         return str(self.source.get("volumeHandle") or "") if self.kind == "csi" else ""
 
+    @property
+    def export(self) -> str:
+        """``server:path`` of an NFS volume, as mount.nfs expects it; empty for other kinds."""
+        if self.kind != "nfs":
+            return ""
+        server, path = str(self.source.get("server")), str(self.source.get("path"))
+        bare = server.removeprefix("[").removesuffix("]")
+        return f"[{bare}]:{path}" if ":" in bare else f"{server}:{path}"
+
 
 AttachmentMetadata = Mapping[str, str] | None
 """``attachmentMetadata`` of a VolumeAttachment; None: no controller has attached the volume."""

@@ -46,11 +46,10 @@ class NfsPlugin(InTreePlugin):
         if not await self.is_mounted(target):
             make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
             await self.in_thread(make, f"mkdir {target}")
-            export = export_of(spec)
             await run(
                 "mount",
-                ["-t", "nfs", *options_of(spec), export, target],
-                call=f"mount.nfs of {export}",
+                ["-t", "nfs", *options_of(spec), spec.export, target],
+                call=f"mount.nfs of {spec.export}",
                 event_word="MountVolume.SetUp",
             )
         return Published(target)
@@ -72,13 +71,6 @@ class NfsPlugin(InTreePlugin):
         source = await self.in_thread(partial(mounted_from, left.path), "read of the mount table")
         server, found, _ = source.partition(":/")
         return f"NFS server {server}" if found else left.path
-
-
-def export_of(spec: VolumeSpec) -> str:
-    """``server:path`` as mount.nfs expects it."""
-    server, path = str(spec.source.get("server")), str(spec.source.get("path"))
-    bare = server.removeprefix("[").removesuffix("]")
-    return f"[{bare}]:{path}" if ":" in bare else f"{server}:{path}"
 
 
 def options_of(spec: VolumeSpec) -> list[str]:

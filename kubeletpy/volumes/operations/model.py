@@ -139,7 +139,8 @@ class Operation(Struct, frozen=True):
         if driver:
             return f"{_NAMES[self.kind].csi_call} of driver {driver}"
         name = left.spec_name if left is not None else self.unique_name
-        return f'{_NAMES[self.kind].in_tree_call} of {self.plugin} volume "{name}"'
+        export = f" ({self.spec.export})" if self.spec is not None and self.spec.export else ""
+        return f'{_NAMES[self.kind].in_tree_call} of {self.plugin} volume "{name}"{export}'
 
     @property
     def metric_name(self) -> str:

@@ -33,7 +33,7 @@ from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.files.syscalls import MS_BIND, mount, mounts_below, unmount
 from kubeletpy.volumes.intree.host_path import HostPathPlugin
 from kubeletpy.volumes.intree.local import LocalPlugin
-from kubeletpy.volumes.intree.nfs import NfsPlugin, export_of, options_of
+from kubeletpy.volumes.intree.nfs import NfsPlugin, options_of
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected.tokens import PodTokens
 from kubeletpy.volumes.protocol import VolumeError
@@ -308,8 +308,9 @@ async def test_mounts_inside_the_volume_are_unmounted_first(node: Node) -> None:
     [("host", "host:/e"), ("fd00::1", "[fd00::1]:/e"), ("[fd00::1]", "[fd00::1]:/e")],
 )
 def test_how_nfs_is_mounted(server: str, export: str) -> None:
-    made = spec(source={"server": server, "path": "/e"}, mount_options=("vers=4", "hard", "hard"))
-    assert export_of(made) == export
+    source = {"server": server, "path": "/e"}
+    made = spec(kind="nfs", source=source, mount_options=("vers=4", "hard", "hard"))
+    assert made.export == export
     assert options_of(made) == ["-o", "hard,vers=4"]
     assert options_of(spec(source={}, read_only=True)) == ["-o", "ro"]
 

@@ -106,7 +106,8 @@ async def test_a_dead_server_holds_up_only_its_own_pod(
     waits, seconds = await timed(operations.settled("d0"))
     assert seconds == PATIENCE_S
     (wait,) = waits.values()
-    assert (wait.cause, wait.call) == (WaitCause.BUSY, 'mount of kubernetes.io/nfs volume "dead"')
+    call = 'mount of kubernetes.io/nfs volume "dead" (dead:/e)'
+    assert (wait.cause, wait.call) == (WaitCause.BUSY, call)
     await operations.end("u")
     assert list(node.mounts) == []
 
