@@ -9,6 +9,7 @@ stays in the node. One test runs at a time. The output and the report of each te
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import itertools
 import shlex
 import signal
@@ -60,10 +61,14 @@ def integration_recipe(suite: str) -> Recipe:
     extras = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
+    embedded_api = importlib.metadata.requires("kubeletpy-up") or []
     return replace(
         recipe,
         packages=(*recipe.packages, *PACKAGES),
-        requirements=(*recipe.requirements, *foreign(extras["tracing"]), *foreign(extras["test"])),
+        requirements=(
+            *recipe.requirements,
+            *foreign([*embedded_api, *extras["tracing"], *extras["test"]]),
+        ),
         masked=(*recipe.masked, *DAEMONS),
         size="8G",
     )
