@@ -14,6 +14,7 @@ from kubeletpy_up.requests import ADMIN
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status
+from tests.integration.node.user_side import TIMEOUT
 from tests.integration.storage.driver import DriverProcess
 from tools.env.process import run
 from tools.env.waiting import NotReadyError
@@ -196,12 +197,12 @@ class Storage:
         assert code == 0, said
         return said
 
-    def end(self, namespace: str, *names: str) -> None:
+    def end(self, namespace: str, *names: str, timeout: float = TIMEOUT) -> None:
         """Delete pods, and wait until they are removed."""
         for name in names:
             self.node.api.delete("pods", namespace, name, grace=1)
         for name in names:
-            self.node.wait_removed(namespace, name)
+            self.node.wait_removed(namespace, name, timeout)
 
     def let_go(self, kind: str, namespace: str, name: str) -> None:
         """Take the finalizers of an object, as its controllers do."""

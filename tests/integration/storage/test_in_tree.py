@@ -12,6 +12,8 @@ from kubeletpy.host import loop_devices
 from tests.integration.storage.cluster import Storage
 
 DISK_BYTES = 64 << 20
+MOUNT_NFS_S = 150.0
+"""More than the two minutes for which mount.nfs tries a server. Source: nfs(5), retry."""
 
 
 @pytest.fixture
@@ -122,5 +124,6 @@ def test_an_export_of_a_dead_server_holds_up_nobody_else(storage: Storage, names
     )
     storage.pod(namespace, "good", "good")
     storage.node.wait_running(namespace, "good", timeout=10)
-    storage.end(namespace, "good", "waits")
+    storage.end(namespace, "good")
+    storage.end(namespace, "waits", timeout=MOUNT_NFS_S)
     storage.wait_nothing_left()
