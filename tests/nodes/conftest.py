@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.suite = OF_CLUSTERS if config.option.cluster else NEWEST_STABLE
     config.addinivalue_line("markers", "long: not in a run of all sections (-m 'not long')")
     config.addinivalue_line("markers", "machine(kind): only on nodes of that kind (--machine)")
-    config.addinivalue_line("markers", "suite(name): only on nodes of that Debian (--suite)")
+    config.addinivalue_line("markers", "suite(*names): only on nodes of these Debians (--suite)")
     config.stash[_EVIDENCE] = []
 
 

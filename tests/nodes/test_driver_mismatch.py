@@ -50,6 +50,7 @@ def await_message(node: VirtualNode, text: str) -> None:
     )
 
 
+@pytest.mark.suite("bookworm", "trixie")  # their containerd does not report its driver
 def test_a_mismatch_is_named_and_lasts_until_no_container_is_left_outside(
     node: VirtualNode,
 ) -> None:
@@ -94,3 +95,13 @@ def test_a_mismatch_is_named_and_lasts_until_no_container_is_left_outside(
     status = node.get("pod", "after")["status"]["containerStatuses"][0]
     assert (status["restartCount"], status["ready"]) == (0, True)
     assert "mismatch" not in json.dumps(node.get("node", "node")["status"]["conditions"])
+
+
+@pytest.mark.suite("testing")
+def test_the_driver_that_a_runtime_reports_counts(node: VirtualNode) -> None:
+    """The kubelet does the same. containerd reports its driver from 2.0 on."""
+    node.run_pods(pod("runs", container(limits=SOME)))
+    assert node.container_group(node.get("pod", "runs")).startswith("kubepods/pod")
+    assert ready(node)["status"] == "True"
+    journal = node.shell("journalctl -u kubeletpy -b -o cat")
+    assert "the runtime's cgroup driver is used, not the one of the configuration" in journal
