@@ -21,6 +21,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 CNI_RESULTS = Path("/var/lib/cni/results")
 CONTAINER_LOGS = Path("/var/log/containers")
 _SHIM_SOCKET = re.compile(r"unix://(/run/containerd/s/[0-9a-f]+)")
+_NO_TABLE = ("is not installed", "iptables who?", "Table does not exist")
+"""Texts of errors of a machine that has no iptables, or whose kernel has no tables of it."""
 
 
 def hierarchies() -> list[Path]:
@@ -178,15 +180,21 @@ def leftovers(directory: Path, network: str, bridge: str) -> list[str]:
     found += [f"cgroup {path}" for path in cgroups(_container_cgroups(directory))]
     if Path("/sys/class/net", bridge).exists():
         found.append(f"bridge {bridge}")
-    return found + [f"nat rule {rule}" for rule in _nat_rules() if network in rule]
+    try:
+        rules = _nat_rules()
+    except CommandError:
+        rules = []
+    return found + [f"nat rule {rule}" for rule in rules if network in rule]
 
 
 def _nat_rules() -> list[str]:
-    """The table nat of iptables; empty where there is none."""
+    """The table nat of iptables; empty where there is none. Raises CommandError."""
     try:
         return run("iptables-save", "-t", "nat").splitlines()
-    except CommandError:
-        return []
+    except CommandError as error:
+        if any(text in str(error) for text in _NO_TABLE):
+            return []
+        raise
 
 
 def _container_cgroups(directory: Path) -> list[str]:
