@@ -78,6 +78,8 @@ def main() -> int:
     for sub in (runs, shown):
         sub.add_argument("--reports", type=Path, default=REPORTS, metavar="DIR")
     arguments = parser.parse_args()
+    if arguments.command == "run" and arguments.kernel and not arguments.virtual:
+        parser.error("--kernel is that of a virtual machine: it needs --virtual")
     if arguments.command == "run" and _ISOLATED not in os.environ:
         os.environ[_ISOLATED] = "1"
         unshare = ("unshare", "--mount", "--propagation", "private")
