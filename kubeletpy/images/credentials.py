@@ -86,26 +86,19 @@ class Keyring:
         for config, source in configs:
             auths = config.get("auths")
             for registry, entry in (auths if isinstance(auths, Mapping) else config).items():
-                key = RegistryPattern.parse(registry)
+                key = RegistryPattern.of_login(registry)
                 credential = _parse_entry(entry, source)
                 if key is None or credential is None or len(entries) >= MAX_KEYS:
                     continue
                 globs += key.is_glob
                 if not key.is_glob or globs <= MAX_GLOBS:
                     entries.append((key, credential))
-        self._entries = sorted(entries, key=lambda item: item[0].text, reverse=True)
+        self._entries = sorted(entries, key=lambda item: item[0].rank, reverse=True)
 
     def lookup(self, repository: str) -> list[Credential]:
         """Credentials for a full repository name (``docker.io/library/busybox``), best first."""
         parsed = Repository.parse(repository)
-        found = [credential for key, credential in self._entries if key.fits(parsed)]
-        if not found and parsed.host_port == "docker.io":
-            found = [
-                credential
-                for key, credential in self._entries
-                if key.host == ("index", "docker", "io") and not key.port
-            ]
-        return found
+        return [credential for key, credential in self._entries if key.fits(parsed)]
 
 
 def find_credentials(keyrings: Iterable[Keyring], repository: str) -> list[Credential]:

@@ -54,10 +54,35 @@ def entry(name: str) -> dict[str, object]:
         ("*", "reg.example.com/a", False),
         ("reg.example.com/team", "reg.example.com/team/app", True),
         ("reg.example.com/team", "reg.example.com/other/app", False),
-        ("reg.example.com/team", "reg.example.com/teams/app", True),
+        ("reg.example.com/team", "reg.example.com/team", True),
+        ("reg.example.com/team", "reg.example.com/teams/app", False),
+        ("reg.example.com/team", "reg.example.com/team-b", False),
+        ("reg.example.com/team", "reg.example.com/team-b/app", False),
+        ("reg.example.com/team/app", "reg.example.com/team", False),
+        ("reg.example.com/team/../other", "reg.example.com/other/app", False),
+        ("reg.example.com/..", "reg.example.com/other/app", False),
+        ("reg.example.com//team", "reg.example.com/team/app", False),
+        ("reg.example.com/v1/v2/app", "reg.example.com/app", False),
+        ("https://reg.example.com/team/", "reg.example.com/team/app", True),
+        ("reg.example.com/Team", "reg.example.com/team/app", False),
+        ("Reg.Example.com/team", "reg.example.com/team/app", True),
+        ("reg.example.com/team", "REG.example.com/team/app", True),
+        ("ftp://reg.example.com", "reg.example.com/team/app", False),
+        ("reg.example.com.evil", "reg.example.com/a", False),
+        ("evil.com/reg.example.com", "reg.example.com/a", False),
         ("reg.example.com/team/", "reg.example.com/team/app", True),
         ("reg.example.com/team/", "reg.example.com/teams/app", False),
         ("127.0.0.1:5000", "127.0.0.1:5000/busybox", True),
+        ("[::1]:5000", "[::1]:5000/a", True),
+        ("[::1]:5000", "1:5000/a", False),
+        ("reg.example.com:*", "reg.example.com:5000/a", False),
+        ("[^r]eg.example.com", "reg.example.com/a", False),
+        ("[^r]eg.example.com", "beg.example.com/a", True),
+        ("[!b]eg.example.com", "reg.example.com/a", False),
+        ("[!b]eg.example.com", "beg.example.com/a", True),
+        ("reg.example.com/team*", "reg.example.com/team-b/app", False),
+        ("https://index.docker.io/v1/other", "docker.io/library/busybox", False),
+        ("index.docker.io/library", "docker.io/library/busybox", True),
         ("index.docker.io", "reg.example.com/a", False),
         ("index.docker.io:5000", "docker.io/library/busybox", False),
         ("", "reg.example.com/a", False),
@@ -98,6 +123,16 @@ def test_most_specific_first_and_pods_before_the_nodes() -> None:
     found = find_credentials([pod, node], "r.io/a/b/c")
     assert [c.username for c in found] == ["deep", "mid", "host", "node", "host"]
     assert [c.username for c in distinct(found)] == ["deep", "mid", "host", "node"]
+
+
+def test_a_longer_path_comes_before_an_exact_host() -> None:
+    logins = {name: entry(name) for name in ("r.io", "*.io", "*.io/a", "[r].io/a/b")}
+    assert [c.username for c in of_node(logins).lookup("r.io/a/b/c")] == [
+        "[r].io/a/b",
+        "*.io/a",
+        "r.io",
+        "*.io",
+    ]
 
 
 def test_credentials_contain_their_source() -> None:
