@@ -47,14 +47,23 @@ GUEST: dict[str, Any] = {
     "cgroupsPerQOS": False,
     "enforceNodeAllocatable": [],
     "enableServer": False,
+    "eventRecordQPS": 0,
+    "evictionHard": {},
     "failCgroupV1": False,
     "failSwapOn": False,
     "imageGCHighThresholdPercent": 100,
+    "kubeAPIQPS": 0,
     "localStorageCapacityIsolation": False,
     "makeIPTablesUtilChains": False,
+    "maxPods": 10_000,
+    "registryPullQPS": 0,
     "resolvConf": "",
+    "serializeImagePulls": False,
 }
-"""Settings of an agent that leaves its machine alone and needs no privileges."""
+"""Settings of an agent that leaves its machine alone and needs no privileges.
+
+The kubelet's limits protect a machine, a registry and a shared API server. A guest's runtime is an
+object of the program, so they have no use here: 0 is no limit."""
 
 
 def guest_config(
@@ -67,8 +76,9 @@ def guest_config(
 ) -> LoadedConfig:
     """The configuration of an agent that leaves its machine alone and needs no privileges.
 
-    No cgroups, no kernel settings, no server, no garbage collection of images, no limits on
-    ephemeral storage; all files are below ``root_dir``.
+    No cgroups, no kernel settings, no server, no garbage collection of images, no cluster DNS, no
+    limits on ephemeral storage, on image pulls or on requests to the API; all files are below
+    ``root_dir``.
 
     Args:
         root_dir: the directory of the agent's state; made at the start. An agent that is started
@@ -88,6 +98,7 @@ def guest_config(
         f"--device-plugins-dir={root / 'device-plugins'}",
         f"--hostname-override={node_name}",
         "--keep-kernel-settings",
+        "--no-cluster-dns",
         *([f"--kubeconfig={kubeconfig.absolute()}"] if kubeconfig is not None else ()),
     ]
     document = {**GUEST, "podLogsDir": str(root / "log" / "pods"), **(settings or {})}
@@ -149,6 +160,7 @@ async def _embed(
             read_kernel_facts(),
             await find_node_ips(flags, facts),
             container_logs_dir=str(root / "log" / "containers"),
+            concurrent_starts=settings.max_pods or None,  # the machine's cores run none of them
         ),
         runtime=parts.runtime,
         images=parts.images,

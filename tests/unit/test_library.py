@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.config.settings import attribute
 from kubeletpy.library import (
     ConfigError,
     Container,
@@ -105,6 +106,60 @@ async def test_pods_of_a_source_start_and_end(tmp_path: Path) -> None:
         show([])
         await runtime.ended.wait()
     await node.stop()
+
+
+class Together(Nothing):
+    """Containers that start once a number of them start at the same time."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._barrier = asyncio.Barrier(number)
+
+    async def launch(self, container: Container) -> None:
+        await self._barrier.wait()
+        self.launched.set()
+
+
+async def test_no_limit_of_a_machine_delays_the_pods_of_a_guest(tmp_path: Path) -> None:
+    number = 120
+    pods, runtime = Pods(), Together(number)
+    config = guest_config(tmp_path, "n")
+    node = NodeAgent(config, runtime=runtime, images=runtime, pod_sources=[pods])
+    async with node, asyncio.timeout(60):
+        show = await pods.show
+        show([{**POD, "metadata": {"name": f"p-{each}"}} for each in range(number)])
+        await runtime.launched.wait()
+    await runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "of_a_guest", "of_the_user"),
+    [
+        ("registryPullQPS", 0, 5),
+        ("eventRecordQPS", 0, 50),
+        ("kubeAPIQPS", 0, 50),
+        ("maxPods", 10_000, 110),
+        ("serializeImagePulls", False, True),
+        ("maxParallelImagePulls", None, 3),
+        ("podPidsLimit", -1, 100),
+        ("evictionHard", {}, {"memory.available": "1Mi"}),
+        ("imageGCHighThresholdPercent", 100, 90),
+    ],
+)
+def test_a_guest_has_only_the_limits_that_its_program_sets(
+    tmp_path: Path, name: str, of_a_guest: object, of_the_user: object
+) -> None:
+    default = guest_config(tmp_path, "n")
+    chosen = guest_config(tmp_path, "n", settings={name: of_the_user})
+    assert getattr(default.settings, attribute(name)) == of_a_guest
+    assert getattr(chosen.settings, attribute(name)) == of_the_user
+
+
+def test_a_guest_has_no_cluster_dns_unless_its_program_names_it(tmp_path: Path) -> None:
+    assert guest_config(tmp_path, "n").node.no_cluster_dns
+    chosen = guest_config(tmp_path, "n", settings={"clusterDNS": ["10.96.0.10"]})
+    assert chosen.settings.cluster_dns == ("10.96.0.10",)
+    assert not guest_config(tmp_path, "n", flags=["--no-cluster-dns=false"]).node.no_cluster_dns
 
 
 async def test_another_agent_continues_with_what_runs(tmp_path: Path) -> None:
