@@ -71,6 +71,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         node=core.node.own.current,
         pulls=core.images.manager.pulls,
         runtime_good_at=lambda: core.monitor.good_at,
+        node_name=core.node_name,
         spared=eviction.spared,
     )
     node = NodeQueries(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +17,11 @@ DEFAULTS = (
 )
 """Where ``run`` and ``up`` put it by default."""
 UNIX_SOCKETS = Path("/proc/net/unix")
+_START = (
+    "Start one: kubeletpy up (in a checkout ./up.sh) for a node with an API of its own, "
+    "systemctl start kubeletpy for a node of a cluster. Of an agent with --root-dir DIR, use "
+    f"--socket DIR/{SOCKET_NAME}; of `up` with --state-dir DIR, --socket DIR/kubelet/{SOCKET_NAME}"
+)
 LISTENS = "00010000"
 """Flags of a listening socket in that table (__SO_ACCEPTCON)."""
 TIMEOUT_S = 10.0
@@ -41,9 +45,19 @@ class _UnixConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_S)
-        self.sock.connect(str(self._path))
+        self.sock = _connect(self._path)
+
+
+def _connect(path: Path) -> socket.socket:
+    """A connection to a socket. Raises OSError."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(TIMEOUT_S)
+        made.connect(str(path))
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def find(
@@ -51,38 +65,50 @@ def find(
 ) -> Path:
     """The agent's socket: the given one, else that of the agent that runs here.
 
-    An agent with default directories comes first. A socket of one that has ended is only taken when
-    none is alive, so that the error names it.
+    An agent with default directories comes first.
 
     Raises:
-        NoAgent: there is none, or this user may not use it.
+        NoAgent: there is none, or this user may not use it. The message names all candidates.
     """
     if given:
         return Path(given)
-    found = []
-    for path in candidates:
-        try:
-            if path.exists():
-                found.append(path)
-        except PermissionError as error:
-            raise NoAgent(f"{path.parent} is not readable: run this as root") from error
     listening = live(table)
-    if alive := [path for path in found if path in listening]:
+    if alive := [path for path in candidates if path in listening]:
         return alive[0]
     if len(listening) == 1:
         return listening[0]
     if listening:
         shown = " or ".join(f"--socket {path}" for path in listening)
         raise NoAgent(f"several agents run here: use {shown}")
-    if found:
-        return found[0]
-    if os.geteuid() != 0:
-        raise NoAgent("no agent's socket can be seen: run this as root")
-    places = " or ".join(str(path) for path in candidates)
-    raise NoAgent(
-        f"no agent runs here: there is no socket {places}. If the agent was started with "
-        f"--root-dir DIR (`up`: --state-dir), use --socket DIR/{SOCKET_NAME}"
-    )
+    refused: dict[Path, OSError] = {}
+    for path in candidates:  # the table lacks sockets of other network namespaces
+        try:
+            _connect(path).close()
+        except OSError as error:
+            refused[path] = error
+        else:
+            return path
+    raise NoAgent(no_agent(refused))
+
+
+def no_agent(refused: Mapping[Path, OSError]) -> str:
+    """Why none of the sockets can be used, and what to do. The errors are those of connecting."""
+    found = ", and ".join(_refusal(path, error) for path, error in refused.items())
+    if any(isinstance(error, PermissionError) for error in refused.values()):
+        return f"no agent can be queried: {found}. Run this as root"
+    return f"no agent runs here: {found}. {_START}"
+
+
+def _refusal(path: Path, error: OSError) -> str:
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            return f"there is no socket {path}"
+        case ConnectionRefusedError():
+            return f"nobody listens on {path} any more"
+        case PermissionError():
+            return f"this user may not use {path}"
+        case _:
+            return f"{path} does not answer: {error.strerror or error}"
 
 
 def live(table: Path) -> list[Path]:
@@ -123,14 +149,11 @@ def _answer(path: Path, method: str, parts: Sequence[str], sent: bytes | None = 
         connection.request(method, target, sent)
         answer = connection.getresponse()
         body = json.loads(answer.read())
-    except PermissionError as error:
-        raise NoAgent(f"may not use {path}: run this as root") from error
-    except FileNotFoundError as error:
-        raise NoAgent(f"no agent runs here: there is no socket {path}") from error
-    except ConnectionRefusedError as error:
-        raise NoAgent(f"no agent runs here: nobody listens on {path} any more") from error
+    except (PermissionError, FileNotFoundError, ConnectionRefusedError) as error:
+        raise NoAgent(no_agent({path: error})) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise NoAgent(f"the agent did not answer on {path}: {error}") from error
+        why = f"{error or type(error).__name__}; see its log"
+        raise NoAgent(f"the agent did not answer on {path}: {why}") from error
     finally:
         connection.close()
     if answer.status in (400, 404):

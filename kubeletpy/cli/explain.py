@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         description="Show what the agent on this machine has decided about a pod, when and why, "
         "and what it waits for. Without POD: every pod of the node in one line each.",
     )
-    made.add_argument("pod", nargs="?", metavar="POD", help="NAME, or NAMESPACE/NAME")
+    made.add_argument("pod", nargs="?", metavar="POD", help="NAME, NAMESPACE/NAME or UID")
     made.add_argument("-n", "--namespace", help="of the pod (default), or of those to list (all)")
     made.add_argument(
         "--node", action="store_true", help="what the node runs short of, and what would help"

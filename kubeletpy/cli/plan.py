@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
         "preempted, and about how long it takes. Nothing is changed. A pod of the same name that "
         "runs here is compared with the file.",
     )
-    made.add_argument("pod", nargs="?", metavar="POD", help="NAME, or NAMESPACE/NAME, to patch")
+    made.add_argument("pod", nargs="?", metavar="POD", help="NAME, NAMESPACE/NAME or UID, to patch")
     made.add_argument("-n", "--namespace", default="default")
     made.add_argument(
         "-f", "--file", help="a manifest (YAML or JSON; - reads standard input): pods, workloads"

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
         prog="kubeletpy timeline",
         description="Show each step and call of a pod's start and end, with its milliseconds.",
     )
-    made.add_argument("pod", metavar="POD", help="NAME, or NAMESPACE/NAME")
+    made.add_argument("pod", metavar="POD", help="NAME, NAMESPACE/NAME or UID")
     made.add_argument("-n", "--namespace", default="default")
     made.add_argument("--svg", metavar="FILE", help="also write a drawing to this file")
     made.add_argument(

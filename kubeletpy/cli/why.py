@@ -14,11 +14,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
 from kubeletpy.cli.closed_output import quiet_if_closed
 from kubeletpy.explain import from_api, render
+from kubeletpy.pods.pod import CONFIG_MIRROR
+from kubeletpy.pods.pod_manager import MAX_NAMESAKES, static_name
 
 TIMEOUT_S = 30.0
 _PASSED_ON = ("kubeconfig", "context", "cluster", "user", "as")
@@ -41,7 +44,7 @@ def _why(arguments: Sequence[str] | None) -> int:
         return 1
     kubectl = Kubectl(program, given)
     try:
-        pod = json.loads(kubectl.run("get", "pod", kubectl.pod, "--output=json"))
+        pod = find_pod(kubectl)
     except (KubectlFailed, ValueError) as error:
         print(f"kubectl why: {error}", file=sys.stderr)
         return 1
@@ -63,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         description="Show why a pod is in its state: what its node has decided, and what it waits "
         "for. Queries the node through the API server; requires permission to get nodes/proxy.",
     )
-    made.add_argument("pod", metavar="POD", help="NAME, or NAMESPACE/NAME")
+    made.add_argument("pod", metavar="POD", help="NAME, NAMESPACE/NAME or UID")
     made.add_argument("-n", "--namespace")
     made.add_argument("-o", "--output", choices=["text", "json"], default="text")
     for name in _PASSED_ON:
@@ -102,6 +105,40 @@ class Kubectl:
         if done.returncode:
             raise KubectlFailed(done.stderr.strip() or f"kubectl ended with {done.returncode}")
         return done.stdout
+
+
+def find_pod(kubectl: Kubectl) -> Any:
+    """The pod by its name, its uid, or the name in the manifest of a static pod.
+
+    Raises KubectlFailed, ValueError.
+    """
+    try:
+        return json.loads(kubectl.run("get", "pod", kubectl.pod, "--output=json"))
+    except KubectlFailed as error:
+        if "(NotFound)" not in str(error):
+            raise
+        found = [pod for pod in _pods(kubectl) if _is_named(pod, kubectl.pod)]
+        if len(found) == 1:
+            return found[0]
+        by_name = f"--field-selector=metadata.name={kubectl.pod}"
+        others = found or _pods(kubectl, "--all-namespaces", by_name)
+        keys = (f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in others)
+        if use := " or ".join(islice(keys, MAX_NAMESAKES)):
+            raise KubectlFailed(f"{error}; use {use}") from error
+        raise
+
+
+def _pods(kubectl: Kubectl, *arguments: str) -> list[Any]:
+    try:
+        return list(json.loads(kubectl.run("get", "pods", *arguments, "--output=json"))["items"])
+    except (KubectlFailed, ValueError, LookupError):
+        return []
+
+
+def _is_named(pod: Any, name: str) -> bool:
+    metadata, node = pod["metadata"], (pod.get("spec") or {}).get("nodeName") or ""
+    static = CONFIG_MIRROR in (metadata.get("annotations") or {})
+    return metadata["uid"] == name or (static and metadata["name"] == static_name(name, node))
 
 
 def explained(kubectl: Kubectl, pod: Any) -> tuple[dict[str, Any] | None, str]:

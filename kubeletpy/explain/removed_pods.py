@@ -56,9 +56,10 @@ class RemovedPods:
     def find(self, namespace: str, name: str, now: float) -> tuple[PodFacts, float] | None:
         """The facts of then, and how many seconds ago; None: nothing is known any more.
 
-        ``now``: Unix seconds.
+        ``name`` may be a uid. ``now``: Unix seconds.
         """
-        found = self._ended.get((namespace, name))
+        by_uid = (each for each in self._ended.values() if each.facts.uid == name)
+        found = self._ended.get((namespace, name)) or next(by_uid, None)
         if found is None or now - found.facts.now > KEPT_S:
             return None
         return found.facts, now - found.facts.now

@@ -22,6 +22,7 @@ from kubeletpy.api.times import parse_time
 from kubeletpy.config import Notice
 from kubeletpy.events.kept import KeptEvent
 from kubeletpy.explain.snapshot import Snapshots
+from kubeletpy.pods.pod_manager import static_name
 from kubeletpy.structs import replace
 from kubeletpy.trace.model import PodTrace
 from kubeletpy.trace.spans import Traces
@@ -88,7 +89,7 @@ class ExplainServer:
         """Args:
         connections: those to the API server (:class:`kubeletpy.kubeapi.usage.Usage`), with times in
             Unix seconds; None: there is no API.
-        gone: the last facts of a removed pod, and how many seconds ago they were true.
+        gone: the last facts of a removed pod (by name or uid), and how many seconds old they are.
         elsewhere: what the API has of a pod that this node does not have.
         log_end: reads the end of a log; None: no logs are read.
         foresee: answers /plan.
@@ -254,9 +255,8 @@ class ExplainServer:
             elif node:
                 error += f"; it is on node {node}"
             return {"error": f"{error}: {verdict(pod)}"}
-        last = self._gone(namespace, name)
-        if last is None:
-            return {"error": error + unknown}
+        if (last := self._last_facts(namespace, name)) is None:
+            return {"error": error + (self._snapshots.namesakes(name) or unknown)}
         facts, since = last
         why_ended = [one.decision.why for one in facts.history if one.decision.ends_pod]
         because = f" because {why_ended[-1]}{phrases.for_taint(facts)}" if why_ended else ""
@@ -264,6 +264,16 @@ class ExplainServer:
             "error": f"{error} any more: it ended {duration(since)} ago{because}",
             "last": {**to_builtins(explain_removed(facts)), "eviction": None, "by_limit": None},
         }
+
+    def _last_facts(self, namespace: str, name: str) -> tuple[PodFacts, float] | None:
+        """Those of a removed pod by its name, its uid, or its manifest's name."""
+        static = static_name(name, self._node_name)
+        return self._gone(namespace, name) or self._gone(namespace, static)
+
+    def _last_trace(self, namespace: str, name: str) -> PodTrace | None:
+        """The same for its trace."""
+        find, static = self._traces.find, static_name(name, self._node_name)
+        return find(namespace, name) or self._traces.pod_trace(name) or find(namespace, static)
 
     async def _node(self, _request: Any) -> Any:
         return _answer(self.node())
@@ -279,7 +289,7 @@ class ExplainServer:
         namespace, name = _pod_of(request)
         uid = self._snapshots.find(namespace, name)
         if uid is None:
-            trace, last = self._traces.find(namespace, name), self._gone(namespace, name)
+            trace, last = self._last_trace(namespace, name), self._last_facts(namespace, name)
             uid = trace.uid if trace is not None else last[0].uid if last is not None else ""
         return _answer([to_builtins(event) for event in self._events(uid)])
 
@@ -316,12 +326,12 @@ class ExplainServer:
 
         namespace, name = _pod_of(request)
         uid = self._snapshots.find(namespace, name)
-        trace = self._traces.find(namespace, name) if uid is None else self._traces.pod_trace(uid)
+        trace = self._last_trace(namespace, name) if uid is None else self._traces.pod_trace(uid)
         now = asyncio.get_running_loop().time()
         if trace is None:
             if uid is None:
                 error = f"no timeline for pod {namespace}/{name} on this node"
-                return _answer({"error": error}, 404)
+                return _answer({"error": error + self._snapshots.namesakes(name)}, 404)
             trace = PodTrace(uid, namespace, name, now)
         facts = self._snapshots.facts(trace.uid)
         seen = self._snapshots.seen_at(trace.uid)

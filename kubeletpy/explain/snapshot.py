@@ -15,7 +15,7 @@ from kubeletpy.dra.model import ClaimWait
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
-from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.pod_manager import PodManager, static_name
 from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.spared import Spared
 from kubeletpy.podworkers.queries import WorkerQueries
@@ -65,6 +65,7 @@ class Snapshots(Struct, frozen=True):
     pulls: Callable[[str], Mapping[str, PullPosition]]
     runtime_good_at: Callable[[], float | None]
     """When the runtime was last well, on the event loop's clock."""
+    node_name: str
     spared: Callable[[str], Spared | None]
     """How a critical pod exceeds a limit of its own storage."""
 
@@ -86,12 +87,24 @@ class Snapshots(Struct, frozen=True):
         return found
 
     def find(self, namespace: str, name: str) -> str | None:
-        """The uid of a pod: a desired one is preferred to one that is still terminating."""
-        pod = self.pods.by_name(namespace, name)
+        """The uid of a pod: a desired one is preferred to one that is still terminating.
+
+        ``name`` may be a uid, or the name in the manifest of a static pod (PodManager.lookup).
+        """
+        pod = self.pods.lookup(namespace, name, self.node_name)
         if pod is not None:
             return pod.uid
-        found = [uid for uid in self.queries.all() if self._name(uid) == (namespace, name)]
-        return found[-1] if found else None
+        ending = self.queries.all()
+        if name in ending:
+            return name
+        for full in (name, static_name(name, self.node_name)):
+            if found := [uid for uid in ending if self._name(uid) == (namespace, full)]:
+                return found[-1]
+        return None
+
+    def namesakes(self, name: str) -> str:
+        """The pods of that name in other namespaces, for the end of a sentence; may be empty."""
+        return self.pods.namesakes(name, self.node_name)
 
     def facts(self, uid: str) -> PodFacts:
         """Everything known about a pod now."""

@@ -58,9 +58,11 @@ class Foreseer:
         """
         if "patch" in asked:
             namespace, name = str(asked.get("namespace")), str(asked.get("name"))
-            running = self._node.pods.by_name(namespace, name)
+            pods, node_name = self._node.pods, self._node.node_name
+            running = pods.lookup(namespace, name, node_name)
             if running is None:
-                raise Nonsense(f"no pod {namespace}/{name} on this node")
+                others = pods.namesakes(name, node_name)
+                raise Nonsense(f"no pod {namespace}/{name} on this node{others}")
             return await self._changed(running, _patched(running, asked["patch"], _kind(asked)))
         manifest = asked.get("pod")
         if not isinstance(manifest, dict):

@@ -5,8 +5,18 @@ A plain data structure, fed by the sync loop only. Must never decide what happen
 
 from __future__ import annotations
 
+from itertools import islice
+
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct
+
+MAX_NAMESAKES = 5
+"""Pods that an error message names."""
+
+
+def static_name(manifest_name: str, node_name: str) -> str:
+    """The name of the static pod of a manifest."""
+    return f"{manifest_name}-{node_name.lower()}"
 
 
 class Resolved(Struct, frozen=True):
@@ -65,6 +75,25 @@ class PodManager:
     def by_name(self, namespace: str, name: str) -> Pod | None:
         """The pod (not a mirror) with that namespace and name."""
         return self._pod_by_name.get(f"{name}_{namespace}")
+
+    def lookup(self, namespace: str, name: str, node_name: str) -> Pod | None:
+        """The pod that a person names: by its name, its uid, or that in a static pod's manifest.
+
+        The uid may be that of its mirror. A static pod is named after its manifest and the node.
+        """
+        named = self.by_name(namespace, name) or self.get(self.translate_uid(name))
+        static = self.by_name(namespace, static_name(name, node_name))
+        return named or (static if static is not None and static.is_static else None)
+
+    def namesakes(self, name: str, node_name: str) -> str:
+        """The pods that ``lookup`` finds in any namespace, for the end of a sentence.
+
+        Example: ``; use shop/web or kube-system/web-n1, which this node has``. Empty without any.
+        """
+        namespaces = {pod.namespace for pod in self._pods.values()}
+        found = (self.lookup(each, name, node_name) for each in sorted(namespaces))
+        keys = " or ".join(islice((pod.key for pod in found if pod is not None), MAX_NAMESAKES))
+        return f"; use {keys}, which this node has" if keys else ""
 
     def mirror_of(self, pod: Pod) -> Pod | None:
         """The mirror of a static pod."""

@@ -20,6 +20,7 @@ from kubeletpy.pods import defaults, volume_fields
 from kubeletpy.pods.canonical_spec import canonical_spec
 from kubeletpy.pods.hostname import LABEL, SUBDOMAIN
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
+from kubeletpy.pods.pod_manager import static_name
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.structs import Struct
 from kubeletpy.syncloop.sources.references import forbidden_reference
@@ -104,7 +105,7 @@ def static_pod(manifest: Any, origin: Origin, computed: set[str] | None = None) 
         raise ManifestError(f"invalid pod: metadata.namespace {namespace!r} is not a DNS label")
     if not isinstance(uid, str) or not _UID.fullmatch(uid):
         raise ManifestError(f"invalid pod: metadata.uid {uid!r} is not a uid")
-    full_name = f"{name}-{origin.node_name.lower()}"
+    full_name = static_name(name, origin.node_name)
     if len(full_name) > 253 or not SUBDOMAIN.fullmatch(full_name):
         raise ManifestError(f"invalid pod: metadata.name {full_name!r} is not a DNS subdomain")
     pod: dict[str, Any] = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+from kubeletpy.pods.pod import CONFIG_HASH
 from tests.integration.lifecycle.command import explained, run, until_verdict
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, container, pod
@@ -56,6 +58,30 @@ def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
     assert 0 < wait["until"] - crash["at"] <= 20
     assert crash["exits"][0]["exit_code"] == 3
     assert "no pod" in run(node, "explain", "-n", namespace, "other", expect=1)
+
+
+def test_a_static_pod_by_its_manifests_name_its_uids_and_another_namespace(
+    node: Node, namespace: str
+) -> None:
+    manifest = pod("static")
+    manifest["metadata"]["namespace"] = namespace
+    file = node.manifests / "static.json"
+    file.write_text(json.dumps(manifest))
+    full = f"{namespace}/static-{node.name}"
+    mirror = node.wait_running(namespace, f"static-{node.name}")
+    until_verdict(node, namespace, "static", "running and ready")
+    uid = mirror["metadata"]["uid"]
+    for asked in (f"{namespace}/static", uid, mirror["metadata"]["annotations"][CONFIG_HASH]):
+        assert run(node, "explain", asked).startswith(f"{full}: running and ready"), asked
+        assert full in run(node, "timeline", asked).splitlines()[0], asked
+    patch = ("--patch", '{"metadata": {"labels": {"a": "b"}}}')
+    assert run(node, "plan", f"{namespace}/static", *patch).startswith(f"{full}: ")
+    for command, more in (("explain", ()), ("timeline", ()), ("plan", patch)):
+        told = run(node, command, "elsewhere/static", *more, expect=1)
+        assert f"; use {full}, which this node has" in told
+    file.unlink()
+    node.wait_removed(namespace, f"static-{node.name}")
+    assert run(node, "explain", f"{namespace}/static", expect=1) == "", "shown as it was"
 
 
 def test_start_times_outlast_the_agent_and_removed_pods_are_explained(

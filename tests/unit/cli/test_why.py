@@ -32,7 +32,8 @@ class FakeKubectl:
             "#!/bin/sh\n"
             f'echo "$*" >> {folder}/calls\n'
             'case "$*" in\n'
-            f'*--raw=*) what=raw;; *"get pod"*) what=pod;; *) what=events;; esac\n'
+            '*--raw=*) what=raw;; *--all-namespaces*) what=others;; *"get pods"*) what=pods;;\n'
+            '*"get pod "*) what=pod;; *) what=events;; esac\n'
             f"cat {folder}/$what.out 2>/dev/null && exit 0\n"
             f"cat {folder}/$what.err >&2; exit 1\n"
         )
@@ -123,6 +124,46 @@ def test_a_pod_without_a_node_and_forbidden_events(kubectl: FakeKubectl, capsys:
         "  Waits for  scheduler default-scheduler\n"
     )
     assert not [call for call in kubectl.calls if "--raw" in call]
+
+
+MIRROR = {"kubernetes.io/config.mirror": "x"}
+NOT_FOUND = 'Error from server (NotFound): pods "dns" not found'
+
+
+def listed(name: str, namespace: str = "ns", node: str = "n1", **metadata: Any) -> dict[str, Any]:
+    about = {"name": name, "namespace": namespace, "uid": f"uid-{name}", **metadata}
+    return {"metadata": about, "spec": {"nodeName": node}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "pods", "others", "found"),
+    [
+        ("dns", [listed("x"), listed("dns-n1", annotations=MIRROR)], [], "dns-n1"),
+        ("uid-x", [listed("x"), listed("y")], [], "x"),
+        ("dns", [listed("dns-n1")], [], "Error: dns"),
+        (
+            "dns",
+            [listed(f"dns-{node}", node=node.upper(), annotations=MIRROR) for node in ("a", "b")],
+            [],
+            "use ns/dns-a or ns/dns-b",
+        ),
+        ("dns", [], [listed("dns", "kube-system")], "use kube-system/dns"),
+    ],
+)
+def test_pods_by_uid_by_their_manifests_name_or_in_another_namespace(
+    kubectl: FakeKubectl, capsys: Any, *, asked: str, pods: list[Any], others: list[Any], found: str
+) -> None:
+    kubectl.answers(
+        pod=NOT_FOUND, pods={"items": pods}, others={"items": others}, raw='{"verdict": "fine"}'
+    )
+    code = why.main([f"ns/{asked}", "-o", "json"])
+    if found.startswith("use"):
+        assert (code, capsys.readouterr().err) == (1, f"kubectl why: {NOT_FOUND}; {found}\n")
+    elif found.startswith("Error"):
+        assert (code, capsys.readouterr().err) == (1, f"kubectl why: {NOT_FOUND}\n")
+    else:
+        assert code == 0
+        assert kubectl.calls[-1].endswith(f"/nodes/n1/proxy/explain/ns/{found}")
 
 
 def test_no_pod_and_no_kubectl(

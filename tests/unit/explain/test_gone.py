@@ -22,6 +22,7 @@ def test_the_last_pod_of_a_name_is_kept_for_an_hour_and_pods_are_bounded() -> No
     assert found is not None
     assert (found[0].uid, found[1]) == ("a/2", KEPT_S)
     assert gone.find("default", "a", NOW + KEPT_S + 1) is None
+    assert gone.find("other", "a/2", NOW + KEPT_S) == found, "by its uid"
     gone.finished("one more/1")
     assert gone.find("default", "a", NOW) is None
     assert gone.find("default", "p0", NOW) is not None

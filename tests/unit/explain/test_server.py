@@ -41,6 +41,9 @@ class OnePod:
     def find(self, namespace: str, name: str) -> str | None:
         return "uid-web" if (namespace, name) == ("default", "web") else None
 
+    def namesakes(self, name: str) -> str:
+        return "; use shop/lost, which this node has" if name == "lost" else ""
+
     def facts(self, uid: str) -> Any:
         return facts()
 
@@ -184,12 +187,56 @@ async def test_errors_name_the_remedy(server: Any, capsys: Any, tmp_path: Path) 
     at = f"--socket={server.path}"
     assert await run(explain, at, "other") == 1
     assert capsys.readouterr().err == "kubeletpy explain: no pod default/other on this node\n"
-    assert await run(timeline, at, "other") == 1
-    assert "no timeline for pod default/other" in capsys.readouterr().err
+    assert await run(timeline, at, "lost") == 1
+    assert capsys.readouterr().err == (
+        "kubeletpy timeline: no timeline for pod default/lost on this node; use shop/lost, which "
+        "this node has\n"
+    )
     assert await run(explain, f"--socket={tmp_path / 'none'}") == 1
-    assert "no agent runs here" in capsys.readouterr().err
-    with pytest.raises(agent_socket.NoAgent, match="use --socket DIR"):
-        agent_socket.find(None, [tmp_path / "none"], tmp_path / "table")
+    assert "no agent runs here: there is no socket" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (None, None, "no agent runs here: there is no socket {a}, and there is no socket {b}. St"),
+        ("stale", None, "here: nobody listens on {a} any more, and there is no socket {b}. Start"),
+        (None, "stale", "here: there is no socket {a}, and nobody listens on {b} any more. Start"),
+        ("file", None, "here: nobody listens on {a} any more, and there is no socket {b}. Start"),
+        ("loop", None, "{a} does not answer: Too many levels of symbolic links, and there is no"),
+    ],
+)
+async def test_without_an_agent_both_sockets_are_named(
+    tmp_path: Path, first: str | None, second: str | None, expected: str
+) -> None:
+    paths = [tmp_path / "a.sock", tmp_path / "b.sock"]
+    for path, kind in zip(paths, (first, second), strict=True):
+        if kind == "stale":
+            with socket.socket(socket.AF_UNIX) as left:
+                left.bind(str(path))
+        elif kind == "file":
+            path.touch()
+        elif kind == "loop":
+            path.symlink_to(path)
+    with pytest.raises(agent_socket.NoAgent) as error:
+        agent_socket.find(None, paths, tmp_path / "table")
+    assert expected.format(a=paths[0], b=paths[1]) in str(error.value)
+    for remedy in ("kubeletpy up", "./up.sh", "systemctl start", "--socket DIR/kubelet/explain"):
+        assert remedy in str(error.value)
+
+
+def test_a_socket_for_root_alone_is_named_beside_the_other() -> None:
+    refused = {Path("/a"): PermissionError(13, "x"), Path("/b"): FileNotFoundError(2, "x")}
+    assert agent_socket.no_agent(refused) == (
+        "no agent can be queried: this user may not use /a, and there is no socket /b. "
+        "Run this as root"
+    )
+
+
+async def test_an_agent_that_the_kernels_table_lacks_is_found(server: Any, tmp_path: Path) -> None:
+    """The table has the sockets of one network namespace."""
+    candidates = [tmp_path / "none", server.path]
+    assert agent_socket.find(None, candidates, tmp_path / "table") == server.path
 
 
 @pytest.mark.parametrize(
@@ -200,7 +247,6 @@ async def test_errors_name_the_remedy(server: Any, capsys: Any, tmp_path: Path) 
         ([], ["elsewhere"], "elsewhere"),
         (["a"], ["elsewhere"], "elsewhere"),
         (["a"], ["elsewhere", "b", "a"], "a"),
-        (["a"], [], "a"),
         ([], ["elsewhere", "there"], "several agents run here: use --socket {}/elsewhere/"),
     ],
 )
@@ -230,7 +276,7 @@ def test_the_running_agent_is_found(
 
 async def test_answers_about_pods_that_are_not_on_the_node(tmp_path: Path, capsys: Any) -> None:
     """The state before removal; the node and reason from the API; or that neither is known."""
-    last: dict[str, Any] = {"went": (facts(), 90.0)}
+    last: dict[str, Any] = {"went": (facts(), 90.0), "old-n1": (facts(), 90.0)}
     ready = {"type": "Ready", "status": "True"}
     unscheduled = {"type": "PodScheduled", "reason": "Unschedulable", "message": "1 cpu"}
 
@@ -264,6 +310,7 @@ async def test_answers_about_pods_that_are_not_on_the_node(tmp_path: Path, capsy
             "other": "no pod default/other on this node; it is on node n2: running and ready",
             "refused": "no pod default/refused on this node (the API does not answer: timeout)",
             "never": "no pod default/never on this node",
+            "lost": "no pod default/lost on this node; use shop/lost, which this node has",
         }.items():
             assert await run(explain, at, name) == 1
             assert capsys.readouterr().err == (
@@ -273,6 +320,8 @@ async def test_answers_about_pods_that_are_not_on_the_node(tmp_path: Path, capsy
         shown = capsys.readouterr().out
         assert shown.startswith("no pod default/went on this node any more: it ended 1m30s ago")
         assert "; this is how it was:\n\ndefault/web: running and ready, for 20s\n" in shown
+        assert await run(explain, at, "old") == 1, "the name of a removed static pod's manifest"
+        assert "how it was:\n\ndefault/web: running" in capsys.readouterr().out
         assert await run(explain, at, "went", "-o", "json") == 1
         assert json.loads(capsys.readouterr().out)["last"]["cause"] == "running"
         assert await run(explain, at) == 0

@@ -28,6 +28,37 @@ def test_ordinary_pods() -> None:
     assert (pods.pods(), pods.get("uid-web"), pods.by_name("default", "web")) == ([], None, None)
 
 
+def test_a_pod_is_looked_up_by_name_uid_or_its_manifests_name() -> None:
+    pods = PodManager()
+    web, static = make_pod(), make_static("dns-n1", uid="s")
+    for each in (web, static, make_mirror("dns-n1"), make_pod("cache-n1", "c")):
+        pods.put(each)
+    for name, found in {
+        "web": web,
+        "uid-web": web,
+        "dns-n1": static,
+        "dns": static,
+        "s": static,
+        "mirror": static,
+        "cache": None,
+        "n1": None,
+        "": None,
+    }.items():
+        assert pods.lookup("default", name, "N1") is found, name
+    assert pods.lookup("other", "web", "N1") is None
+    assert pods.lookup("other", "uid-web", "N1") is web
+    assert pods.namesakes("dns", "N1") == "; use default/dns-n1, which this node has"
+    assert pods.namesakes("other", "N1") == ""
+
+
+def test_a_pod_comes_before_a_static_pod_of_that_manifests_name() -> None:
+    pods = PodManager()
+    web = make_pod()
+    for each in (make_static("web-n1", uid="s"), web):
+        pods.put(each)
+    assert pods.lookup("default", "web", "n1") is web
+
+
 def test_static_and_mirror_are_joined_by_name() -> None:
     pods = PodManager()
     static, mirror = make_static(uid="s"), make_mirror()
