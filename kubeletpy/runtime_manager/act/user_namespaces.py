@@ -19,6 +19,7 @@ from kubeletpy.host.private_files import write_private
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, requests_user_namespace
+from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,10 @@ IDS_PER_POD = 65_536
 MAX_FILE = 4096
 UNIT = 65_536
 """Ranges begin and end at multiples of it; the first range is the node's."""
-LAST_ID = 2**32 - 1
+LAST_ID = 2**32 - 2
+"""The one after it means "no id": a kernel refuses each map that contains it."""
+MAX_LINE = 100
+"""Maximum characters of a line that a message quotes."""
 MAX_NAMED = 5
 """Maximum pods that a message names."""
 SUBORDINATE_IDS = (Path("/etc/subuid"), Path("/etc/subgid"))
@@ -37,6 +41,26 @@ OWNER = "kubelet"
 
 class UserNamespaceError(SandboxConfigError, ContainerConfigError):
     """The pod can't have a user namespace."""
+
+
+class UnusableIds(Exception):
+    """The ids that are set aside for pods can't be used.
+
+    Attributes:
+        source: the file or configuration field that sets them aside.
+    """
+
+    def __init__(self, source: str, why: str) -> None:
+        super().__init__(why)
+        self.source = source
+
+
+class SubordinateIds(Struct, frozen=True):
+    """First id and number of the ids of a user, and the file that contains them."""
+
+    first: int
+    count: int
+    source: str
 
 
 class UserNamespaceRanges:
@@ -49,19 +73,26 @@ class UserNamespaceRanges:
         supporting: Callable[[], Collection[str]],
         max_pods: int,
         ids_per_pod: int = IDS_PER_POD,
-        owned: tuple[int, int] | None = None,
+        owned: SubordinateIds | None = None,
     ) -> None:
         """Args:
-        pods_dir: ``{root}/pods``.
-        supporting: names of the runtime handlers that support user namespaces now; "" is the
-            default one.
-        owned: first id and number of ids set aside for pods; None: those after the node's own.
+            pods_dir: ``{root}/pods``.
+            supporting: names of the runtime handlers that support user namespaces now; "" is the
+                default one.
+            owned: the ids set aside for pods; None: those after the node's own.
+
+        Raises:
+            UnusableIds: pods can't have ranges of these ids.
         """
-        first, count = owned or (ids_per_pod, ids_per_pod * max_pods)
+        if owned is None:
+            source = f"userNamespaces.idsPerPod {ids_per_pod} with maxPods {max_pods}"
+            owned = SubordinateIds(ids_per_pod, ids_per_pod * max_pods, source)
+        _check_owned(owned, ids_per_pod)
         self._pods_dir = pods_dir
         self._supporting = supporting
         self._length = ids_per_pod
-        self._ranges = range(max(first, ids_per_pod), first + count - ids_per_pod + 1, ids_per_pod)
+        end = owned.first + owned.count
+        self._ranges = range(owned.first, end - ids_per_pod + 1, ids_per_pod)
         self._used: dict[str, UserNamespaceRange] = {}
         self._unknown: set[str] = set()
         for file in pods_dir.glob(f"*/{FILE}"):
@@ -93,10 +124,11 @@ class UserNamespaceRanges:
     def settle(self, uid: str, found: UserNamespaceRange | None) -> None:
         """Take the range a pod really has, from the runtime; None: it has nothing of the pod.
 
-        Never raises: what can't be settled stays unknown.
+        A range beyond the last id that kernels map is one that no process ever had: the pod gets
+        another one. Never raises: what can't be settled stays unknown.
         """
         try:
-            if found is None:
+            if found is None or found.first_host_id + found.length - 1 > LAST_ID:
                 (self._pods_dir / uid / FILE).unlink(missing_ok=True)
                 self._used.pop(uid, None)
             else:
@@ -209,25 +241,53 @@ def _overlap(one: UserNamespaceRange, other: UserNamespaceRange) -> bool:
     )
 
 
-def subordinate_ids(files: Collection[Path] = SUBORDINATE_IDS) -> tuple[int, int] | None:
-    """First id and number of subordinate ids of the user ``kubelet``; None where it has none.
+def subordinate_ids(files: Collection[Path] = SUBORDINATE_IDS) -> SubordinateIds | None:
+    """The subordinate ids of the user ``kubelet``; None where it has none.
 
-    Only a range that is the same for users and for groups can be used.
+    Raises:
+        UnusableIds: it has some in one file only, or several ranges, or others for groups than for
+            users. The pods would share the ids that this machine's owner set aside for others.
     """
-    found = set()
+    found = {}
     for file in files:
         try:
             text = file.read_text(errors="replace")
-        except OSError:
-            return None
-        owned = [line.split(":") for line in lines(text) if line.startswith(f"{OWNER}:")]
-        if len(owned) != 1 or len(owned[0]) != 3:
-            return None
-        first, length = map(number, owned[0][1:])
-        if first is None or length is None:
-            return None
-        found.add((first, length))
-    return found.pop() if len(found) == 1 else None
+        except FileNotFoundError:
+            text = ""
+        except OSError as error:
+            raise UnusableIds(str(file), f"can't be read: {error.strerror or error}") from error
+        owned = [line for line in lines(text) if line.startswith(f"{OWNER}:")]
+        if len(owned) > 1:
+            raise UnusableIds(str(file), f"must have one line of the user {OWNER}, not several")
+        found[file] = owned[0] if owned else ""
+    if not any(found.values()):
+        return None
+    if len(set(found.values())) != 1:
+        shown = "; ".join(f"{file} has {line or 'none'!r}" for file, line in found.items())
+        raise UnusableIds(
+            " and ".join(map(str, found)), f"must have the same ids of the user {OWNER}: {shown}"
+        )
+    source, line = next(iter(found.items()))
+    numbers = [number(part) for part in line.split(":")[1:]]
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
+        raise UnusableIds(str(source), f"must be {OWNER}:FIRST:COUNT, not {line[:MAX_LINE]!r}")
+    return SubordinateIds(numbers[0], numbers[1], str(source))
+
+
+def _check_owned(owned: SubordinateIds, ids_per_pod: int) -> None:
+    """Raises UnusableIds."""
+    first, count = owned.first, owned.count
+    why = ""
+    if ids_per_pod < UNIT or not _is_units(ids_per_pod):
+        why = f"a pod can't have {ids_per_pod} ids, only multiples of {UNIT}"
+    elif first < ids_per_pod or not _is_units(first):
+        why = f"the first id must be a multiple of {UNIT} and at least {ids_per_pod}"
+    elif count < ids_per_pod or count % ids_per_pod:
+        why = f"the number of ids must be a multiple of {ids_per_pod}, what each pod gets"
+    elif first + count - 1 > LAST_ID:
+        why = f"the last id that a kernel maps is {LAST_ID}; set fewer ids aside"
+    if why:
+        raise UnusableIds(owned.source, f"{count} ids from {first} on: {why}")
 
 
 def _refusal(handler: str) -> str:

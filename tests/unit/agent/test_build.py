@@ -12,7 +12,7 @@ from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.cgroups.machine import KernelFacts
-from kubeletpy.config import NodeFlags, default_settings
+from kubeletpy.config import ConfigError, NodeFlags, default_settings
 from kubeletpy.eviction.keeper import EvictionKeeper
 from kubeletpy.guards.host import GuardedHost
 from kubeletpy.node.build import RuntimeInfo
@@ -256,3 +256,8 @@ async def test_runtime_features_are_read_from_the_newest_version(tmp_path: Path)
     features: Any = {"name": "", "features": {"userNamespaces": True}}
     upkeep._info = RuntimeInfo("containerd", "2.2.0", [features])
     assert user_namespaces._supporting() == {""}
+
+
+async def test_ids_that_no_kernel_maps_end_the_start_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"userNamespaces\.idsPerPod 65536 with maxPods 65535: "):
+        made(tmp_path, maxPods=65535)

@@ -10,6 +10,8 @@ import pytest
 
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.runtime_manager.act.user_namespaces import (
+    SubordinateIds,
+    UnusableIds,
     UserNamespaceError,
     UserNamespaceRanges,
     subordinate_ids,
@@ -165,14 +167,103 @@ def test_ranges_stay_allocated_on_a_read_only_disk(tmp_path: Path) -> None:
 
 
 def test_ids_set_aside_for_pods(tmp_path: Path) -> None:
-    uid, gid = tmp_path / "subuid", tmp_path / "subgid"
-    assert subordinate_ids((uid, gid)) is None
-    for file in (uid, gid):
+    files = tmp_path / "subuid", tmp_path / "subgid"
+    assert subordinate_ids(files) is None
+    for file in files:
         file.write_text("me:1:2\nkubelet:131072:65536\n")
-    assert subordinate_ids((uid, gid)) == (131072, 65536)
-    spaces = make(tmp_path, owned=(131072, 65536))
+    owned = subordinate_ids(files)
+    assert owned == SubordinateIds(131072, 65536, str(files[0]))
+    spaces = make(tmp_path, owned=owned)
     assert spaces.pod_range(alone(tmp_path, "a")).first_host_id == 131072  # type: ignore[union-attr]
-    gid.write_text("kubelet:1:2\n")
-    assert subordinate_ids((uid, gid)) is None
-    gid.write_text("kubelet:a:2\n")
-    assert subordinate_ids((uid, gid)) is None
+
+
+@pytest.mark.parametrize(
+    ("uids", "gids", "why"),
+    [
+        ("kubelet:131072:65536", "", "must have the same ids of the user kubelet"),
+        ("kubelet:131072:65536", "kubelet:1:2", "must have the same ids of the user kubelet"),
+        (
+            "kubelet:131072:65536\nkubelet:262144:65536",
+            "",
+            "must have one line of the user kubelet",
+        ),
+        (
+            "kubelet:a:65536",
+            "kubelet:a:65536",
+            "must be kubelet:FIRST:COUNT, not 'kubelet:a:65536'",
+        ),
+        ("kubelet:-1:65536", "kubelet:-1:65536", "must be kubelet:FIRST:COUNT"),
+        ("kubelet:131072", "kubelet:131072", "must be kubelet:FIRST:COUNT"),
+        ("kubelet:131072:65536:1", "kubelet:131072:65536:1", "must be kubelet:FIRST:COUNT"),
+    ],
+)
+def test_subordinate_ids_that_nobody_understands_are_refused(
+    tmp_path: Path, uids: str, gids: str, why: str
+) -> None:
+    files = tmp_path / "subuid", tmp_path / "subgid"
+    for file, text in zip(files, (uids, gids), strict=True):
+        file.write_text(f"{text}\n")
+    with pytest.raises(UnusableIds, match=why) as caught:
+        subordinate_ids(files)
+    assert str(files[0]) in caught.value.source
+
+
+def test_subordinate_ids_that_cannot_be_read_are_not_those_of_nobody(tmp_path: Path) -> None:
+    (tmp_path / "subuid").mkdir()
+    with pytest.raises(UnusableIds, match="can't be read: Is a directory"):
+        subordinate_ids((tmp_path / "subuid", tmp_path / "subgid"))
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "ids", "why"),
+    [
+        (2**32 - 2 * SIZE, SIZE, SIZE, ""),
+        (2**32 - SIZE, SIZE, SIZE, "the last id that a kernel maps is 4294967294"),
+        (SIZE, 2**32 - SIZE, SIZE, "the last id that a kernel maps is 4294967294"),
+        (2**32, SIZE, SIZE, "the last id that a kernel maps is 4294967294"),
+        (0, SIZE, SIZE, "the first id must be a multiple of 65536 and at least 65536"),
+        (SIZE, 2 * SIZE, 2 * SIZE, "the first id must be a multiple of 65536 and at least 131072"),
+        (100_000, SIZE, SIZE, "the first id must be a multiple of 65536 and at least 65536"),
+        (SIZE, 0, SIZE, "the number of ids must be a multiple of 65536, what each pod gets"),
+        (SIZE, SIZE - 1, SIZE, "the number of ids must be a multiple of 65536"),
+        (SIZE, SIZE + 1, SIZE, "the number of ids must be a multiple of 65536"),
+        (SIZE, SIZE, 65_537, "a pod can't have 65537 ids, only multiples of 65536"),
+        (SIZE, SIZE, 0, "a pod can't have 0 ids"),
+    ],
+)
+def test_ids_that_no_kernel_maps_are_refused_by_name(
+    tmp_path: Path, first: int, count: int, ids: int, why: str
+) -> None:
+    owned = SubordinateIds(first, count, "/etc/subuid")
+    if not why:
+        range_ = make(tmp_path, owned=owned).pod_range(alone(tmp_path, "a"))
+        assert range_ == UserNamespaceRange(first, count)
+        return
+    with pytest.raises(UnusableIds, match=why) as caught:
+        make(tmp_path, owned=owned, ids_per_pod=ids)
+    assert caught.value.source == "/etc/subuid"
+
+
+@pytest.mark.parametrize(("max_pods", "ids"), [(65_535, SIZE), (1, 2**31), (110, 2**26)])
+def test_more_pods_than_the_kernel_has_ids_for_are_refused(
+    tmp_path: Path, max_pods: int, ids: int
+) -> None:
+    with pytest.raises(UnusableIds) as caught:
+        make(tmp_path, max_pods=max_pods, ids_per_pod=ids)
+    assert caught.value.source == f"userNamespaces.idsPerPod {ids} with maxPods {max_pods}"
+    make(tmp_path, max_pods=65_534)
+
+
+@pytest.mark.parametrize("by_runtime", [False, True])
+def test_a_record_that_no_kernel_maps_is_replaced(tmp_path: Path, by_runtime: bool) -> None:
+    first = 2**32 - SIZE
+    mapping = [{"hostId": first, "containerId": 0, "length": SIZE}]
+    old, new = alone(tmp_path, "a"), alone(tmp_path, "b")
+    record = tmp_path / "a" / "userns"
+    record.write_text(json.dumps({"uidMappings": mapping, "gidMappings": mapping}))
+    spaces = make(tmp_path)
+    assert spaces.unknown == {"a"}
+    spaces.settle("a", UserNamespaceRange(first, SIZE) if by_runtime else None)
+    assert not record.exists()
+    assert spaces.pod_range(new) == UserNamespaceRange(SIZE, SIZE)
+    assert spaces.pod_range(old) == UserNamespaceRange(2 * SIZE, SIZE)
