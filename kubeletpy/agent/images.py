@@ -13,11 +13,12 @@ from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.pod_state import PodState
 from kubeletpy.images.ages import ImageAges
 from kubeletpy.images.gc import ImageGarbageCollector
-from kubeletpy.images.gc_selection import ImageGCPolicy, image_volumes
+from kubeletpy.images.gc_selection import ImageGCPolicy, pod_images
 from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.images.puller import PullSettings
 from kubeletpy.images.records.from_settings import pull_records
+from kubeletpy.images.uses import ImageUses
 from kubeletpy.structs import Struct
 from kubeletpy.volumes.projected.tokens import PodTokens
 
@@ -54,6 +55,7 @@ def build_images(context: BuildContext, state: PodState, tokens: PodTokens) -> I
         accounts = ClusterAccounts(context.kube_api, tokens)
         providers = providers_from_flags(settings, flags, accounts, metrics.credential_providers)
         components.append(Component(providers, close=providers.close))
+    uses = ImageUses()
     gc = ImageGarbageCollector(
         outside.images,
         outside.runtime,
@@ -64,7 +66,8 @@ def build_images(context: BuildContext, state: PodState, tokens: PodTokens) -> I
         policy=ImageGCPolicy.from_settings(settings),
         on_remaining=records.prune if records is not None else None,
         ages=ImageAges(root),
-        volumes=lambda: image_volumes(state.pods.pods()),
+        named=lambda: pod_images(state.pods.pods(), state.active()),
+        uses=uses,
         tracer=outside.tracer,
     )
     manager = ImageManager(
@@ -78,5 +81,6 @@ def build_images(context: BuildContext, state: PodState, tokens: PodTokens) -> I
         records=records,
         pull_times=state.starts,
         pulled=gc.pulled,
+        uses=uses,
     )
     return Images(manager, gc, components)

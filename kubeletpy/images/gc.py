@@ -22,14 +22,17 @@ from kubeletpy.images.gc_selection import (
     ImageRecord,
     bytes_to_free,
     eviction_order,
+    image_names,
     may_free_space,
     moved,
+    referenced_names,
     refresh,
     sandbox_images,
     too_old,
     used_image_ids,
 )
 from kubeletpy.images.metrics import ImageMetrics
+from kubeletpy.images.uses import ImageUses
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
@@ -63,14 +66,16 @@ class ImageGarbageCollector:
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
         on_remaining: Callable[[Collection[str], float], Awaitable[None]] | None = None,
         ages: ImageAges | None = None,
-        volumes: Callable[[], Iterable[str]] = tuple,
+        named: Callable[[], Iterable[str]] = tuple,
+        uses: ImageUses | None = None,
         tracer: Tracer = NO_TRACER,
     ) -> None:
         """Args:
         on_remaining: (ids, began) called after a collection with the remaining images, and the Unix
             time before which they were listed.
         ages: kept across restarts; None: all images are new to each agent.
-        volumes: references of the images that pods mount as volumes.
+        named: references of the images that pods use, whether or not they have a container.
+        uses: images that starts hold; None: no start holds any.
         tracer: where collections are sent as spans.
         """
         self._tracer = tracer
@@ -88,7 +93,8 @@ class ImageGarbageCollector:
         self._ages = ages
         self._known: Ages | None = None if ages is not None else {}
         """Ages recorded by a previous agent; None: not read yet."""
-        self._volumes = volumes
+        self._named = named
+        self._uses = uses or ImageUses()
         self._pulled: dict[str, float] = {}
         """Arrival times of images not listed yet, by id."""
         self._failed_last_time = False
@@ -136,8 +142,10 @@ class ImageGarbageCollector:
         now = self._age_clock.now()
         if self._known is None and self._ages is not None:
             self._known = await asyncio.to_thread(self._ages.load, now)
+        self._uses.begin_round()
+        arrived = frozenset(self._pulled)
         status = await self._runtime.status(verbose=True)
-        named = sandbox_images(status.info).union(self._volumes())
+        named = sandbox_images(status.info).union(self._named())
         del status
         listed = await self._images.list_images()
         containers = await self._runtime.list_containers()
@@ -145,13 +153,14 @@ class ImageGarbageCollector:
         records = [self._record(image, now) for image in listed if image.id]
         self._records = refresh(self._records, records, in_use, now)
         self._known = {}
-        self._pulled.clear()
+        listed_ids = arrived.union(self._records)
+        self._pulled = {id: at for id, at in self._pulled.items() if id not in listed_ids}
         return in_use
 
     def _record(self, image: cri.Image, now: float) -> ImageRecord:
         first, used = (self._known or {}).get(image.id, (now, 0.0))
         first = min(first, self._pulled.get(image.id, now))
-        return ImageRecord(image.id, image.size, image.pinned, first, used)
+        return ImageRecord(image.id, image.size, image.pinned, first, used, image_names(image))
 
     async def _save(self) -> None:
         if self._ages is not None:
@@ -246,14 +255,20 @@ class ImageGarbageCollector:
     async def _remove(
         self, images: Sequence[ImageRecord], reason: str, enough: float = math.inf
     ) -> tuple[int, str]:
-        """Remove images until ``enough`` bytes are freed; the bytes freed, and what failed."""
+        """Remove images until ``enough`` bytes are freed; the bytes freed, and what failed.
+
+        Those that a pod or a start has begun to use since they were listed are kept.
+        """
         freed = 0
         failures: list[str] = []
         for image in images:
             if freed >= enough:
                 break
+            if self._used_meanwhile(image):
+                continue
             try:
-                await self._images.remove_image(cri.ImageSpec(image=image.id))
+                with self._uses.removing(image.id):
+                    await self._images.remove_image(cri.ImageSpec(image=image.id))
             except CRIError as error:
                 failures.append(str(error))
                 continue
@@ -262,6 +277,11 @@ class ImageGarbageCollector:
             self._metrics.image_garbage_collected(reason)
             logger.info("unused image removed", extra={"image_id": image.id, "reason": reason})
         return freed, "; ".join(failures)
+
+    def _used_meanwhile(self, image: ImageRecord) -> bool:
+        return self._uses.used(image.id) or not image.names.isdisjoint(
+            referenced_names(self._named())
+        )
 
     async def _disk(self) -> Disk:
         info = await self._images.image_fs_info()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.images.records.names import full_name
@@ -54,6 +55,8 @@ class ImageRecord(Struct, frozen=True):
     first_detected: float
     last_used: float = 0.0
     """0: never seen in use."""
+    names: frozenset[str] = frozenset()
+    """All names by which containers and pods may refer to it."""
 
 
 def moved(image: ImageRecord, seconds: float) -> ImageRecord:
@@ -132,8 +135,7 @@ def used_image_ids(
     Args:
         containers: running or not.
         images: all.
-        named: further references, as users wrote them: of images mounted as volumes, and of the
-            sandbox image.
+        named: further references, as users wrote them: of pods, and of the sandbox image.
     """
     names = {
         name
@@ -141,13 +143,19 @@ def used_image_ids(
         for name in (container.image_id, container.image_ref, container.image.image)
         if name
     }
-    for reference in named:
-        names |= {reference, *_full_names(reference)}
-    return frozenset(
-        image.id
-        for image in images
-        if not names.isdisjoint((image.id, *image.repo_digests, *image.repo_tags))
-    )
+    names |= referenced_names(named)
+    return frozenset(image.id for image in images if not names.isdisjoint(image_names(image)))
+
+
+def image_names(image: cri.Image) -> frozenset[str]:
+    """The names by which containers and pods may refer to an image."""
+    listed = (*image.repo_digests, *image.repo_tags)
+    return frozenset((image.id, *listed, *map(full_name, listed)))
+
+
+def referenced_names(references: Iterable[str]) -> set[str]:
+    """How a runtime may list the images that users refer to this way."""
+    return set[str]().union(*map(_full_names, references))
 
 
 def sandbox_images(info: Mapping[str, str]) -> set[str]:
@@ -165,19 +173,25 @@ def sandbox_images(info: Mapping[str, str]) -> set[str]:
     return {found} if isinstance(found, str) and found else set()
 
 
-def image_volumes(pods: Iterable[Pod]) -> set[str]:
-    """References of the images that pods mount as volumes: the runtime does not list these uses."""
-    return {
-        reference
+def pod_images(pods: Iterable[Pod], active: Iterable[Pod]) -> set[str]:
+    """References of the images that pods use without a container that the runtime lists.
+
+    Images mounted as volumes of all pods, and images of all containers of the active ones: a later
+    container may not have been created yet.
+    """
+    mounted = {
+        volume["image"].get("reference") or ""
         for pod in pods
         for volume in pod.spec.get("volumes") or ()
-        if (reference := (volume.get("image") or {}).get("reference"))
+        if volume.get("image")
     }
+    run = {each.get("image") or "" for pod in active for _, each in pod.all_containers()}
+    return (mounted | run) - {""}
 
 
-def _full_names(reference: str) -> set[str]:
-    """How a runtime may list an image that a user refers to this way."""
+@lru_cache(2048)
+def _full_names(reference: str) -> frozenset[str]:
     try:
-        return {full_name(reference), with_default_tag(reference)}
+        return frozenset((reference, full_name(reference), with_default_tag(reference)))
     except InvalidReference:
-        return set()
+        return frozenset((reference,))

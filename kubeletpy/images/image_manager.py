@@ -25,6 +25,7 @@ from kubeletpy.images.pull_secrets import PullSecretLike
 from kubeletpy.images.puller import ImagePuller, PullSettings, WantedImage
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag
+from kubeletpy.images.uses import ImageUses
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -54,14 +55,17 @@ class ImageManager:
         records: PullRecords | None = None,
         pull_times: PullTimes | None = None,
         pulled: Callable[[str], None] = lambda image_id: None,
+        uses: ImageUses | None = None,
     ) -> None:
         """``records`` None: any image on the node may be used, no matter who pulled it. ``pulled``
-        is called with the id of each image that arrives."""
+        is called with the id of each image that arrives. ``uses`` keeps the images of starts from
+        being removed; None: nothing removes images."""
         self._service = service
         self._recorder = recorder
         self._metrics = metrics
         self._records = records
         self._pull_times = pull_times or NoPullTimes()
+        self._uses = uses or ImageUses()
         self._sources = CredentialSources(node_credentials or NodeCredentials(()), providers)
         self._puller = ImagePuller(
             service,
@@ -72,11 +76,16 @@ class ImageManager:
             records=records,
             pull_times=self._pull_times,
             pulled=pulled,
+            uses=self._uses,
         )
 
     def pulls(self, uid: str) -> dict[str, PullPosition]:
         """Image -> where its pull for a pod (by uid) stands."""
         return self._puller.positions(uid)
+
+    def release(self, pod: Pod, name: str) -> None:
+        """A container has been created, or will not be: its images may be removed if unused."""
+        self._uses.release((pod.uid, name))
 
     async def ensure_image_exists(
         self,
@@ -88,7 +97,8 @@ class ImageManager:
     ) -> LocalImage:
         """Get the container's image onto the node, recording the kubelet's events.
 
-        Cancelling it abandons a pull; the runtime keeps the layers pulled so far.
+        It is not removed until :meth:`release`. Cancelling it abandons a pull; the runtime keeps
+        the layers pulled so far.
 
         Raises:
             ImageError: with the container's waiting reason and message.
@@ -106,7 +116,8 @@ class ImageManager:
                 reference, Reason.INSPECT_FAILED, ImageErrorCode.INVALID_NAME, message
             ) from error
         spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
-        wanted = WantedImage(pod, image, spec, reference, wanted_policy)
+        start = pod.uid, container["name"]
+        wanted = WantedImage(pod, image, spec, reference, wanted_policy, start)
         credentials = PodCredentials(self._sources, pod, full, secrets)
         found: LocalImage | None = None
         present: bool | None = None
@@ -139,14 +150,17 @@ class ImageManager:
     async def _find_local_image(self, wanted: WantedImage) -> LocalImage | None:
         try:
             with span(TraceCall.LOOK_UP_IMAGE, wanted.image):
-                answer = await self._service.image_status(wanted.spec)
+                while True:
+                    since = self._uses.removals
+                    found = local_image(await self._service.image_status(wanted.spec))
+                    if found is None or await self._uses.hold(wanted.start, found.ref, since):
+                        return found
         except CRIError as error:
             message = f'Failed to inspect image "": {runtime_text(error)}'
             self._metrics.image_requested(wanted.policy, None, None)
             raise self._reported(
                 wanted.reference, Reason.INSPECT_FAILED, ImageErrorCode.INSPECT, message
             ) from error
-        return local_image(answer)
 
     def _reported(
         self, reference: api.ObjectReference, reason: Reason, code: ImageErrorCode, message: str

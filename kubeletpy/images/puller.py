@@ -31,6 +31,7 @@ from kubeletpy.images.records.ledger import (
     PullInProgress,
     PullRecords,
 )
+from kubeletpy.images.uses import ImageUses, Start
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -81,6 +82,7 @@ class WantedImage(Struct, frozen=True):
     spec: cri.ImageSpec
     reference: api.ObjectReference
     policy: str
+    start: Start
 
     @property
     def purpose(self) -> str:
@@ -102,9 +104,10 @@ class ImagePuller:
         records: PullRecords | None,
         pull_times: PullTimes,
         pulled: Callable[[str], None] = lambda image_id: None,
+        uses: ImageUses,
     ) -> None:
         """``records`` None: who pulled what is not recorded. ``pulled`` is called with the id of
-        each image that arrives."""
+        each image that arrives. ``uses`` keeps it from being removed."""
         self._service = service
         self._recorder = recorder
         self._clock = clock
@@ -112,6 +115,7 @@ class ImagePuller:
         self._records = records
         self._pull_times = pull_times
         self._pulled = pulled
+        self._uses = uses
         self._backoff = PullBackoff()
         self._queue = PullQueue(parallel=settings.parallel, qps=settings.qps, burst=settings.burst)
 
@@ -146,8 +150,14 @@ class ImagePuller:
                 ticket = Ticket(wanted.pod.uid, wanted.image)
                 async with self._queue.place(ticket), self._recorded(wanted) as record:
                     started_at = loop.time()
-                    ref, used = await self._pull_with_any(wanted.spec, credentials, sandbox_config)
-                    image, image_id, size = await self._inspect_pulled(wanted.spec, ref)
+                    held = False
+                    while not held:
+                        since = self._uses.removals
+                        ref, used = await self._pull_with_any(
+                            wanted.spec, credentials, sandbox_config
+                        )
+                        image, image_id, size = await self._inspect_pulled(wanted.spec, ref)
+                        held = await self._uses.hold(wanted.start, image_id, since)
                     ended_at = loop.time()
                     self._pulled(image_id)
                     if record is not None:

@@ -22,6 +22,7 @@ from kubeletpy.images.records.model import (
     file_name,
     with_grants,
 )
+from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
 
@@ -80,13 +81,19 @@ class RecordStore:
         return found
 
     async def grow(self, image_ref: str, repository: str, grants: Grants) -> None:
-        """Add to the record of an image, created if missing. Writes only if something is new."""
+        """Add to the record of an image, created if missing.
+
+        Writes only if something is new. In memory the record is updated anyway: a :meth:`prune`
+        whose list is older than this pull must keep it.
+        """
         try:
             old = await self.find(image_ref)
         except MalformedRecord:
             old = None
-        new = with_grants(old, image_ref, repository, grants, self._clock.now())
+        now = self._clock.now()
+        new = with_grants(old, image_ref, repository, grants, now)
         if new is old:
+            self._index.put(replace(new, updated_at=now))
             return
         await asyncio.to_thread(self._files.write_record, new)
         self._on_disk += old is None

@@ -149,6 +149,7 @@ class ContainerStarter:
                     run.pod.uid, self._create_and_start(run, action, config, turn)
                 )
         finally:
+            self._images.release(run.pod, action.name)
             turn.created.set()
         await self._check_stop_signal(run, action, container_id)
         await self._post_start(run, action, container_id)

@@ -368,6 +368,22 @@ def test_records_follow_image_garbage_collection(node: Node) -> None:
     scenario()
 
 
+def test_a_record_outlives_a_round_that_did_not_see_its_image_arrive_again(node: Node) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        agent = node.agent()
+        await ensure(agent, RIGHT)
+        await asyncio.sleep(300)
+        node.images.present.clear()  # crictl rmi
+        listed_at = LoopClock().now()
+        await asyncio.sleep(1)
+        await ensure(agent, RIGHT)
+        await node.records.prune(frozenset(), listed_at)
+        assert (await failure(agent, WRONG, policy="Never")).message == REFUSED
+
+    scenario()
+
+
 class NoContainers:
     """A runtime without containers."""
 

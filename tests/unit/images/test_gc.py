@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +23,13 @@ from kubeletpy.images.gc_selection import (
     too_old,
     used_image_ids,
 )
+from kubeletpy.images.image_manager import ImageManager, LocalImage
+from kubeletpy.images.uses import ImageUses
+from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.errors import Internal
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Counts, Events, FakeImages
+from tests.unit.podworkers.builders import make_pod
 from tests.unit.trace.recording import Recording
 from tests.virtual_time import LoopClock, on_virtual_time, step_wall_clock
 
@@ -87,7 +92,8 @@ class Node:
     async def list_containers(self, filter: object = None) -> list[cri.Container]:
         return self.containers
 
-    volumes: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    uses: ImageUses = field(default_factory=ImageUses)
     root: Path | None = None
 
     info: dict[str, str] = field(default_factory=dict)
@@ -111,7 +117,8 @@ class Node:
             policy=ImageGCPolicy(**policy),
             statvfs=statvfs,
             ages=ImageAges(self.root) if self.root is not None else None,
-            volumes=lambda: self.volumes,
+            named=lambda: self.named,
+            uses=self.uses,
             tracer=self.tracer,
         )
 
@@ -150,7 +157,7 @@ async def test_age_and_off() -> None:
     node.images.add("a")
     node.images.add("old", pinned=True)
     node.images.add("x:1")
-    node.volumes = ("x:1",)
+    node.named = ("x:1",)
     collector = node.collector(max_age=1000)
     await collector.run()
     await asyncio.sleep(1001)
@@ -190,6 +197,124 @@ async def test_a_nearly_full_disk_loses_all_unused_images_except_young_ones() ->
     node.images.add("young", size=60)
     assert await collector.remove_unused() == 60
     assert sorted(node.images.removed) == ["sha256:empty", "sha256:old"]
+
+
+# -- uses that begin during a round ---------------------------------------------------------------
+
+
+def _images(node: Node, *names: str) -> None:
+    for name in names:
+        node.images.add(name, size=60)
+
+
+def _during_each_removal(node: Node, act: Callable[[], Awaitable[None]]) -> None:
+    remove = node.images.remove_image
+
+    async def slow(image: cri.ImageSpec) -> None:
+        await act()
+        await remove(image)
+
+    node.images.remove_image = slow  # type: ignore[method-assign]
+
+
+@on_virtual_time
+@pytest.mark.parametrize("under_pressure", [False, True])
+async def test_an_image_of_a_pod_that_came_during_the_round_is_kept(under_pressure: bool) -> None:
+    node = Node()
+    _images(node, "a:1", "b:1", "c:1")
+    collector = node.collector()
+    await collector.detect()
+    await asyncio.sleep(121)
+
+    async def pod_comes() -> None:
+        node.named = ("b:1",)
+
+    _during_each_removal(node, pod_comes)
+    freed = await (collector.remove_unused() if under_pressure else collector.collect())
+    assert (freed, node.images.removed) == (120, ["sha256:a:1", "sha256:c:1"])
+
+
+@on_virtual_time
+async def test_an_image_that_started_under_another_name_is_kept() -> None:
+    node = Node()
+    _images(node, "a:1", "localhost/b:1", "c:1")
+    collector = node.collector()
+    await collector.detect()
+    await asyncio.sleep(121)
+
+    async def starts_and_has_started() -> None:
+        start = "uid", "main"
+        if not node.images.removed:
+            assert await node.uses.hold(start, "sha256:localhost/b:1", node.uses.removals)
+            node.uses.release(start)
+
+    _during_each_removal(node, starts_and_has_started)
+    assert await collector.remove_unused() == 120
+    assert node.images.removed == ["sha256:a:1", "sha256:c:1"]
+    assert await collector.remove_unused() == 60  # its container has been removed since
+
+
+@on_virtual_time
+async def test_a_start_that_holds_its_image_keeps_it_from_round_to_round() -> None:
+    node = Node()
+    _images(node, "a:1")
+    collector = node.collector()
+    await node.uses.hold(("uid", "main"), "sha256:a:1", 0)
+    await collector.detect()
+    await asyncio.sleep(121)
+    assert await collector.remove_unused() == 0
+    node.uses.release(("uid", "main"))
+    assert await collector.remove_unused() == 60
+
+
+@on_virtual_time
+async def test_a_start_during_a_removal_waits_and_pulls_the_image_again() -> None:
+    node = Node()
+    _images(node, "a:1")
+    node.images.registry["a:1"] = ""
+    collector = node.collector()
+    manager = ImageManager(
+        cast(Any, node.images), node.events, LoopClock(), node.counts, uses=node.uses
+    )
+    await collector.detect()
+    await asyncio.sleep(121)
+    starts: list[asyncio.Task[LocalImage]] = []
+
+    async def start() -> None:
+        pod = make_pod(containers=[{"name": "c", "image": "a:1"}])
+        starts.append(
+            asyncio.create_task(
+                manager.ensure_image_exists(pod, pod.containers[0], ContainerKind.REGULAR)
+            )
+        )
+        await asyncio.sleep(5)
+
+    _during_each_removal(node, start)
+    assert await collector.remove_unused() == 60
+    assert (await starts[0]).ref == "sha256:a:1"
+    assert node.images.pulls == [("a:1", "")]
+    assert await collector.remove_unused() == 0  # it is held
+
+
+@on_virtual_time
+async def test_a_pull_that_found_the_image_before_its_removal_is_repeated() -> None:
+    node = Node()
+    _images(node, "a:1")
+    node.images.registry["a:1"] = ""
+    node.images.pull_seconds = 10
+    collector = node.collector()
+    manager = ImageManager(
+        cast(Any, node.images), node.events, LoopClock(), node.counts, uses=node.uses
+    )
+    pod = make_pod(containers=[{"name": "c", "image": "a:1", "imagePullPolicy": "Always"}])
+    ensure = manager.ensure_image_exists(pod, pod.containers[0], ContainerKind.REGULAR)
+    await collector.detect()
+    await asyncio.sleep(121)
+    pulling = asyncio.create_task(ensure)
+    await asyncio.sleep(5)
+    assert await collector.remove_unused() == 60
+    assert (await pulling).ref == "sha256:a:1"
+    assert node.images.pulls == [("a:1", "")] * 2
 
 
 # -- over restarts -------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from kubeletpy.images.gc_selection import (
     ImageRecord,
     bytes_to_free,
     eviction_order,
-    image_volumes,
     may_free_space,
+    pod_images,
     refresh,
     sandbox_images,
     too_old,
@@ -93,13 +93,36 @@ def test_the_image_of_sandboxes(info: dict[str, str], found: set[str]) -> None:
     assert sandbox_images(info) == found
 
 
-def test_which_images_pods_have_as_volumes() -> None:
+def test_images_are_used_by_volumes_of_all_pods_and_containers_of_active_ones() -> None:
     volumes = [
         {"name": "a", "image": {"reference": "x:1"}},
         {"name": "b", "emptyDir": {}},
         {"name": "c", "image": {}},
     ]
-    assert image_volumes([make_pod(volumes=volumes), make_pod("other")]) == {"x:1"}
+    mounts = make_pod(volumes=volumes, containers=[{"name": "c", "image": "y:1"}])
+    starts = make_pod(
+        "other",
+        initContainers=[{"name": "i", "image": "i:1"}],
+        containers=[{"name": "c", "image": "c:1"}, {"name": "d"}],
+        ephemeralContainers=[{"name": "e", "image": "e:1"}],
+    )
+    assert pod_images([mounts, starts], [starts]) == {"x:1", "i:1", "c:1", "e:1"}
+
+
+DIGEST = "sha256:" + "d" * 64
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["app:1", "docker.io/library/app:1", f"app@{DIGEST}", f"app:2@{DIGEST}", "sha256:id"],
+)
+@pytest.mark.parametrize("prefix", ["docker.io/library/", ""])  # as runtimes list them
+def test_a_pod_uses_an_image_by_any_of_its_names(reference: str, prefix: str) -> None:
+    image = cri.Image(
+        id="sha256:id", repo_tags=[f"{prefix}app:1"], repo_digests=[f"{prefix}app@{DIGEST}"]
+    )
+    other = cri.Image(id="sha256:other", repo_tags=["docker.io/library/other:1"])
+    assert used_image_ids([], [image, other], [reference]) == {"sha256:id"}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kubeletpy.images.image_manager import ImageManager
+from kubeletpy.images.uses import ImageUses
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -42,7 +43,14 @@ class FakeNode:
     def restart_agent(self) -> None:
         """Replace the manager by a new one without state."""
         self.known = None
-        images = ImageManager(cast(Any, self.images), self.events, LoopClock(), self.metrics.images)
+        self.uses = ImageUses()
+        images = ImageManager(
+            cast(Any, self.images),
+            self.events,
+            LoopClock(),
+            self.metrics.images,
+            uses=self.uses,
+        )
         hooks = LifecycleHookRunner(cast(Any, self.runtime), self.events, self.metrics.hooks)
         self.manager = KubeRuntimeManager(
             cast(Any, self.runtime),

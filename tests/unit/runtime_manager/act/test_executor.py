@@ -15,7 +15,7 @@ from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from tests.unit.runtime_manager.fake_node import FakeNode
-from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+from tests.unit.runtime_manager.pods_and_records import IMAGE, container, make_pod, sidecar
 from tests.virtual_time import on_virtual_time
 
 
@@ -53,6 +53,26 @@ async def test_nothing_is_listed_within_a_sync(tmp_path: Path) -> None:
     await node.manager.sync_pod(SyncPodRequest(pod, status))
     reads = [c for c in node.runtime.calls[before:] if c not in node.runtime.changes()]
     assert reads == ["pod_sandbox_status sandbox-web-0", "container_status container-app-0"]
+
+
+@on_virtual_time
+@pytest.mark.parametrize("error", [None, CRIError("CreateContainer", "no")])
+async def test_an_image_is_held_until_its_container_is_created(
+    tmp_path: Path, error: CRIError | None
+) -> None:
+    node = FakeNode(tmp_path)
+    node.runtime.seconds["create_container"] = 5
+    if error is not None:
+        node.runtime.errors["create_container"] = error
+    image = node.images.present[IMAGE].id
+    sync = asyncio.create_task(node.sync(make_pod("a")))
+    await asyncio.sleep(4)
+    node.uses.begin_round()
+    assert node.uses.used(image)
+    await sync
+    assert node.uses.used(image)
+    node.uses.begin_round()
+    assert not node.uses.used(image)
 
 
 @on_virtual_time

@@ -47,6 +47,9 @@ class OnlyOwnImage:
             raise ImageError(ImageErrorCode.PULL, "not found")
         return SimpleNamespace(ref="sha256:a")
 
+    def release(self, _pod: Any, _name: str) -> None:
+        """Nothing removes images here."""
+
 
 @pytest.mark.parametrize(("image", "mounted"), [("app:1", "r.example/models:1"), ("gone:1", "")])
 async def test_a_start_that_fails_for_a_mounted_image_names_it(image: str, mounted: str) -> None:

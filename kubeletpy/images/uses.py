@@ -1,0 +1,75 @@
+"""Keeps starts of containers and removals of images apart, image by image.
+
+The runtime lists a use only once the container exists. From the moment a start has found or pulled
+its image until then, the start holds the image here. A removal marks its image here while the
+runtime works on it. Both are checked without an await, so no start slips in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+Start = tuple[str, str]
+"""A start of a container: uid of the pod, name of the container."""
+MOST_REMOVALS = 4096
+"""Removals kept; a start that takes longer than so many creates its container without its image."""
+
+
+class ImageUses:
+    """The images that starts hold, and those that are being removed; by the runtime's id."""
+
+    def __init__(self) -> None:
+        self.removals = 0
+        """Removals begun so far: the position that :meth:`hold` takes."""
+        self._held: dict[Start, set[str]] = {}
+        self._used: set[str] = set()
+        self._removing: dict[str, asyncio.Event] = {}
+        self._removed: dict[str, int] = {}
+        """Image -> number of its last removal."""
+
+    def begin_round(self) -> None:
+        """Count uses from now on: the runtime's list, read next, has the earlier ones."""
+        self._used = set[str]().union(*self._held.values())
+
+    def used(self, image_id: str) -> bool:
+        """Whether a start has held the image at any time since the round began."""
+        return image_id in self._used
+
+    async def hold(self, start: Start, image_id: str, since: int) -> bool:
+        """Hold an image for a start until :meth:`release`.
+
+        Args:
+            since: ``removals`` before the runtime was queried for the image, or pulled it.
+
+        Returns False, after the end of its removal, if the image was removed meanwhile: the
+        runtime's answer is outdated.
+        """
+        if (removing := self._removing.get(image_id)) is not None:
+            await removing.wait()
+            return False
+        if self._removed.get(image_id, 0) > since:
+            return False
+        self._held.setdefault(start, set()).add(image_id)
+        self._used.add(image_id)
+        return True
+
+    def release(self, start: Start) -> None:
+        """The container of this start exists, or will not be created."""
+        self._held.pop(start, None)
+
+    @contextmanager
+    def removing(self, image_id: str) -> Iterator[None]:
+        """Wraps the removal of an image that is not used."""
+        self.removals += 1
+        self._removed.pop(image_id, None)
+        self._removed[image_id] = self.removals
+        if len(self._removed) > MOST_REMOVALS:
+            del self._removed[next(iter(self._removed))]
+        ended = self._removing[image_id] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._removing[image_id]
+            ended.set()
