@@ -305,7 +305,6 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_name=runtime.runtime_name,
         recursive_read_only=recursive_read_only,
         host_ips=machine.node_ips,
-        agent_started_at=life.beginning,
         looked_at=state.starts.looked_at,
         holds_claims=claims.manager.holds,
         mirror_of=pods.mirror_of,

@@ -73,7 +73,6 @@ class StatusComposer:
         metrics: PodWorkerMetrics,
         recursive_read_only: Callable[[], Collection[str]] = tuple,
         host_ips: Sequence[str] = (),
-        agent_started_at: Callable[[], float] = lambda: 0.0,
         looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
         holds_claims: Callable[[str], bool] = lambda uid: False,
         mirror_of: Callable[[Pod], Pod | None] = lambda pod: None,
@@ -88,7 +87,6 @@ class StatusComposer:
         recursive_read_only: runtime handlers that support recursive read-only mounts now; "" is
             the default one.
         host_ips: the node's addresses; may change in place.
-        agent_started_at: Unix seconds, as the wall clock is set now.
         looked_at: called with the runtime's status of a pod whenever its API status is composed.
         holds_claims: whether a pod (by uid) has claims not yet given back: others may get them once
             the API shows its end.
@@ -111,7 +109,6 @@ class StatusComposer:
         self._runtime_name = runtime_name
         self._recursive_read_only = recursive_read_only
         self._host_ips = host_ips
-        self._agent_started_at = agent_started_at
         self._looked_at = looked_at
         self._holds_claims = holds_claims
         self._mirror_of = mirror_of
@@ -158,7 +155,6 @@ class StatusComposer:
             start_errors={} if terminated else self._reasons.get(pod.uid),
             probes=self._probes.results(pod),
             terminated=terminated,
-            agent_started_at=self._agent_started_at(),
             resize_conditions=self._resizes.conditions(pod.uid),
             actuated=actuated_containers(self._actuated, pod),
             actuated_pod=self._actuated.get_pod_level(pod.uid),

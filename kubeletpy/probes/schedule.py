@@ -93,6 +93,8 @@ class ProbedContainer(Struct, frozen=True):
     survivor: bool = False
     """It is running, and started more than RESTART_SLACK_S before the agent."""
     started: bool = False
+    ready: bool = False
+    """The status shows it as ready: before its first probe, because the API does."""
     may_run_again: bool = True
     """For a container that does not run: whether it will be restarted."""
     deleting: bool = False
@@ -189,7 +191,7 @@ def _adopt(spec: ProbeSpec, seen: ProbedContainer) -> ProbeState:
     result: ProbeOutcome | None = None
     if spec.kind is ProbeKind.STARTUP and seen.started:
         result = ProbeOutcome.SUCCESS
-    elif not seen.survivor:
+    elif not (seen.survivor or (spec.kind is ProbeKind.READINESS and seen.ready)):
         result = _INITIAL[spec.kind]
     return ProbeState(seen.container_id, result, survivor=seen.survivor)
 

@@ -36,6 +36,7 @@ def container_state(
         running_for=running_for,
         survivor=survivor,
         started=bool(known.get("started")),
+        ready=bool(known.get("ready")),
         may_run_again=ended is None
         or restart_after_exit(pod.restart_policy, container, ended.get("exitCode", 0))[0]
         or _restarts_all(pod, status),

@@ -130,6 +130,18 @@ def ready(
     return made(False, "ReadinessGatesNotReady", ", ".join(parts)) if parts else made(True)
 
 
+def revoked(pod: Pod, status: api.PodStatus) -> bool:
+    """Whether another client set Ready to False, although containers and gates are ready.
+
+    The node lifecycle controller does so for the pods of a node that it cannot reach.
+    """
+    shown = status.get("conditions") or []
+    all_ready = find(shown, "ContainersReady")
+    if all_ready is None or is_ready(status):
+        return False
+    return ready(pod, all_ready, shown)["status"] == "True"
+
+
 def initialized(
     pod: Pod,
     statuses: Mapping[str, api.ContainerStatus],

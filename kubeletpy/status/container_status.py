@@ -211,8 +211,8 @@ def _from_record(
         status["lastState"] = {"terminated": old_state["terminated"]}
     if record.running and "terminated" in old_state and old_count >= record.restart_count:
         status["restartCount"] = old_count if same else old_count + 1
-    if record.running and old is not None and same and "started" in old:
-        status["started"] = old["started"]
+    if record.running and old is not None and same:
+        status["started"], status["ready"] = bool(old.get("started")), bool(old.get("ready"))
     if record.state is ContainerState.UNKNOWN and "running" in old_state:
         status["restartCount"] = old_count + 1
     if record.user is not None:

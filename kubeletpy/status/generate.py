@@ -50,8 +50,6 @@ class StatusInputs(Struct, frozen=True):
     terminated: bool = False
     """The worker has stopped everything of the pod."""
     restarting_all: bool = False
-    agent_started_at: float = 0.0
-    """Unix seconds; containers older than this keep the readiness that the API has."""
     recursive_read_only: bool = False
     resize_conditions: Sequence[api.PodCondition] = ()
     """Those that report an in-place resize, with their times."""
@@ -212,12 +210,8 @@ def _ready(
     outcome = inputs.probes.readiness.get(container_id)
     if outcome is not None:
         return outcome is ProbeOutcome.SUCCESS
-    started_at = (status.get("state") or {}).get("running", {}).get("startedAt")
-    if started_at is None or parse_time(started_at) > inputs.agent_started_at - 10:
-        return False
     # the agent restarted under a running container: what was ready stays ready until probed
-    shown = inputs.old if inputs.pod.is_static else inputs.pod.status  # a manifest shows nothing
-    return conditions.is_ready(shown)
+    return bool(status.get("ready")) and not conditions.revoked(inputs.pod, inputs.old)
 
 
 def _phase(

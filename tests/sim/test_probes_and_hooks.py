@@ -16,6 +16,8 @@ from kubeletpy.api.types import JSON
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.volumes.files.syscalls import mounts_below, unmount
+from tests.sim.api import NODE
+from tests.sim.invariants import entries
 from tests.sim.loop import run
 from tests.sim.user import container, pod, sidecar
 from tests.sim.world import World
@@ -71,9 +73,15 @@ def exec_probe(word: str, **more: Any) -> JSON:
     return {"exec": {"command": [word]}, "periodSeconds": 1, "failureThreshold": 1, **more}
 
 
-def live(tmp_path: Path, story: Callable[[ExecWorld], Any], *, events: bool = True) -> None:
+def live(
+    tmp_path: Path,
+    story: Callable[[ExecWorld], Any],
+    *,
+    events: bool = True,
+    static: bool = False,
+) -> None:
     async def main() -> None:
-        world = ExecWorld(1, tmp_path, events=events)
+        world = ExecWorld(1, tmp_path, events=events, static=static)
         world.start()
         await story(world)
         await world.stop()
@@ -172,6 +180,126 @@ def test_an_agent_restart_does_not_make_anything_unready(tmp_path: Path) -> None
             assert all(world.entry(name)["started"] for name in "abc")
             await asyncio.sleep(0.1)
         assert [word for _, word in world.asked].count("up?") == ups
+
+    live(tmp_path, story)
+
+
+def create_probed(world: ExecWorld, kind: str, probes: JSON) -> str:
+    """Create a pod whose container ``c`` has these probes; the name of its object."""
+    probed = container("c", "run", **probes)
+    if kind == "static":
+        assert world.static_dir is not None
+        manifest = pod("a", [probed])
+        (world.static_dir / "a.yaml").write_text(json.dumps(manifest))
+        return f"a-{NODE}"
+    if kind == "sidecar":
+        world.user.create(
+            pod("a", [container("main", "run")], init=[{**probed, "restartPolicy": "Always"}])
+        )
+    else:
+        world.user.create(pod("a", [probed]))
+    return "a"
+
+
+@pytest.mark.parametrize("startup", [False, True])
+@pytest.mark.parametrize("kind", ["regular", "sidecar", "static"])
+def test_a_container_restarted_in_an_outage_is_not_ready_before_its_own_probes(
+    tmp_path: Path, kind: str, startup: bool
+) -> None:
+    """The API shows the container that ran before it until the agent has started again."""
+
+    async def story(world: ExecWorld) -> None:
+        def running() -> set[str]:
+            return {each.id for each in world.runtime.running() if each.name == "c"}
+
+        probes: JSON = {
+            "readinessProbe": exec_probe("ready?", failureThreshold=600),
+            "livenessProbe": exec_probe("alive?", failureThreshold=600),
+        }
+        if startup:
+            probes["startupProbe"] = exec_probe("up?", failureThreshold=600)
+        name = create_probed(world, kind, probes)
+        await world.until(lambda: world.ready(name))
+        await asyncio.sleep(15)
+        world.api_down()
+        world.says |= {"up?": lambda: 1, "ready?": lambda: 1}
+        (first,) = (each for each in world.runtime.running() if each.name == "c")
+        world.runtime.kill_container(first, 1)
+        await world.until(lambda: running() not in (set(), {first.id}))
+        await asyncio.sleep(60)
+        await world.kill()
+        seen: list[bool] = []
+
+        def note(change: object) -> None:
+            shown = (world.user.get(name) or {})["status"]
+            if not entries(shown)["c"]["containerID"].endswith(first.id):
+                seen.append(world.ready(name))
+
+        world.registry.store.subscribe(note)
+        world.asked.clear()
+        world.api_up()
+        world.start()
+        await asyncio.sleep(30)
+        asked = {word for _, word in world.asked}
+        assert asked == ({"up?"} if startup else {"ready?", "alive?"})
+        assert seen
+        assert not any(seen)
+        world.says.clear()
+        await world.until(lambda: world.ready(name))
+
+    live(tmp_path, story, static=kind == "static")
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+@pytest.mark.parametrize("kind", ["regular", "sidecar", "static"])
+def test_other_probes_wait_for_startup_after_a_restart_of_the_agent(
+    tmp_path: Path, kind: str, reachable: bool
+) -> None:
+    """Also while the API does not answer the new agent, which then runs static pods alone."""
+
+    async def story(world: ExecWorld) -> None:
+        probes: JSON = {
+            "readinessProbe": exec_probe("ready?"),
+            "livenessProbe": exec_probe("alive?"),
+            "startupProbe": exec_probe("up?", failureThreshold=600),
+        }
+        world.says["up?"] = lambda: 1
+        name = create_probed(world, kind, probes)
+        await world.until(lambda: len(world.asked) > 20)
+        await world.kill()
+        if not reachable:
+            world.api_down()
+        world.start()
+        await asyncio.sleep(30)
+        world.api_up()
+        await asyncio.sleep(30)
+        assert {word for _, word in world.asked} == {"up?"}
+        world.says.clear()
+        await world.until(lambda: world.ready(name))
+
+    live(tmp_path, story, static=kind == "static")
+
+
+def test_a_container_stays_ready_however_recently_it_started(tmp_path: Path) -> None:
+    """An agent that is killed seconds after a start shows what the API shows of that container.
+
+    The other container is not ready, and the pod has a gate: neither matters to the first.
+    """
+
+    async def story(world: ExecWorld) -> None:
+        world.says["never?"] = lambda: 1
+        gates = [{"conditionType": "example.com/gate"}]
+        ready = container("c", "run", readinessProbe=exec_probe("ready?"))
+        unready = container("d", "run", readinessProbe=exec_probe("never?"))
+        world.user.create(pod("a", [ready, unready], readinessGates=gates))
+        await world.until(lambda: world.entry("a").get("ready"))
+        await world.kill()
+        seen: list[bool] = []
+        world.registry.store.subscribe(lambda change: seen.append(world.entry("a")["ready"]))
+        world.start()
+        await asyncio.sleep(30)
+        assert all(seen)
+        assert not world.ready("a")
 
     live(tmp_path, story)
 

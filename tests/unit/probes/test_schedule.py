@@ -97,6 +97,16 @@ def test_a_container_older_than_the_agent_keeps_what_the_api_shows(
     assert with_container_state(spec(kind), ProbeState(), seen, 0, 0).result is result
 
 
+@pytest.mark.parametrize(
+    ("kind", "result"), [(READINESS, None), (LIVENESS, OK), (STARTUP, ProbeOutcome.UNKNOWN)]
+)
+def test_a_young_container_that_the_api_shows_as_ready_stays_ready(
+    kind: ProbeKind, result: ProbeOutcome | None
+) -> None:
+    seen = running(kind, started=False, ready=True, running_for=3.0)
+    assert with_container_state(spec(kind), ProbeState(), seen, 0, 0).result is result
+
+
 def test_after_a_restart_of_the_agent_probes_spread_over_their_period() -> None:
     seen = running(READINESS, survivor=True, running_for=500.0)
     dues = [

@@ -47,6 +47,20 @@ def test_running_since_an_unknown_time() -> None:
     assert view == ProbedContainer(""), "without an id it is no container yet"
 
 
+@pytest.mark.parametrize("ready", [True, False])
+def test_readiness_is_that_of_the_status(ready: bool) -> None:
+    spec: Any = {"name": "main", "image": "i"}
+    entry: Any = {"name": "main", "containerID": "x://c1", "ready": ready, "state": ran(5)}
+    found = container_state(
+        make_pod(containers=[spec]),
+        spec,
+        {"containerStatuses": [entry]},
+        now=NOW,
+        agent_started_at=AGENT,
+    )
+    assert found.ready is ready
+
+
 def test_a_clock_that_runs_ahead_is_no_negative_time() -> None:
     assert seen(ran(-60)).running_for == 0
 

@@ -197,21 +197,25 @@ def test_restart_count_and_last_state(has: Any, old: Any, count: int, last: Any)
     assert status["lastState"].get("terminated") == last
 
 
+@pytest.mark.parametrize("field", ["started", "ready"])
 @pytest.mark.parametrize(
-    ("state", "extra", "started"),
+    ("state", "extra", "before", "after"),
     [
-        ("running", {**THIS, "started": True}, True),
-        ("running", {**THIS, "started": False}, False),
-        ("running", THIS, None),
-        ("running", {"containerID": "containerd://a-0", "started": True}, None),
-        ("exited", {**THIS, "started": True}, None),
+        ("running", THIS, True, True),
+        ("running", THIS, False, False),
+        ("running", THIS, None, False),
+        ("running", {"containerID": "containerd://a-0"}, True, False),
+        ("exited", THIS, True, False),
     ],
 )
-def test_started_is_kept_for_the_same_container(
-    state: str, extra: Any, started: bool | None
+def test_started_and_ready_are_kept_for_the_same_container(
+    field: str, state: str, extra: Any, before: bool | None, after: bool
 ) -> None:
-    status = one(pod(), runtime(record("a", state, attempt=1)), shown("a", running={}, extra=extra))
-    assert status.get("started") == started
+    known = extra if before is None else {**extra, field: before}
+    status: Any = one(
+        pod(), runtime(record("a", state, attempt=1)), shown("a", running={}, extra=known)
+    )
+    assert bool(status.get(field)) is after
 
 
 @pytest.mark.parametrize("uid", [0, 1, 2**31 - 1, 2**31, 2**32 - 1])

@@ -86,29 +86,6 @@ def test_readiness_follows_the_probe(outcome: ProbeOutcome | None, ready: bool) 
     assert only(status)["ready"] is ready
 
 
-@pytest.mark.parametrize(("was", "ready"), [("True", True), ("False", False)])
-def test_after_a_restart_of_the_agent_readiness_stays_until_probed(was: str, ready: bool) -> None:
-    of = pod(
-        {"name": "a", "readinessProbe": {}},
-        status={"conditions": [{"type": "Ready", "status": was}]},
-    )
-    status = generate_api_pod_status(inputs(of, runtime(record("a")), agent_started_at=NOW))
-    assert only(status)["ready"] is ready
-
-
-@pytest.mark.parametrize(("was", "ready"), [("True", True), ("False", False)])
-def test_readiness_of_a_static_pod_is_that_of_its_mirror(was: str, ready: bool) -> None:
-    of = pod(
-        {"name": "a", "readinessProbe": {}},
-        metadata={"annotations": {"kubernetes.io/config.source": "file"}},
-    )
-    mirrored: Any = {"conditions": [{"type": "Ready", "status": was}]}
-    status = generate_api_pod_status(
-        inputs(of, runtime(record("a")), agent_started_at=NOW, old=mirrored)
-    )
-    assert status["containerStatuses"][0]["ready"] is ready
-
-
 def test_started_waits_for_the_startup_probe_and_survives_the_agent() -> None:
     of = pod({"name": "a", "startupProbe": {}})
     assert only(generate_api_pod_status(inputs(of, runtime(record("a")))))["started"] is False
@@ -301,32 +278,73 @@ def test_an_ended_pod_has_no_deadline() -> None:
     assert (status["phase"], status.get("reason")) == ("Succeeded", None)
 
 
+READY: Any = [
+    {"type": "ContainersReady", "status": "True"},
+    {"type": "Ready", "status": "True"},
+]
+GATED: Any = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
+"""By a readiness gate that is not true, or by the controller of a node that it cannot reach."""
+
+
 @pytest.mark.parametrize(
-    ("probes", "known", "age", "ready"),
+    ("known", "ready"),
     [
-        # a container from before the agent's start keeps its readiness until it is probed
-        ({}, [{"type": "Ready", "status": "True"}], 11, True),
-        ({}, [{"type": "Ready", "status": "True"}], 10, True),
-        ({}, [{"type": "Ready", "status": "True"}], 9, False),
-        ({}, [{"type": "Ready", "status": "False"}], 11, False),
-        ({}, [], 11, False),
-        ({"readiness": {"a-0": ProbeOutcome.FAILURE}}, [{"type": "Ready", "status": "True"}], 11,
-         False),
-        ({"startup": {"a-0": ProbeOutcome.FAILURE}}, [{"type": "Ready", "status": "True"}], 11,
-         False),
+        ({}, True),
+        ({"containerID": "containerd://a-1"}, False),
+        ({"containerID": ""}, False),
+        ({"ready": False}, False),
+        ({"state": {"terminated": {"exitCode": 1}}, "ready": False}, False),
     ],
-)  # fmt: skip
-def test_readiness_of_a_container_older_than_the_agent(
-    probes: Any, known: Any, age: int, ready: bool
+)
+@pytest.mark.parametrize("kind", ["regular", "sidecar", "static"])
+def test_only_the_container_that_the_api_shows_stays_ready_until_it_is_probed(
+    kind: str, known: Any, ready: bool
 ) -> None:
-    of = pod({"name": "a", "readinessProbe": {}}, status={"conditions": known})
+    name = "i" if kind == "sidecar" else "a"
+    entry = {"containerID": f"containerd://{name}-0", "started": True, "ready": True, **known}
+    entry = {**shown(name, running={}, extra=entry), **known}
+    field = "initContainerStatuses" if kind == "sidecar" else "containerStatuses"
+    old: Any = {field: [entry], "conditions": READY}
+    probed = {"name": name, "readinessProbe": {}}
+    source = {"kubernetes.io/config.source": "file"} if kind == "static" else {}
+    of = (
+        pod({"name": "a"}, initContainers=[{**probed, "restartPolicy": "Always"}], status=old)
+        if kind == "sidecar"
+        else pod(probed, metadata={"annotations": source}, status={} if source else old)
+    )
+    has = runtime(record("a"), record("i")) if kind == "sidecar" else runtime(record("a"))
+    status = generate_api_pod_status(inputs(of, has, old=old))
+    by_name = {
+        each["name"]: each
+        for each in (*status["containerStatuses"], *status.get("initContainerStatuses", ()))
+    }
+    assert by_name[name]["ready"] is ready
+    assert conditions(status)["Ready"][0] == str(ready)
+
+
+@pytest.mark.parametrize(
+    ("probes", "known", "gates", "ready"),
+    [
+        ({}, READY, [], True),
+        ({}, [], [], True),
+        ({}, [{"type": "ContainersReady", "status": "False"}], [], True),
+        ({}, GATED, [{"conditionType": "example.com/gate"}], True),
+        ({}, GATED, [], False),
+        ({"readiness": {"a-0": ProbeOutcome.FAILURE}}, READY, [], False),
+        ({"startup": {"a-0": ProbeOutcome.FAILURE}}, READY, [], False),
+    ],
+)
+def test_readiness_is_inherited_by_container_unless_somebody_revoked_it(
+    probes: Any, known: Any, gates: Any, ready: bool
+) -> None:
+    entry = {"containerID": "containerd://a-0", "started": True, "ready": True}
+    old: Any = {
+        "conditions": known,
+        "containerStatuses": [shown("a", running={}, extra=entry)],
+    }
+    of = pod({"name": "a", "readinessProbe": {}}, status=old, readinessGates=gates)
     status = generate_api_pod_status(
-        inputs(
-            of,
-            runtime(record("a")),
-            probes=ProbeResults(**probes),
-            agent_started_at=NOW - 100 + age,
-        )
+        inputs(of, runtime(record("a")), old=old, probes=ProbeResults(**probes))
     )
     assert only(status)["ready"] is ready
 
@@ -471,7 +489,6 @@ def test_any_other_input_makes_a_difference(name: str) -> None:
         "actuated_pod": {"requests": {"cpu": "1"}},
         "device_health": {"a": [{"name": "d"}]},
         "runtime_name": "docker",
-        "agent_started_at": 5.0,
         "now": NOW + 90,
     }
     changed: Any = other.get(name, not getattr(before, name))
