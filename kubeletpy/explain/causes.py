@@ -37,8 +37,8 @@ _WRAPPERS = re.compile(
             r"error during container init: ",
             r"Unable to attach or mount volumes: unmounted volumes=\[[^\]]{0,1000}\]: ",
             r"Pod was rejected: ",
-            r"failed to CreatePodSandbox for \S+ with CreatePodSandboxError: ",
-            rf"Failed to create sandbox for pod {_QUOTED}: ",
+            r"failed to CreatePodSandbox for \S+ with (?:Create|Config)PodSandboxError: ",
+            rf"Failed to (?:create sandbox|generate sandbox config) for pod {_QUOTED}: ",
             r"Predicate \w+ failed: ",
             r"Exec lifecycle hook \(\[.{0,1000}?\]\) for Container .{0,400}? failed - error: ",
         )

@@ -44,6 +44,7 @@ class CauseCode(StrEnum):
     SUBPATH = "subpath"
     CONFIG = "container-config"
     RUNTIME_CLASS = "runtime-class"
+    RESOLV_CONF = "resolv-conf"
     RUNS_AS_ROOT = "runs-as-root"
     VOLUME_IN_USE = "volume-in-use"
     TAINT = "deleted-for-taint"
@@ -56,6 +57,7 @@ class CauseCode(StrEnum):
 _FIELDS: dict[SpecField | None, CauseCode] = {
     SpecField.SUB_PATH: CauseCode.SUBPATH,
     SpecField.RUN_AS_NON_ROOT: CauseCode.RUNS_AS_ROOT,
+    SpecField.RESOLV_CONF: CauseCode.RESOLV_CONF,
 }
 _STARTS = {"PostStartHookError": CauseCode.POST_START, "RunContainerError": CauseCode.NEVER_RAN}
 """Codes of a start that has just failed; a moment later the status shows its back-off."""
@@ -91,6 +93,8 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
             return f"{wait.why.removeprefix('its ').partition(' ')[0]}-probe"
         case WaitKind.RETRY if _of_runtime_class(facts, wait):
             return CauseCode.RUNTIME_CLASS
+        case WaitKind.RETRY if facts.outcome is not None and facts.outcome.about in _FIELDS:
+            return _FIELDS[facts.outcome.about]
         case _:
             return wait.kind.replace(" ", "-").lower()
 

@@ -76,6 +76,10 @@ _HINTS: Mapping[str, str] = {
     CauseCode.RUNTIME_CLASS: (
         "create the RuntimeClass, or configure its handler in the container runtime"
     ),
+    CauseCode.RESOLV_CONF: (
+        "correct the file that is named, or resolvConf in the node's configuration; the agent then "
+        "retries"
+    ),
     "readiness-gate": "check the controller that has to set this condition",
     "finalizer": "check the controller that owns the finalizer",
     "runtime": "see whether the container runtime runs, and its log (systemctl status containerd)",

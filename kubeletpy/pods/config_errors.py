@@ -10,11 +10,12 @@ from enum import StrEnum
 
 
 class SpecField(StrEnum):
-    """Fields of a spec that have a cause of their own in explain."""
+    """Fields of a spec, or of the node's configuration, with a cause of their own in explain."""
 
     SUB_PATH = "subPath"
     RUNTIME_CLASS = "runtimeClassName"
     RUN_AS_NON_ROOT = "runAsNonRoot"
+    RESOLV_CONF = "resolvConf"
 
 
 class ConfigError(ValueError):

@@ -157,7 +157,7 @@ class Executor:
         if not plan.create_sandbox:
             if plan.starts:
                 try:
-                    run.sandbox_config = self._sandboxes.config(pod, plan.attempt)
+                    run.sandbox_config = self._sandboxes.config(pod, plan.attempt, exists=True)
                 except SandboxFailed as failure:
                     run.sync_error = failure.error
                     raise StopSync from failure

@@ -18,7 +18,12 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import make_log_directory
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.slots import StartKind, StartSlots
-from kubeletpy.runtime_manager.config.dns import ResolverConfig, pod_dns
+from kubeletpy.runtime_manager.config.dns import (
+    ResolvConfError,
+    ResolverConfig,
+    needs_host_dns,
+    pod_dns,
+)
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_config
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
@@ -82,7 +87,8 @@ class SandboxMaker:
         cgroup_parent: the pod's cgroup, named as the runtime's cgroup driver does.
         user_namespace: the ids that a pod is mapped to, None: the node's own; raises
             SandboxConfigError.
-        host_dns: the host's resolver configuration; None to use none.
+        host_dns: reads the host's resolver configuration; None to use none. Raises
+            ResolvConfError.
         watch: notified of each sandbox, if there is one.
         """
         self._runtime = runtime
@@ -97,14 +103,18 @@ class SandboxMaker:
         self._host_dns = host_dns
         self._watch = watch
 
-    def config(self, pod: Pod, attempt: int, *, record: bool = False) -> cri.PodSandboxConfig:
-        """The sandbox's config; ``record``: record what had to be cut from its DNS config.
+    def config(self, pod: Pod, attempt: int, *, exists: bool) -> cri.PodSandboxConfig:
+        """The config of a sandbox, for its creation or for containers that start in it.
+
+        Records what had to be cut from the DNS settings of a new one. Those of one that the runtime
+        has (``exists``) are in effect, whatever has become of the host's file.
 
         Raises:
-            SandboxFailed: the spec requests something impossible.
+            SandboxFailed: the spec requests something impossible, or a file of the host that it
+                needs cannot be used.
         """
         try:
-            dns, warnings = pod_dns(pod, self._settings, self._host_dns())
+            dns, warnings = pod_dns(pod, self._settings, self._read_host_dns(pod, exists))
             config = build_pod_sandbox_config(
                 pod,
                 attempt,
@@ -116,11 +126,22 @@ class SandboxMaker:
         except SandboxConfigError as error:
             message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
             note(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
-            raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, str(error)) from error
-        if record:
+            raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, str(error), about(error)) from error
+        if not exists:
             for warning in warnings:
                 self._recorder.event(pod_reference(pod), WARNING, warning.reason, warning.message)
         return config
+
+    def _read_host_dns(self, pod: Pod, exists: bool) -> ResolverConfig | None:
+        """Raises ResolvConfError."""
+        if not needs_host_dns(pod):
+            return None
+        try:
+            return self._host_dns()
+        except ResolvConfError:
+            if not exists:
+                raise
+            return ResolverConfig()
 
     async def create(
         self, pod: Pod, attempt: int, unwanted: Callable[[], bool]
@@ -132,7 +153,7 @@ class SandboxMaker:
             SandboxUnchecked: there is one, but the runtime does not show its status.
             NotWanted: ``unwanted()`` became true before the runtime was called.
         """
-        config = self.config(pod, attempt, record=True)
+        config = self.config(pod, attempt, exists=False)
         try:
             handler = await self._runtime_handler(pod)
             make_log_directory(config.log_directory)

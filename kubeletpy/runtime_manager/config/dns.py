@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
+from kubeletpy.pods.config_errors import SandboxConfigError, SpecField
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.structs import Struct
@@ -21,8 +22,10 @@ MAX_SEARCH_ITEM = 253
 _CLUSTER_OPTIONS = ("ndots:5",)
 
 
-class ResolvConfError(ValueError):
+class ResolvConfError(SandboxConfigError):
     """The host's resolv.conf cannot be used."""
+
+    about = SpecField.RESOLV_CONF
 
 
 class ResolverConfig(Struct, frozen=True):
@@ -45,8 +48,11 @@ def parse_resolv_conf(text: str) -> ResolverConfig:
     """Read a resolv.conf: name servers add up, the last search line wins, options by name.
 
     Raises:
-        ResolvConfError: a nameserver line names no server.
+        ResolvConfError: a nameserver line names no server, or the text is not that of a
+            resolv.conf.
     """
+    if "\0" in text:
+        raise ResolvConfError("it is not a text file")
     servers: list[str] = []
     searches: list[str] = []
     options: dict[str, str] = {}
@@ -57,7 +63,7 @@ def parse_resolv_conf(text: str) -> ResolverConfig:
         keyword, *values = fields
         if keyword == "nameserver":
             if not values:
-                raise ResolvConfError("a nameserver line of the host's resolv.conf names none")
+                raise ResolvConfError("a nameserver line names no server")
             servers.append(values[0])
         elif keyword == "search":
             searches = [value.removesuffix(".") for value in values if value != "."]
@@ -65,6 +71,11 @@ def parse_resolv_conf(text: str) -> ResolverConfig:
             for value in values:
                 options[value.partition(":")[0]] = value
     return ResolverConfig(tuple(servers), tuple(searches), tuple(options.values()))
+
+
+def needs_host_dns(pod: Pod) -> bool:
+    """Whether the pod's resolver configuration takes anything from the host's."""
+    return pod.spec.get("dnsPolicy") != "None"
 
 
 def pod_dns(

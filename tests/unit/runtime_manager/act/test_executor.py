@@ -14,6 +14,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
+from kubeletpy.runtime_manager.read.host_dns import host_dns
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import IMAGE, container, make_pod, sidecar
 from tests.virtual_time import on_virtual_time
@@ -145,6 +146,48 @@ async def test_runtime_class_that_is_not_there(tmp_path: Path) -> None:
         'Warning FailedCreatePodSandBox: Failed to create pod sandbox: RuntimeClass "fast" not '
         "found"
     ]
+
+
+def _node_with_resolv_conf(directory: Path) -> tuple[FakeNode, Path]:
+    file = directory / "resolv.conf"
+    return FakeNode(directory, options={"host_dns": lambda: host_dns(str(file))}), file
+
+
+@on_virtual_time
+@pytest.mark.parametrize("policy", ["Default", "ClusterFirst"])
+async def test_pods_wait_for_a_resolv_conf_that_cannot_be_read(policy: str, tmp_path: Path) -> None:
+    node, file = _node_with_resolv_conf(tmp_path)
+    pod = make_pod(dnsPolicy=policy)
+    result = await node.sync(pod)
+    assert result.about() is SpecField.RESOLV_CONF
+    assert node.runtime.changes() == []
+    assert node.events.seen == [
+        f"Warning FailedCreatePodSandBox: Failed to create pod sandbox: resolvConf {file} cannot "
+        "be used: No such file or directory; correct the file, or resolvConf in the node's "
+        "configuration"
+    ]
+    file.write_text("nameserver 192.0.2.53\n")
+    assert not (await node.sync(pod)).failed
+
+
+@on_virtual_time
+async def test_containers_restart_while_the_resolv_conf_cannot_be_read(tmp_path: Path) -> None:
+    node, file = _node_with_resolv_conf(tmp_path)
+    file.touch()
+    await node.sync(make_pod())
+    node.runtime.end("container-app-0", 1)
+    file.unlink()
+    await node.refresh(make_pod())
+    result = await node.sync(make_pod())
+    assert not result.failed
+    assert node.runtime.running() == ["app"]
+
+
+@on_virtual_time
+async def test_a_pod_with_its_own_name_servers_needs_no_resolv_conf(tmp_path: Path) -> None:
+    node, _ = _node_with_resolv_conf(tmp_path)
+    pod = make_pod(dnsPolicy="None", dnsConfig={"nameservers": ["192.0.2.53"]})
+    assert not (await node.sync(pod)).failed
 
 
 @on_virtual_time
