@@ -6,6 +6,7 @@ argument.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 
 from kubeletpy.api import types as api
@@ -13,12 +14,15 @@ from kubeletpy.events.reasons import Reason
 from kubeletpy.pods.config_errors import SandboxConfigError, SpecField
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Struct, replace
 
 MAX_NAMESERVERS = 3
 MAX_SEARCHES = 32
 MAX_SEARCH_CHARS = 2048
 MAX_SEARCH_ITEM = 253
+NO_SEARCH = (".",)
+"""Search domains of a pod that looks up no names on the network."""
+_LINK_LOCAL = ipaddress.IPv6Network("fe80::/10")
 _CLUSTER_OPTIONS = ("ndots:5",)
 
 
@@ -107,6 +111,8 @@ def pod_dns(
     extra = pod.spec.get("dnsConfig")
     if extra:
         config = _append(config, extra)
+    if not pod.host_network:
+        config = _without_zones(config, warnings)
     return _within_limits(config, warnings), tuple(warnings)
 
 
@@ -114,7 +120,7 @@ def _host_dns(settings: RuntimeSettings, host: ResolverConfig | None) -> Resolve
     if host is not None:
         return host
     servers = tuple("::1" if ":" in ip else "127.0.0.1" for ip in settings.node_ips)
-    return ResolverConfig(servers or ("127.0.0.1",), (".",), ())
+    return ResolverConfig(servers or ("127.0.0.1",), NO_SEARCH, ())
 
 
 def _cluster_dns(
@@ -138,6 +144,34 @@ def _append(config: ResolverConfig, extra: api.PodDNSConfig) -> ResolverConfig:
         _unique((*config.searches, *(extra.get("searches") or ()))),
         tuple(options.values()),
     )
+
+
+def _without_zones(config: ResolverConfig, warnings: list[DNSWarning]) -> ResolverConfig:
+    """Leave out link-local name servers with a zone: it names an interface of the host.
+
+    Runtimes copy the host's file for a pod without any DNS settings, so some have to remain.
+    Source: kubernetes/kubernetes#140844.
+    """
+    servers = tuple(server for server in config.servers if not _is_link_local_with_zone(server))
+    if servers or not config.servers:
+        return replace(config, servers=servers)
+    warnings.append(
+        DNSWarning(
+            Reason.DNS_CONFIG_FORMING,
+            "All name servers are link-local addresses of an interface of the host, which the pod "
+            f"does not have: {' '.join(config.servers)}. They were left out. Add another name "
+            "server to the host's resolv.conf or to dnsConfig of the pod.",
+        )
+    )
+    return replace(config, servers=(), searches=config.searches or NO_SEARCH)
+
+
+def _is_link_local_with_zone(server: str) -> bool:
+    address, has_zone, _ = server.partition("%")
+    try:
+        return bool(has_zone) and ipaddress.IPv6Address(address) in _LINK_LOCAL
+    except ValueError:
+        return False
 
 
 def _within_limits(config: ResolverConfig, warnings: list[DNSWarning]) -> ResolverConfig:

@@ -144,6 +144,51 @@ def test_search_limits(searches: list[str], kept: int) -> None:
     assert warning.message.startswith("Search Line limits were exceeded")
 
 
+ZONED = ("fe80::1%3", "fe80::29c:2ff:fea9:fdd0%eth0", "FEBF::1%wlan0", "fe80::2%1")
+OTHERS = ("192.0.2.53", "fe80::1", "2001:db8::53%3")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"dnsPolicy": "Default"},
+        {"dnsPolicy": "None", "dnsConfig": {"nameservers": [*ZONED, *OTHERS]}},
+        {"dnsPolicy": "Default", "dnsConfig": {"nameservers": list(ZONED)}},
+    ],
+)
+def test_link_local_servers_with_a_zone_take_no_place_in_a_pod(spec: dict[str, Any]) -> None:
+    host = ResolverConfig((*ZONED, *OTHERS))
+    config, warnings = pod_dns(make_pod(**spec), CLUSTER, host)
+    assert config.servers == OTHERS
+    assert warnings == ()
+
+
+@pytest.mark.parametrize("policy", ["Default", "ClusterFirst"])
+def test_pods_on_the_network_of_the_host_keep_zones(policy: str) -> None:
+    host = ResolverConfig(("fe80::1%3", "192.0.2.53"))
+    pod = make_pod(dnsPolicy=policy, hostNetwork=True)
+    assert pod_dns(pod, CLUSTER, host) == (host, ())
+
+
+@pytest.mark.parametrize("searches", [("corp.example",), ()])
+def test_a_pod_without_any_server_left_is_warned(searches: tuple[str, ...]) -> None:
+    host = ResolverConfig(ZONED, searches)
+    config, (warning,) = pod_dns(make_pod(dnsPolicy="Default"), CLUSTER, host)
+    # never without any setting: a runtime would copy the host's file
+    assert config == ResolverConfig((), searches or (".",))
+    assert warning.reason == "DNSConfigForming"
+    assert ZONED[0] in warning.message
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["127.0.0.53", "::1", "169.254.20.10", "::ffff:169.254.20.10", "::ffff:10.0.0.1%3"],
+)
+def test_other_servers_of_the_host_are_passed_as_they_are(server: str) -> None:
+    host = ResolverConfig((server,))
+    assert pod_dns(make_pod(dnsPolicy="Default"), CLUSTER, host) == (host, ())
+
+
 def test_parse_resolv_conf() -> None:
     text = """# made by hand
 search old.example
