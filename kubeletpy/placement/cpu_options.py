@@ -60,7 +60,9 @@ class CpuOptions(Struct, frozen=True):
         group = 0
         if self.across_numa:
             group = topology.threads_per_core if self.full_cores else 1
-        return PickOptions(group, self.across_cores, self.by_uncore)
+        return PickOptions(
+            group, self.across_cores, self.by_uncore, self.by_socket, self.full_cores
+        )
 
 
 def read_cpu_options(given: Mapping[str, str], enabled: Callable[[str], bool]) -> CpuOptions:

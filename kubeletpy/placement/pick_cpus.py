@@ -39,20 +39,31 @@ class PickOptions(Struct, frozen=True):
         group: how many CPUs stay together when spread over NUMA nodes; 0: they are not spread.
         across_cores: distribute-cpus-across-cores.
         align_uncore: prefer-align-cpus-by-uncorecache, which excludes the others.
+        by_socket: align-by-socket: a spread uses as few sockets as it can.
+        largest_cores: full-pcpus-only: cores with more threads first, where cores differ.
     """
 
     group: int = 0
     across_cores: bool = False
     align_uncore: bool = False
+    by_socket: bool = False
+    largest_cores: bool = False
 
 
 PACKED = PickOptions()
 
 
 def pick(
-    topology: CpuTopology, free: frozenset[int], count: int, options: PickOptions = PACKED
+    topology: CpuTopology,
+    free: frozenset[int],
+    count: int,
+    options: PickOptions = PACKED,
+    least_nodes: int = 0,
 ) -> frozenset[int]:
     """Pick ``count`` of the ``free`` CPUs.
+
+    Args:
+        least_nodes: how many NUMA nodes a spread uses, where that many can give CPUs.
 
     Raises:
         NotEnoughCpus: not that many are free.
@@ -60,7 +71,7 @@ def pick(
     if count > len(free):
         raise NotEnoughCpus(count, len(free))
     if options.group and count % options.group == 0:
-        spread = _over_nodes(topology, free, count, options)
+        spread = _over_nodes(topology, free, count, options, least_nodes)
         if spread is not None:
             return spread
     return _packed(topology, free, count, options)
@@ -76,10 +87,10 @@ def _packed(
     if options.align_uncore:
         picking.take_caches()
     if not options.across_cores:
-        picking.take_whole(by_core)
+        picking.take_whole(by_core, largest_first=options.largest_cores)
         picking.take_cpus(picking.in_order((*big, by_core)))
     else:
-        picking.take_cpus(picking.in_order(big[: big.index(by_socket) + 1]))
+        picking.take_cpus(picking.across_cores())
     return frozenset(picking.taken)
 
 
@@ -117,20 +128,45 @@ class _Picking:
 
         return sorted(self._free, key=key)
 
-    def take_whole(self, unit: Unit) -> None:
+    def across_cores(self) -> list[int]:
+        """All free CPUs, socket by socket: one thread of each core before any second one.
+
+        Entirely free cores are first, then those of which others use the fewest threads.
+        """
+        topology = self._topology
+        position: dict[int, tuple[int, int]] = {}
+        for core, members in topology.grouped(self._free, by_core).items():
+            used = len(topology.cores[core]) - len(members)
+            for thread, each in enumerate(sorted(members)):
+                position[each] = thread, used
+        order = self.in_order(self.big[: self.big.index(by_socket) + 1])
+        sockets = dict.fromkeys(topology.cpus[each].socket for each in order)
+        rank = {socket: number for number, socket in enumerate(sockets)}
+        return sorted(order, key=lambda each: (rank[topology.cpus[each].socket], *position[each]))
+
+    def take_whole(self, unit: Unit, *, largest_first: bool = False) -> None:
         """Take entirely free units, as long as one fits into the number needed."""
-        for members in self._whole(unit):
+        units = self._whole(unit)
+        for members in sorted(units, key=len, reverse=True) if largest_first else units:
             if len(members) <= self.wanted:
                 self.take_cpus(members)
 
     def take_caches(self) -> None:
-        """Whole L3 caches, then the rest from the first one into which it fits."""
-        for cache in self._caches():
-            self.take_whole(by_uncore)
+        """Whole L3 caches, then the rest from the first one of which cores fit exactly.
+
+        Where none do, the rest is from the first cache that has enough free CPUs.
+        """
+        caches = self._caches()
+        self.take_whole(by_uncore)
+        for cache in caches:
             fits = self._part_of(cache)
             if len(fits) == self.wanted:
                 self.take_cpus(fits)
                 return
+        for cache in caches:
+            free = self._topology.within(self._free, by_uncore, cache)
+            if len(free) >= self.wanted:
+                self.take_cpus(_packed(self._topology, free, self.wanted, PACKED))
 
     def _part_of(self, cache: int) -> list[int]:
         """Free CPUs of a cache's lowest cores that have any: enough of them, if there are."""
@@ -162,37 +198,71 @@ class _Picking:
 
 
 def _over_nodes(
-    topology: CpuTopology, free: frozenset[int], count: int, options: PickOptions
+    topology: CpuTopology, free: frozenset[int], count: int, options: PickOptions, least: int
 ) -> frozenset[int] | None:
-    """An even share from as few NUMA nodes as can give it; None: there are none."""
+    """Return an even share of as few NUMA nodes as can give it, or None if there are none.
+
+    A hint sets the fewest (``least``): where its nodes have no even share, they give what they
+    have, as evenly as possible.
+    """
     group = options.group
     rows = _Picking(topology, set(free), count)
     order = rows.in_order((by_numa,) if topology.numa_first else (by_socket, by_numa))
     nodes = list(dict.fromkeys(topology.cpus[each].numa for each in order))
     have = {node: len(topology.within(free, by_numa, node)) for node in nodes}
-    for width in range(1, min(count // group, len(nodes)) + 1):
-        best = _most_even(nodes, have, count, group, width)
-        if best is not None:
-            return _shares(topology, free, best, options)
-    return None
+    giving = [node for node in nodes if have[node] >= group]
+    most = min(count // group, len(giving))
+    widths = range(max(min(least, most), 1), most + 1)
+    socket = {topology.cpus[each].numa: topology.cpus[each].socket for each in free}
+    sockets = len(set(socket.values()))
+    ways = [
+        (candidates, limit)
+        for limit in (range(1, sockets + 1) if options.by_socket else (sockets,))
+        for candidates in ((_even, _levelled) if limit < sockets else (_even,))
+    ]
+    for candidates, limit in ways:
+        for width in widths:
+            found = [
+                shares
+                for some in combinations(giving, width)
+                if not options.by_socket or len({socket[node] for node in some}) <= limit
+                for shares in candidates({node: have[node] for node in some}, count, group)
+            ]
+            if found:
+                return _shares(topology, free, _most_even(found, have), options)
+    level = _levelled({node: have[node] for node in giving}, count, group) if least > 1 else ()
+    return next((_shares(topology, free, each, options) for each in level), None)
 
 
-def _most_even(
-    nodes: Sequence[int], have: dict[int, int], count: int, group: int, width: int
-) -> dict[int, int] | None:
-    """How many CPUs each node gives, in the combination that leaves the rest most even."""
-    found: tuple[float, dict[int, int]] | None = None
-    for combination in combinations(nodes, width):
-        share = count // width // group * group
-        if any(have[node] < share for node in combination):
-            continue
-        given = dict.fromkeys(combination, share)
-        left = count - share * width
-        for each in _with_rest(have, given, left, group):
-            uneven = _unevenness([have[node] - each.get(node, 0) for node in nodes])
-            if found is None or uneven < found[0]:
-                found = uneven, each
-    return found[1] if found is not None else None
+def _most_even(found: Sequence[dict[int, int]], have: dict[int, int]) -> dict[int, int]:
+    """Those shares that leave the rest of all nodes most even."""
+
+    def unevenness(given: dict[int, int]) -> float:
+        from statistics import pstdev  # seldom used, and 2 ms of imports
+
+        return round(pstdev(free - given.get(node, 0) for node, free in have.items()), 3)
+
+    return min(found, key=unevenness)
+
+
+def _even(have: dict[int, int], count: int, group: int) -> Iterable[dict[int, int]]:
+    """The ways in which each of these nodes gives an even share, and some give the remainder."""
+    share = count // len(have) // group * group
+    if all(free >= share for free in have.values()):
+        yield from _with_rest(have, dict.fromkeys(have, share), count - share * len(have), group)
+
+
+def _levelled(have: dict[int, int], count: int, group: int) -> Iterable[dict[int, int]]:
+    """The shares in which nodes with less than an even share give all they have."""
+    groups = {node: free // group for node, free in have.items()}
+    left = count // group
+    if 0 < left <= sum(groups.values()):
+        given = {}
+        for done, node in enumerate(sorted(groups, key=lambda each: groups[each])):
+            number = min(groups[node], left // (len(groups) - done))
+            given[node] = number * group
+            left -= number
+        yield given
 
 
 def _with_rest(
@@ -215,12 +285,6 @@ def _with_rest(
                     break  # these do not have enough
             if not rest:
                 yield more
-
-
-def _unevenness(values: Sequence[int]) -> float:
-    from statistics import pstdev  # seldom used, and 2 ms of imports
-
-    return round(pstdev(values), 3)
 
 
 def _shares(

@@ -9,6 +9,7 @@ from kubeletpy.placement.cpu_options import CpuOptions, OptionError
 from kubeletpy.placement.id_lists import format_ids
 from kubeletpy.placement.pick_cpus import NotEnoughCpus, pick
 from kubeletpy.placement.topology import CpuTopology
+from kubeletpy.structs import replace
 
 
 def reserve(
@@ -29,7 +30,8 @@ def reserve(
         reserved = listed
     else:
         try:
-            reserved = pick(topology, topology.ids, count, options.picking(topology))
+            picking = replace(options.picking(topology), largest_cores=False)
+            reserved = pick(topology, topology.ids, count, picking)
         except NotEnoughCpus as error:
             raise OptionError(
                 "cpuManagerPolicy", f"static can't reserve {count} CPUs: {error}"

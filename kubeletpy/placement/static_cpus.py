@@ -7,7 +7,7 @@ Source: docs/reference/behaviour-resources.md, rq. A decision is a new :class:`C
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from kubeletpy.api import types as api
@@ -118,8 +118,19 @@ class StaticCpus(Struct, frozen=True):
         return len({self.topology.cpus[each].uncore for each in cpus}) == 1
 
     def free(self, state: CpuState) -> frozenset[int]:
-        """CPUs that could become a container's own."""
+        """CPUs of the shared pool that are not reserved."""
         return state.pool - self.reserved
+
+    def _assignable(self, state: CpuState, reusable: frozenset[int] = NOTHING) -> frozenset[int]:
+        """CPUs that could become a container's own: with full-pcpus-only, those of free cores.
+
+        ``reusable``: what the container may take from init containers.
+        """
+        free = self.free(state) | reusable
+        if not self.options.full_cores:
+            return free
+        whole = (members for members in self.topology.cores.values() if members <= free)
+        return NOTHING.union(*whole)
 
     def requested(self, pod: Pod, container: api.Container) -> int:
         """How many CPUs of its own a container gets. Raises ValueError."""
@@ -139,7 +150,7 @@ class StaticCpus(Struct, frozen=True):
         if (held := state.container_cpus(pod.uid, container["name"])) is not None:
             return {CPU: self._masks(held, NOTHING, wanted) if len(held) == wanted else ()}
         reusable = self.reusable(state, pod, container)
-        return {CPU: self._masks(self.free(state), reusable, wanted)}
+        return {CPU: self._masks(self._assignable(state, reusable), reusable, wanted)}
 
     def _pod_hints(self, state: CpuState, pod: Pod) -> Hints:
         wanted = exclusive_cpus_of_pod(pod)
@@ -152,7 +163,7 @@ class StaticCpus(Struct, frozen=True):
                 if len(found) != exclusive_cpus(pod, container):
                     return {CPU: ()}
                 held |= found
-        return {CPU: self._masks(self.free(state), held, wanted)}
+        return {CPU: self._masks(self._assignable(state, held) | held, held, wanted)}
 
     def _pool_hints(self, state: CpuState, pod: Pod) -> Hints:
         wanted = _whole_cpus(pool_requests(pod))
@@ -161,15 +172,15 @@ class StaticCpus(Struct, frozen=True):
         if self._check_pool(pod, wanted):
             return {CPU: ()}
         held = state.pod_cpus(pod.uid)
-        return {CPU: self._masks(held or self.free(state), NOTHING, len(held) or wanted)}
+        return {CPU: self._masks(held or self._assignable(state), NOTHING, len(held) or wanted)}
 
     def _masks(
-        self, free: frozenset[int], reusable: frozenset[int], wanted: int
+        self, usable_cpus: frozenset[int], reusable: frozenset[int], wanted: int
     ) -> tuple[Hint, ...]:
         """Sets of nodes with this many CPUs, including all reusable ones."""
         cpus, nodes = self.topology.cpus, tuple(self.topology.nodes)
         has = sums(len(members) for members in self.topology.nodes.values())
-        count = Counter(by_numa(cpus[each]) for each in free | reusable)
+        count = Counter(by_numa(cpus[each]) for each in usable_cpus)
         usable = sums(count[node] for node in nodes)
         needed = mask_of({by_numa(cpus[each]) for each in reusable})
         as_mask, narrowest, found = masks(nodes), len(nodes), []
@@ -208,8 +219,7 @@ class StaticCpus(Struct, frozen=True):
         name = container["name"]
         if not wanted or state.container_cpus(pod.uid, name) is not None:
             return state
-        self._check_cores(state, wanted)
-        free = self.free(state) | self.reusable(state, pod, container)
+        free = self._assignable(state, self.reusable(state, pod, container))
         return state.with_container(pod.uid, name, self._pick_near(free, wanted, hint))
 
     def allocate_pool(self, state: CpuState, pod: Pod, hint: Hint) -> CpuState:
@@ -230,32 +240,44 @@ class StaticCpus(Struct, frozen=True):
         if why := self._check_pool(pod, wanted):
             raise AllocationRefused(why, EMPTY_POOL)
         if pool is None:
-            self._check_cores(state, wanted)
-            pool = self._pick_near(self.free(state), wanted, hint)
-        return state.with_pool(pod.uid, pool, self.divide(pod, pool).parts)
+            pool = self._pick_near(self._assignable(state), wanted, hint)
+        return state.with_pool(pod.uid, pool, self.divide(pod, pool, hint).parts)
 
-    def divide(self, pod: Pod, pool: frozenset[int]) -> Division[frozenset[int]]:
+    def divide(self, pod: Pod, pool: frozenset[int], hint: Hint) -> Division[frozenset[int]]:
         """A pod's pool, divided among its containers. Raises AllocationRefused."""
-        return divide(pod, pool, lambda each, left: self._pick(left, self.requested(pod, each)))
+        nodes = _width(hint)
+        return divide(
+            pod, pool, lambda each, left: self._pick(left, self.requested(pod, each), nodes)
+        )
 
     def _check_pool(self, pod: Pod, wanted: int) -> str:
         return check_pool(pod, Counter({CPU: wanted}), lambda c: {CPU: self.requested(pod, c)})
 
     def _pick_near(self, free: frozenset[int], count: int, hint: Hint) -> frozenset[int]:
-        """CPUs near the hint first. Raises AllocationRefused."""
-        near = self._near(hint.mask, free) if hint.mask is not None else NOTHING
-        taken = self._pick(near, min(count, len(near)))
-        return taken | self._pick(free - taken, count - len(taken))
-
-    def _pick(self, free: frozenset[int], count: int) -> frozenset[int]:
-        try:
-            return pick(self.topology, free, count, self.options.picking(self.topology))
-        except NotEnoughCpus as error:
+        """CPUs of the hint's nodes first, then those of its sockets. Raises AllocationRefused."""
+        self._check_cores(free, count)
+        taken, nodes = NOTHING, _width(hint)
+        for near in (*self._near(hint.mask), self.topology.ids):
+            left = (free & near) - taken
+            taken |= self._pick(left, min(count - len(taken), len(left)), nodes)
+            nodes = 0  # it is the number of the hint's nodes, which have given all they have
+        if len(taken) < count:
+            raise _unexpected(NotEnoughCpus(count, len(free)))
+        if self.options.full_cores and taken != self._with_siblings(taken):
             raise AllocationRefused(
-                f"Allocate failed due to {error}, which is unexpected"
-            ) from error
+                f"SMT Alignment Error: requested {count} cpus are not whole cores of those that "
+                "are free: cores differ in their number of threads",
+                SMT,
+            )
+        return taken
 
-    def _check_cores(self, state: CpuState, wanted: int) -> None:
+    def _pick(self, free: frozenset[int], count: int, nodes: int) -> frozenset[int]:
+        try:
+            return pick(self.topology, free, count, self.options.picking(self.topology), nodes)
+        except NotEnoughCpus as error:
+            raise _unexpected(error) from error
+
+    def _check_cores(self, free: frozenset[int], wanted: int) -> None:
         if not self.options.full_cores:
             return
         per_core = self.topology.threads_per_core
@@ -265,11 +287,10 @@ class StaticCpus(Struct, frozen=True):
                 f"= {per_core}",
                 SMT,
             )
-        free = len(state.pool - self._with_siblings(self.reserved))
-        if wanted > free:
+        if wanted > len(free):
             raise AllocationRefused(
                 "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = "
-                f"{free}, requested CPUs = {wanted}, CPUs per core = {per_core}",
+                f"{len(free)}, requested CPUs = {wanted}, CPUs per core = {per_core}",
                 SMT,
             )
 
@@ -277,13 +298,25 @@ class StaticCpus(Struct, frozen=True):
         cores = {self.topology.cpus[each].core for each in ids}
         return frozenset(cpu.id for cpu in self.topology.cpus.values() if cpu.core in cores)
 
-    def _near(self, mask: int, free: frozenset[int]) -> frozenset[int]:
-        cpus = self.topology.cpus
+    def _near(self, mask: int | None) -> Iterator[frozenset[int]]:
+        """The CPUs of a hint's nodes; with align-by-socket, those of its sockets after them."""
+        if mask is None:
+            return
+        cpus = self.topology.cpus.values()
+        yield frozenset(cpu.id for cpu in cpus if mask >> cpu.numa & 1)
         if self.options.by_socket:
             sockets = self._sockets_of(mask)
-            return frozenset(each for each in free if cpus[each].socket in sockets)
-        return frozenset(each for each in free if mask >> cpus[each].numa & 1)
+            yield frozenset(cpu.id for cpu in cpus if cpu.socket in sockets)
 
     def _sockets_of(self, mask: int) -> frozenset[int]:
         nodes = set(nodes_of(mask))
         return frozenset(cpu.socket for cpu in self.topology.cpus.values() if cpu.numa in nodes)
+
+
+def _width(hint: Hint) -> int:
+    """How many NUMA nodes a hint has; 0: any will do."""
+    return 0 if hint.mask is None else hint.mask.bit_count()
+
+
+def _unexpected(error: NotEnoughCpus) -> AllocationRefused:
+    return AllocationRefused(f"Allocate failed due to {error}, which is unexpected")

@@ -29,7 +29,14 @@ WIDE = CpuTopology({i: Cpu(i, i, i // 2, i // 4, i // 2) for i in range(8)})
 """Four sockets in two NUMA nodes."""
 HYBRID = CpuTopology({i: Cpu(i, i & ~1 if i < 4 else i, 0, 0, i // 4) for i in range(8)})
 """Two cores of two threads, then four of one."""
+PAIRS = CpuTopology({i: Cpu(i, i & ~1, i // 8, i // 8, i // 8) for i in range(16)})
+"""Two sockets of four cores; threads of a core have adjacent numbers: core 0 has 0 and 1."""
+UNEVEN = CpuTopology({i: Cpu(i, i & ~1 if i < 4 else i, 0, 0, 0) for i in range(8)})
+"""HYBRID with one L3 cache."""
+ISSUE = CpuTopology({i: Cpu(i, i % 128, i % 128 // 64, i % 128 // 32, 0) for i in range(256)})
+"""256 CPUs in 4 NUMA nodes of two sockets: node 0 has 0-31 and 128-159."""
 SPREAD = PickOptions(1)
+NEAR = PickOptions(1, by_socket=True)
 CORES = PickOptions(2)
 THIN = PickOptions(across_cores=True)
 UNCORE = PickOptions(align_uncore=True)
@@ -82,6 +89,18 @@ UNCORE = PickOptions(align_uncore=True)
         (DUAL, "0-11", 4, THIN, "0,2,4,6"),
         (FOUR, "0-4,8,12,16", 6, THIN, "0-3,8,12"),
         (WIDE, "1-4", 1, THIN, "4"),
+        (PAIRS, "0-7", 4, THIN, "0,2,4,6"),
+        (PAIRS, "0-7", 5, THIN, "0-2,4,6"),
+        (PAIRS, "0-15", 4, THIN, "0,2,4,6"),
+        (PAIRS, "0-6,8-15", 4, THIN, "0,2,4,6"),
+        # free cores, then threads of cores of which others use a part, then second threads
+        (PAIRS, "1-7", 3, THIN, "2,4,6"),
+        (PAIRS, "1-7", 5, THIN, "1-4,6"),
+        (PAIRS, "1,3,4-15", 8, THIN, "8-15"),
+        (SMT4, "1-15", 4, THIN, "1-4"),
+        (SMT4, "1-3,5-7,12", 3, THIN, "1-3"),
+        (SMT4, "1-3,5-7,12", 4, THIN, "1-3,12"),
+        (HYBRID, "0-7", 6, THIN, "0,2,4-7"),
         # L3 caches: complete ones, then the first into which the rest fits
         (CACHES, "1-15", 10, UNCORE, "1,2,4-11"),
         (CACHES, "0-15", 4, UNCORE, "0-3"),
@@ -96,6 +115,9 @@ UNCORE = PickOptions(align_uncore=True)
         (SINGLE, "0-2,4-7", 3, UNCORE, "0-1,4"),
         (SMT4, "1-15", 6, UNCORE, "1,4-5,8-9,13"),
         (HYBRID, "0-2", 1, UNCORE, "2"),
+        # no cores fit exactly: the first cache that has enough, not several
+        (CACHES_SMT, "1,5,8-15", 4, UNCORE, "1,8-10"),
+        (UNEVEN, "0-7", 3, UNCORE, "4-6"),
         # a machine with more sockets than NUMA nodes: whole nodes come first
         (WIDE, "1-7", 4, PACKED, "4-7"),
         (one_node_of_two_sockets(), "1-3", 2, PACKED, "2-3"),
@@ -106,6 +128,34 @@ def test_picks(
 ) -> None:
     got = pick(topology, parse_ids(free), count, options)
     assert format_ids(got) == format_ids(parse_ids(expected))
+
+
+@pytest.mark.parametrize(
+    ("topology", "free", "count", "spread", "shares"),
+    [
+        (ISSUE, "0-255", 176, (SPREAD, 0), [59, 59, 58]),
+        (ISSUE, "0-255", 176, (SPREAD, 4), [44, 44, 44, 44]),
+        (ISSUE, "0-255", 176, (CORES, 4), [44, 44, 44, 44]),
+        (ISSUE, "0-255", 2, (SPREAD, 4), [1, 1]),
+        (ISSUE, "0-255", 6, (CORES, 4), [2, 2, 2]),
+        # a node that has less than its share gives all it has
+        (ISSUE, "0-105,128-255", 176, (SPREAD, 4), [45, 45, 44, 42]),
+        (ISSUE, "0-100,128-223", 176, (CORES, 4), [58, 58, 56, 4]),
+        # a node that has nothing takes no part
+        (ISSUE, "0-95,128-223", 120, (SPREAD, 4), [40, 40, 40]),
+        # one socket, though two nodes of both would leave the rest more even
+        (EIGHT, "0-47", 12, (SPREAD, 0), [6, 6]),
+        (EIGHT, "0-21,24-45", 22, (NEAR, 0), [6, 6, 6, 4]),
+        (EIGHT, "0-21,24-45", 26, (NEAR, 0), [6, 5, 5, 5, 5]),
+    ],
+)
+def test_shares_of_nodes(
+    topology: CpuTopology, free: str, count: int, spread: tuple[PickOptions, int], shares: list[int]
+) -> None:
+    options, nodes = spread
+    got = pick(topology, parse_ids(free), count, options, nodes)
+    given = [len(members) for members in topology.grouped(got, by_numa).values()]
+    assert sorted(given, reverse=True) == shares
 
 
 def test_not_enough() -> None:
@@ -120,14 +170,15 @@ SHAPES = [
     machine(sockets=2, nodes=2, cores=2, threads=2),
     machine(sockets=1, nodes=2, cores=4, caches=2),
     machine(sockets=4, cores=2),
+    PAIRS,
     one_node_of_two_sockets(),
 ]
-OPTIONS = [PACKED, SPREAD, CORES, THIN, UNCORE]
+OPTIONS = [PACKED, SPREAD, CORES, THIN, UNCORE, NEAR, PickOptions(2, by_socket=True)]
 
 
 def some_picks(seed: int) -> list[tuple[CpuTopology, frozenset[int], int]]:
     rng, found = random.Random(seed), []
-    for topology in SHAPES:
+    for topology in (*SHAPES, UNEVEN):
         ids = sorted(topology.ids)
         free = frozenset(rng.sample(ids, rng.randint(1, len(ids))))
         found.append((topology, free, rng.randint(0, len(free))))
@@ -189,3 +240,50 @@ def test_an_even_share_is_even(seed: int) -> None:
     shares = [len(members) for members in topology.grouped(got, by_numa).values()]
     assert max(shares) - min(shares) <= 1
     assert len(shares) == fewest(topology, topology.ids, count, by_numa)
+
+
+def partly_used(seed: int) -> tuple[random.Random, CpuTopology, frozenset[int]]:
+    """A machine of several nodes with some CPUs in use, and its random numbers."""
+    rng = random.Random(seed)
+    shape = {"sockets": rng.randint(1, 2), "nodes": rng.randint(1, 3), "cores": rng.randint(1, 4)}
+    numbered = machine(**shape, threads=rng.choice((1, 2, 2, 4)))
+    name = list(numbered.ids)
+    rng.shuffle(name)
+    core = {key: min(name[each] for each in cpus) for key, cpus in numbered.cores.items()}
+    topology = CpuTopology(
+        {
+            name[each.id]: Cpu(name[each.id], core[each.core], each.socket, each.numa, each.uncore)
+            for each in numbered.cpus.values()
+        }
+    )
+    free = frozenset(rng.sample(sorted(topology.ids), rng.randint(1, len(topology.ids))))
+    return rng, topology, free
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_across_cores_no_second_thread_before_each_core_has_one(seed: int) -> None:
+    """However CPUs are numbered, a part of a socket has as many cores as it can have."""
+    rng, topology, free = partly_used(seed)
+    socket = rng.choice(sorted(topology.grouped(free, by_socket)))
+    here = topology.within(free, by_socket, socket)
+    nodes = [n for n in topology.nodes.values() if n & topology.sockets[socket]]
+    count = rng.randint(0, min(len(here), min(map(len, nodes)) - 1))
+    got = pick(topology, here, count, THIN)
+    cores = topology.grouped(here, by_core)
+    assert touched(topology, got, by_core) == min(count, len(cores))
+    free_cores = [core for core, cpus in cores.items() if cpus == topology.cores[core]]
+    assert len({*free_cores} & {topology.cpus[each].core for each in got}) == min(
+        count, len(free_cores)
+    )
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_spread_has_as_many_nodes_as_the_hint_where_they_can_give(seed: int) -> None:
+    rng, topology, free = partly_used(seed)
+    count = rng.randint(1, len(free))
+    nodes = rng.randint(1, len(topology.nodes))
+    options = PickOptions(1, by_socket=rng.random() < 0.5)
+    got = pick(topology, free, count, options, nodes)
+    assert (len(got), got <= free) == (count, True)
+    givers = len(topology.grouped(free, by_numa))
+    assert touched(topology, got, by_numa) >= min(nodes, count, givers)

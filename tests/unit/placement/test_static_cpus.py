@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from kubeletpy.placement.cpu_state import CpuState
 from kubeletpy.placement.hints import NOT_TO_BE_HAD, Hint
 from kubeletpy.placement.id_lists import format_ids, parse_ids
 from kubeletpy.placement.pick_cpus import PickOptions
+from kubeletpy.placement.pod_pool import PodLevelPlacement
 from kubeletpy.placement.refusal import AllocationRefused
 from kubeletpy.placement.reserved_cpus import reserve
 from kubeletpy.placement.static_cpus import (
@@ -18,7 +20,7 @@ from kubeletpy.placement.static_cpus import (
     exclusive_cpus,
     exclusive_cpus_of_pod,
 )
-from kubeletpy.placement.topology import CpuTopology
+from kubeletpy.placement.topology import Cpu, CpuTopology, by_numa, by_socket
 from kubeletpy.pods.pod import Pod
 from tests.unit.placement.machines import machine, one_node_of_two_sockets, pod_of, sized
 
@@ -225,10 +227,124 @@ def test_hints_by_socket() -> None:
     assert three == dict.fromkeys((0b0111, 0b1011, 0b1101, 0b1110, 0b1111), True)
     state = allocate(of, held(of, {"x": {"c": "2,4"}}), pod_of(sized("c", "2")), 0b0010)
     assert shown(state) == {"c": "1,3"}
-    for by_socket, cpus in ((True, "1"), (False, "3")):
-        of = policy(four, by_socket=by_socket)
-        state = allocate(of, held(of, {"x": {"c": "2"}}), pod_of(sized("c", "1")), 0b0010)
+    # the hint's node first, then the rest of its socket, then others
+    for count, cpus in ((1, "3"), (2, "1,3"), (3, "1,3-4")):
+        state = allocate(of, held(of, {"x": {"c": "2"}}), pod_of(sized("c", str(count))), 0b0010)
         assert shown(state) == {"c": cpus}
+
+
+HALVES = CpuTopology({i: Cpu(i, i & ~1 if i < 4 else i, 0, 0, 0) for i in range(8)})
+"""Two cores of two threads, then four of one."""
+EIGHT_NODES = machine(sockets=2, nodes=4, cores=32)
+"""256 CPUs: a socket has four NUMA nodes of 32."""
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_cpus_of_the_nodes_of_a_hint_come_first(seed: int) -> None:
+    """Then, with align-by-socket, those of its sockets; for any options and CPUs in use."""
+    rng = random.Random(seed)
+    topology = machine(sockets=2, nodes=2, cores=rng.randint(1, 3), threads=rng.choice((1, 2)))
+    options = {
+        name: rng.random() < 0.5 for name in ("by_socket", "across_numa", "full_cores", "strict")
+    }
+    options["across_cores"] = not (options["across_numa"] or options["full_cores"])
+    of = policy(topology, "0", **options)
+    used = rng.sample(sorted(topology.ids - {0}), rng.randint(0, len(topology.ids) - 2))
+    state = held(of, {"x": {"c": format_ids(used)}} if used else {})
+    per_core = topology.threads_per_core if options["full_cores"] else 1
+    free = of.free(state)
+    if options["full_cores"]:
+        free = frozenset().union(*(c for c in topology.cores.values() if c <= free))
+    count = rng.randint(1, max(len(free) // per_core, 1)) * per_core
+    if count > len(free):
+        return
+    mask = rng.randint(1, 15)
+    got = allocate(of, state, pod_of(sized("c", str(count))), mask).entries["uid-1"]["c"]
+    assert len(got) == count
+    near = {each for each in free if mask >> topology.cpus[each].numa & 1}
+    sockets = {cpu.socket for cpu in topology.cpus.values() if mask >> cpu.numa & 1}
+    wide = {each for each in free if topology.cpus[each].socket in sockets}
+    assert len(got & near) == min(count, len(near))
+    if options["by_socket"]:
+        assert len(got & wide) == min(count, len(wide))
+    if options["across_numa"]:
+        nodes = topology.grouped(near, by_numa)
+        chosen = topology.grouped(got & near, by_numa)
+        assert len(chosen) == min(len(nodes), count // per_core)
+    if options["full_cores"]:
+        assert all(topology.cores[topology.cpus[each].core] <= got for each in got)
+
+
+def test_a_spread_uses_all_nodes_of_the_hint() -> None:
+    """Also one that has been divided, and one of which a node has less than its share."""
+    large = machine(sockets=2, nodes=2, cores=32, threads=2)
+    of = policy(large, across_numa=True)
+    cpus = allocate(of, of.initial(), pod_of(sized("c", "176")), 0b1111).entries["uid-1"]["c"]
+    assert [len(each) for each in large.grouped(cpus, by_numa).values()] == [44, 44, 44, 44]
+    state = held(of, {"x": {"c": "96-127"}})
+    cpus = allocate(of, state, pod_of(sized("c", "176")), 0b1111).entries["uid-1"]["c"]
+    assert [len(each) for each in large.grouped(cpus, by_numa).values()] == [48, 48, 48, 32]
+
+
+def test_a_spread_without_a_hint_stays_in_a_socket() -> None:
+    """120 CPUs fit into either socket, though nodes of both would leave the rest more even."""
+    of = policy(EIGHT_NODES, reserved="96-97,224-225", across_numa=True, by_socket=True)
+    cpus = allocate(of, of.initial(), pod_of(sized("c", "120"))).entries["uid-1"]["c"]
+    assert list(EIGHT_NODES.grouped(cpus, by_socket)) == [0]
+    assert [len(each) for each in EIGHT_NODES.grouped(cpus, by_numa).values()] == [30] * 4
+
+
+def test_parts_of_a_pool_are_spread_over_the_nodes_of_its_hint() -> None:
+    of = StaticCpus(SMT, parse_ids("0"), CpuOptions(across_numa=True), PodLevelPlacement.POOL)
+    amounts = {"cpu": "6", "memory": "8Mi"}
+    pod = pod_of(
+        sized("c", "4"), sized("d", "1"), resources={"requests": amounts, "limits": amounts}
+    )
+    state = of.allocate_pool(of.initial(), pod, Hint(0b11, True))
+    parts = state.entries["uid-1"]
+    assert [len(each) for each in SMT.grouped(state.pools["uid-1"], by_numa).values()] == [3, 3]
+    assert [len(each) for each in SMT.grouped(parts["c"], by_numa).values()] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("used", "cpus", "expected"),
+    [
+        ("", "2", "0-1"),
+        ("", "5", "0-4"),
+        ("", "3", "0-1,4"),
+        ("", "7", "0-6"),
+        ("2", "2", "0-1"),
+        ("2,4-7", "2", "0-1"),
+        ("2,4-7", "1", "SMT Alignment Error: requested 1 cpus are not whole cores"),
+        ("2,4-7", "3", "available physical CPUs = 2, requested CPUs = 3"),
+        ("4,6-7", "5", "0-3,5"),
+    ],
+)
+def test_whole_cores_where_cores_differ(used: str, cpus: str, expected: str) -> None:
+    """Full-pcpus-only counts the threads of each core, and a partly used core is not free."""
+    of = StaticCpus(HALVES, frozenset(), CpuOptions(full_cores=True))
+    state = held(of, {"x": {"c": used}} if used else {})
+    try:
+        got = shown(allocate(of, state, pod_of(sized("c", cpus))))["c"]
+    except AllocationRefused as refused:
+        got = str(refused)
+    assert got.startswith(expected) or expected in got
+
+
+def test_whole_cores_of_init_containers_can_be_used_again() -> None:
+    """They are the only cores that are free."""
+    of = policy(full_cores=True)
+    pod = pod_of(sized("c", "14"), initContainers=[sized("i", "14")])
+    state = held(of, {"uid-1": {"i": "1-7,9-15"}})
+    assert masks(of, state, pod) == [(3, True)]
+    after = allocate(of, state, pod)
+    assert shown(after) == {"i": "1-7,9-15", "c": "1-7,9-15"}
+
+
+def test_hints_with_whole_cores_leave_out_partly_used_ones() -> None:
+    of = policy(full_cores=True)
+    state = held(of, {"x": {"c": "1,2,3"}})
+    assert masks(of, state, pod_of(sized("c", "2"))) == [(2, True), (3, False)]
 
 
 @pytest.mark.parametrize(
@@ -309,10 +425,14 @@ def test_options(given: dict[str, str], options: CpuOptions) -> None:
     ("options", "picking"),
     [
         (CpuOptions(), PickOptions(0)),
-        (CpuOptions(full_cores=True, by_uncore=True), PickOptions(0, align_uncore=True)),
+        (
+            CpuOptions(full_cores=True, by_uncore=True),
+            PickOptions(0, align_uncore=True, largest_cores=True),
+        ),
         (CpuOptions(across_cores=True), PickOptions(0, across_cores=True)),
         (CpuOptions(across_numa=True), PickOptions(1)),
-        (CpuOptions(across_numa=True, full_cores=True), PickOptions(2)),
+        (CpuOptions(across_numa=True, full_cores=True), PickOptions(2, largest_cores=True)),
+        (CpuOptions(across_numa=True, by_socket=True), PickOptions(1, by_socket=True)),
     ],
 )
 def test_the_effect_of_options_on_the_pick(options: CpuOptions, picking: PickOptions) -> None:
