@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct
 
 
@@ -34,3 +37,13 @@ class Mount(Struct, frozen=True):
     container; empty: it is mounted."""
     group: int | None = None
     """A supplemental group that the container's processes get for access to it."""
+
+
+def volume_groups(pod: Pod, mounts: Iterable[Mount]) -> list[int]:
+    """The supplemental groups that mounts need besides those in the pod's securityContext.
+
+    Source: docs/reference/behaviour.md, j2.
+    """
+    listed = (pod.spec.get("securityContext") or {}).get("supplementalGroups") or ()
+    needed = {mount.group: None for mount in mounts if mount.group is not None}
+    return [group for group in needed if group not in listed]

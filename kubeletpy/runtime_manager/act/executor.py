@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import chain
 
 from kubeletpy.clock import Clock, SteadyClock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.pods.mount import volume_groups
 from kubeletpy.pods.pod import ContainerKind, is_sidecar
 from kubeletpy.pods.sync_results import StartError, SyncAction
 from kubeletpy.remote.errors import CRIError
@@ -154,17 +156,21 @@ class Executor:
     async def _create_sandbox(self, run: SyncRun) -> None:
         """Make the sandbox that the plan contains, or use the config of the existing one."""
         pod, plan, why = run.pod, run.plan, run.plan.kill_pod_reason
+        if not plan.create_sandbox and not plan.starts:
+            return
+        groups = volume_groups(pod, chain.from_iterable(run.request.volume_mounts.values()))
         if not plan.create_sandbox:
-            if plan.starts:
-                try:
-                    run.sandbox_config = self._sandboxes.config(pod, plan.attempt, exists=True)
-                except SandboxFailed as failure:
-                    run.sync_error = failure.error
-                    raise StopSync from failure
+            try:
+                run.sandbox_config = self._sandboxes.config(pod, plan.attempt, groups, exists=True)
+            except SandboxFailed as failure:
+                run.sync_error = failure.error
+                raise StopSync from failure
             return
         self._metrics.started_pods.inc()
         try:
-            sandbox = await self._sandboxes.create(pod, plan.attempt, run.request.is_terminating)
+            sandbox = await self._sandboxes.create(
+                pod, plan.attempt, groups, run.request.is_terminating
+            )
         except SandboxFailed as failure:
             if run.request.is_terminating():
                 raise StopSync from failure  # the pod's end is the cause

@@ -5,7 +5,7 @@ Must never start a container, and never lose a sandbox that the runtime has made
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.config_errors import SandboxConfigError, SpecField, about
@@ -103,11 +103,14 @@ class SandboxMaker:
         self._host_dns = host_dns
         self._watch = watch
 
-    def config(self, pod: Pod, attempt: int, *, exists: bool) -> cri.PodSandboxConfig:
+    def config(
+        self, pod: Pod, attempt: int, groups: Sequence[int], *, exists: bool
+    ) -> cri.PodSandboxConfig:
         """The config of a sandbox, for its creation or for containers that start in it.
 
         Records what had to be cut from the DNS settings of a new one. Those of one that the runtime
-        has (``exists``) are in effect, whatever has become of the host's file.
+        has (``exists``) are in effect, whatever has become of the host's file. ``groups`` are
+        supplemental groups of the pod's volumes.
 
         Raises:
             SandboxFailed: the spec requests something impossible, or a file of the host that it
@@ -121,6 +124,7 @@ class SandboxMaker:
                 self._settings,
                 dns,
                 cgroup_parent=self._cgroup_parent(pod),
+                extra_groups=groups,
                 userns=self._user_namespace(pod),
             )
         except SandboxConfigError as error:
@@ -144,16 +148,16 @@ class SandboxMaker:
             return ResolverConfig()
 
     async def create(
-        self, pod: Pod, attempt: int, unwanted: Callable[[], bool]
+        self, pod: Pod, attempt: int, groups: Sequence[int], unwanted: Callable[[], bool]
     ) -> SandboxWithConfig:
-        """Make a sandbox and verify that it exists.
+        """Make a sandbox and verify that it exists; ``groups``: those of the pod's volumes.
 
         Raises:
             SandboxFailed: there is none.
             SandboxUnchecked: there is one, but the runtime does not show its status.
             NotWanted: ``unwanted()`` became true before the runtime was called.
         """
-        config = self.config(pod, attempt, exists=False)
+        config = self.config(pod, attempt, groups, exists=False)
         try:
             handler = await self._runtime_handler(pod)
             make_log_directory(config.log_directory)

@@ -19,7 +19,7 @@ from kubeletpy.pods.config_errors import ContainerConfigError, SubPathError
 from kubeletpy.pods.environment import EnvironmentInputs, build_environment
 from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.hostname import HostnameError
-from kubeletpy.pods.mount import Mount
+from kubeletpy.pods.mount import Mount, volume_groups
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.volume_fields import BIND_MOUNT_OPTIONS
 from kubeletpy.runtime_manager.additions import ContainerAdditions
@@ -79,8 +79,8 @@ class ContainerMounts:
         mounted = [mount for mount in given.mounts if not mount.device]
         devices = [mount for mount in given.mounts if mount.device]
         made = await self.prepare(pod, container, pod_ips, given.environment, mounted)
-        asked = {mount.group: None for mount in given.mounts if mount.group is not None}
-        groups = [*given.groups, *(group for group in asked if group not in given.groups)]
+        needed = volume_groups(pod, given.mounts)
+        groups = [*given.groups, *(group for group in needed if group not in given.groups)]
         return replace(given, mounts=[*made, *devices], groups=groups)
 
     async def prepare(

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.config_errors import SpecField
+from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
+from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.runtime_manager.read.host_dns import host_dns
@@ -43,6 +45,29 @@ async def test_new_pod(tmp_path: Path) -> None:
     assert all(step.reason for step in result.results)
     assert node.metrics.starts.started_pods._value.get() == 1
     assert node.metrics.starts.started_containers.labels("container")._value.get() == 2
+
+
+@on_virtual_time
+async def test_a_sandbox_has_the_groups_of_its_volumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = FakeNode(tmp_path)
+    context = {"fsGroup": 5, "supplementalGroups": [6, 7]}
+    mounts = {
+        "a": [Mount("/x", "/y", group=7), Mount("/x", "/y", group=9), Mount("/x", "/y")],
+        "b": [Mount("/x", "/y", group=9), Mount("/x", "/y", group=0)],
+    }
+    made: list[cri.PodSandboxConfig] = []
+    run_pod_sandbox = node.runtime.run_pod_sandbox
+
+    async def run(config: cri.PodSandboxConfig, handler: str = "") -> str:
+        made.append(config)
+        return await run_pod_sandbox(config, handler)
+
+    monkeypatch.setattr(node.runtime, "run_pod_sandbox", run)
+    await node.sync(make_pod("a", "b", securityContext=context), volume_mounts=mounts)
+    groups = [list(each.linux.security_context.supplemental_groups) for each in made]
+    assert groups == [[5, 9, 0, 6, 7]]
 
 
 @on_virtual_time
