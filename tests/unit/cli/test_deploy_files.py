@@ -37,6 +37,13 @@ def test_units_start_the_named_program(tmp_path: Path) -> None:
         assert PROGRAM not in text
 
 
+@pytest.mark.parametrize("file", ["kubeletpy.service", "kubelet.service.d/20-kubeletpy.conf"])
+def test_units_have_no_setting_that_systemd_has_removed(file: str) -> None:
+    removed = ("BlockIO", "CPUAccounting", "CPUShares", "MemoryLimit", "StartupCPUShares")
+    lines = (DEPLOY / file).read_text().splitlines()
+    assert [line for line in lines if line.startswith(removed)] == []
+
+
 def test_existing_files_are_kept_without_force(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
