@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tools import check_language
-from tools.check_language import lowered, main, package, problems
+from tools.check_language import CannotBuild, lowered, main, package, problems
 from tools.env.process import CommandError
 
 ROOT = check_language.ROOT
@@ -80,14 +80,32 @@ def test_finds_of_a_package_are_printed(
     assert capsys.readouterr().out == 'README.md:3: "told": report\n'
 
 
-@pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
-def test_without_go_the_check_is_not_made_which_is_an_error_in_ci(
-    ci: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "ci", "code"),
+    [
+        (CannotBuild("go is not installed"), "", 0),
+        (CannotBuild("go is not installed"), "true", 1),
+        (CommandError("vale did not end within 600 s"), "", 1),
+        (CommandError("go build failed"), "", 1),
+    ],
+)
+def test_only_a_machine_without_go_may_pass_unchecked(
+    error: CommandError,
+    ci: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def absent() -> Path:
-        raise CommandError("go is not installed")
+    def fail() -> Path:
+        raise error
 
-    monkeypatch.setattr(check_language, "vale", absent)
+    monkeypatch.setattr(check_language, "vale", fail)
     monkeypatch.setenv("CI", ci)
     assert main([]) == code
-    assert capsys.readouterr().out == "prose is not checked: go is not installed\n"
+    printed = capsys.readouterr()
+    assert (printed.err if code else printed.out) == f"prose is not checked: {error}\n"
+
+
+@pytest.mark.parametrize("arguments", [["kubeletpy/no"], ["--wirte"], ["docs", "no"]])
+def test_an_unknown_package_is_an_error(arguments: list[str]) -> None:
+    assert main(arguments) == 2
