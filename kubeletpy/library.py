@@ -41,6 +41,7 @@ from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.remote.simple import Container, Sandbox, SimpleRuntime, log_line
 from kubeletpy.remote.verify import lets_through
 from kubeletpy.syncloop.sources.given import PodSource, Show
+from kubeletpy.tasks import background, cancel_tasks, until_one_ends
 
 __all__ = [
     "JSON",
@@ -154,12 +155,8 @@ class NodeAgent:
         manager = self._agent.find(NodeManager)
         if manager is None:
             return
-        waiting = asyncio.ensure_future(manager.registered.wait())
-        try:
-            async with asyncio.timeout(within):
-                await asyncio.wait({waiting, self._running}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
+        async with background(manager.registered.wait()) as waiting, asyncio.timeout(within):
+            await until_one_ends(waiting, self._running)
         if not manager.registered.is_set():
             await self.wait()
 
@@ -185,9 +182,8 @@ class NodeAgent:
         running = self._running
         if running is None:
             return
-        running.cancel()
         try:
-            await asyncio.wait({running})
+            await cancel_tasks((running,))
         finally:
             await self._stack.aclose()
         with contextlib.suppress(asyncio.CancelledError):

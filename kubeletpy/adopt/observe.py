@@ -13,6 +13,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, KubeApi
 from kubeletpy.node.lease import NAMESPACE
+from kubeletpy.tasks import run_together
 
 ANSWER_S = 10.0
 """Seconds in which the API server must answer."""
@@ -42,7 +43,7 @@ class NodeObserver:
         unit = await asyncio.to_thread(self._host.unit)
         try:
             async with asyncio.timeout(ANSWER_S):
-                node, lease, pods = await asyncio.gather(
+                node, lease, pods = await run_together(
                     self._kube_api.get(NODES, self._name),
                     self._kube_api.get(LEASES, self._name, NAMESPACE),
                     self.pods(),

@@ -62,6 +62,7 @@ def build_claims(context: BuildContext) -> ClaimParts:
         wake=signals.pod_changed,
     )
     components = [
+        Component(state, close=state.close),
         Component(health, close=health.close),
         Component(drivers, close=drivers.close),
         Component(

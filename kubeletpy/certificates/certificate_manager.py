@@ -22,6 +22,7 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unauthorized
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import background, until_one_ends
 
 log = logging.getLogger(__name__)
 
@@ -232,21 +233,19 @@ class CertificateManager:
             raise _NamesChanged
         valid = self.current is not None
         prefix = self._purpose.first_prefix if not valid else "csr-"
-        async with self._api(valid) as api:
-            asking = asyncio.create_task(
+        async with (
+            self._api(valid) as api,
+            background(
                 issue(api, self._store, names, self._purpose.signer, prefix=prefix, rng=self._rng)
-            )
-            try:
-                while not asking.done():
-                    self._poked.clear()
-                    poked = asyncio.create_task(self._poked.wait())
-                    await asyncio.wait({asking, poked}, return_when=asyncio.FIRST_COMPLETED)
-                    poked.cancel()
-                    if not asking.done() and (self._names() != names or self._due_in() != 0):
-                        raise _NamesChanged
-                return asking.result(), names
-            finally:
-                asking.cancel()
+            ) as asking,
+        ):
+            while not asking.done():
+                self._poked.clear()
+                async with background(self._poked.wait()) as poked:
+                    await until_one_ends(asking, poked)
+                if not asking.done() and (self._names() != names or self._due_in() != 0):
+                    raise _NamesChanged
+            return asking.result(), names
 
     async def _adopt(self, issued: Issued, answers: Names) -> None:
         old, now = self._pair, self._clock.now()

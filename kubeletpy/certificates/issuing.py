@@ -19,6 +19,7 @@ from kubeletpy.kubeapi.errors import AlreadyExists
 from kubeletpy.kubeapi.protocol import CERTIFICATESIGNINGREQUESTS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import background
 
 log = logging.getLogger(__name__)
 
@@ -114,12 +115,10 @@ async def _wait(api: KubeApi, name: str, uid: str, rng: random.Random | None) ->
         field_selector=f"metadata.name={name}",
         rng=rng,
     )
-    following = asyncio.create_task(reflector.run(), name=f"csr-{name}")
-    try:
-        async with asyncio.timeout(WAIT_S):
-            return await waiting
-    except TimeoutError:
-        minutes = round(WAIT_S / 60)
-        raise NotIssued(name, f"nobody decided within {minutes} minutes", final=False) from None
-    finally:
-        following.cancel()
+    async with background(reflector.run(), f"csr-{name}"):
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return await waiting
+        except TimeoutError:
+            minutes = round(WAIT_S / 60)
+            raise NotIssued(name, f"nobody decided within {minutes} minutes", final=False) from None

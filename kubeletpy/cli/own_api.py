@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubeletpy.foresee.model import NeedKind, NeedState
+from kubeletpy.tasks import run_together
 
 if TYPE_CHECKING:
     from kubeletpy.kubeapi.client import KubeClient
@@ -89,7 +90,7 @@ class OwnApi:
         """The states in the API of the objects that a pod needs."""
         wanted = [(each["kind"], each["name"]) for each in needs][:MAX_NEEDS]
         async with _in_time():
-            states = await asyncio.gather(*(self._state(namespace, *each) for each in wanted))
+            states = await run_together(*(self._state(namespace, *each) for each in wanted))
         return dict(zip(wanted, states, strict=True))
 
     async def _state(self, namespace: str, kind: str, name: str) -> NeedState:

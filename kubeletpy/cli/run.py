@@ -24,6 +24,7 @@ from kubeletpy.kubeapi.credentials import begin_loading
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubernetes_version import KubernetesVersion, supported
 from kubeletpy.structs import replace
+from kubeletpy.tasks import background
 from kubeletpy.trace.watched_loop import WatchedLoop
 from kubeletpy.wire.accepting import LoopProblems
 
@@ -109,7 +110,6 @@ async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(LoopProblems())
     task = asyncio.ensure_future(running)
-    giving_back = asyncio.ensure_future(give_back_freed_memory())
     signals = (signal.SIGINT, signal.SIGTERM)
     signalled = False
 
@@ -123,12 +123,11 @@ async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
     for each in signals:
         loop.add_signal_handler(each, stop)
     try:
-        await task
+        async with background(give_back_freed_memory()):
+            await task
     except asyncio.CancelledError:
         if not signalled:
             raise
-    finally:
-        giving_back.cancel()
 
 
 def _load(flags: config.FlagValues) -> config.LoadedConfig:

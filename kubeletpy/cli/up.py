@@ -8,7 +8,6 @@ a separate distribution, ``kubeletpy[up]``: nothing else in this package imports
 from __future__ import annotations
 
 import argparse
-import asyncio
 import importlib.util
 import shlex
 import shutil
@@ -25,6 +24,7 @@ from kubeletpy.api.scrub import first_line
 from kubeletpy.cli import pauses, run
 from kubeletpy.cli.allocator import keep_little_freed_memory
 from kubeletpy.structs import replace
+from kubeletpy.tasks import background, until_one_ends
 
 if TYPE_CHECKING:
     from kubeletpy_up.api import Endpoint, LocalApi
@@ -199,12 +199,10 @@ async def up(
             flush=True,
         )
         agent = await make_agent(loaded, stack)
-        running = asyncio.ensure_future(agent.run())
-        try:
+        async with background(agent.run()) as running:
             if (node := agent.find(NodeManager)) is not None:
-                registered = asyncio.ensure_future(node.registered.wait())
-                await asyncio.wait({running, registered}, return_when=asyncio.FIRST_COMPLETED)
-                registered.cancel()
+                async with background(node.registered.wait()) as registered:
+                    await until_one_ends(running, registered)
             if not running.done():
                 seconds = time.monotonic() - begun
                 print("To use the node, copy into another terminal:")
@@ -216,9 +214,6 @@ async def up(
                     flush=True,
                 )
             await running
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
 
 
 def lines_to_copy(kubeconfig: Path) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from kubeletpy.devices import checkpoint
 from kubeletpy.devices.state import DeviceState
 from kubeletpy.host.private_files import write_private
+from kubeletpy.tasks import Lasting
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class CheckpointFile:
         self._path = directory / checkpoint.FILE
         self._state = state
         self._writing = asyncio.Lock()
+        self._lasting = Lasting()
         self._changes = 0
         self._written = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -56,7 +58,7 @@ class CheckpointFile:
         """Return once the current state, or a later one, is on the disk. Raises OSError."""
         self._changes += 1
         # finish it even if the waiter is cancelled: the next must not be written before it
-        await asyncio.shield(asyncio.create_task(self._write(self._changes)))
+        await self._lasting.finish(self._write(self._changes))
 
     async def _write(self, wanted: int) -> None:
         async with self._writing:
@@ -82,6 +84,7 @@ class CheckpointFile:
         if pending:
             with contextlib.suppress(OSError):
                 await self.write()
+        await self._lasting.close()
 
     def _again(self, delay: float) -> None:
         if self._timer is None and self._soon is None:

@@ -29,6 +29,7 @@ from kubeletpy.metrics.devices import DeviceMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.remote.plugin_calls import PluginCallFailed
+from kubeletpy.tasks import Lasting, cancel_tasks
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import deviceplugin_pb2 as pb
@@ -66,6 +67,7 @@ class DevicePlugins:
         listen: False: no plugin can register over kubelet.sock.
         """
         self.current: dict[str, DevicePlugin] = {}
+        self._lasting = Lasting()
         self._directory = directory
         self._state = state
         self._file = file
@@ -135,10 +137,8 @@ class DevicePlugins:
         """Disconnect from the plugins; pods keep what they have."""
         if self._socket is not None:
             await self._socket.close()
-        watches = list(self._watches.values())
-        for watch in watches:
-            watch.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
+        await cancel_tasks(self._watches.values())
+        await self._lasting.close()
         for plugin in self.current.values():
             await plugin.close()
 
@@ -200,10 +200,7 @@ class DevicePlugins:
             await self._let_go(plugin)
 
     async def _let_go(self, plugin: DevicePlugin) -> None:
-        watch = self._watches.get(plugin)
-        if watch is not None:
-            watch.cancel()
-            await asyncio.wait([watch])
+        await cancel_tasks((self._watches.get(plugin),))
 
     async def _watch(self, plugin: DevicePlugin) -> None:
         """Follow a plugin's devices to its end."""
@@ -239,7 +236,7 @@ class DevicePlugins:
                     extra={"resource": plugin.resource, "why": why},
                 )
                 self._report.report_soon()
-            await asyncio.shield(plugin.close())
+            await self._lasting.finish(plugin.close())
 
     async def _take_in(self, plugin: DevicePlugin, devices: tuple[PluginDevice, ...]) -> bool:
         """Note a plugin's list, a long one in a thread; False: another plugin has its resource."""

@@ -13,6 +13,7 @@ from kubeletpy.dra.claims import PREPARE, UNPREPARE, ClaimProblem
 from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.dra.model import ClaimDevice, ClaimInfo, ClaimWait
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import run_together
 
 
 class DriverResponse(Struct, frozen=True):
@@ -65,7 +66,7 @@ class DriverCalls:
         self, claims: Mapping[str, Sequence[ClaimInfo]], *, prepare: bool
     ) -> dict[str, DriverResponse]:
         """Call drivers side by side, each with its claims; the answers by driver."""
-        found = await asyncio.gather(
+        found = await run_together(
             *(self._call(driver, asked, prepare=prepare) for driver, asked in claims.items())
         )
         return dict(zip(claims, found, strict=True))

@@ -13,8 +13,6 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Collection,
-    Coroutine,
-    Iterable,
     Mapping,
     Sequence,
 )
@@ -46,6 +44,7 @@ from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace
+from kubeletpy.tasks import run_all, run_together
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +160,7 @@ class ClaimManager:
         while True:
             await self._retry.wait()
             self._retry.clear()
-            await asyncio.gather(*(self._clear(uid) for uid in self._left()))
+            await run_together(*(self._clear(uid) for uid in self._left()))
             if self._left():
                 try:
                     async with asyncio.timeout(LOOK_S):
@@ -187,7 +186,7 @@ class ClaimManager:
     # -- prepare -------------------------------------------------------------------------------
 
     async def _prepare(self, pod: Pod, wanted: Sequence[ClaimUse]) -> None:
-        objects = await _all(self._read_claim(pod, use) for use in wanted)
+        objects = await run_all(*(self._read_claim(pod, use) for use in wanted))
         found = {
             claim.name: claim
             for claim in (
@@ -300,12 +299,3 @@ def _listed(devices: Mapping[str, Sequence[ClaimDevice]]) -> str:
     return ", ".join(
         f"{driver}/{each.pool}/{each.name}" for driver, given in devices.items() for each in given
     )
-
-
-async def _all(work: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """The results of all, or the first error once all have ended: none is left running."""
-    found = await asyncio.gather(*work, return_exceptions=True)
-    for each in found:
-        if isinstance(each, BaseException):
-            raise each
-    return found

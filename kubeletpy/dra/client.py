@@ -22,6 +22,7 @@ from kubeletpy.metrics.dra import DraMetrics
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.plugin_calls import Answer, Calls, PluginCallFailed, PluginCalls
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -125,9 +126,7 @@ class DriverClient:
 
     async def close(self) -> None:
         """Disconnect from the endpoint; calls in progress fail."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(self._tasks)
         await self._calls.close()
 
     async def _call(self, method: str, claims: Sequence[ClaimInfo]) -> ClaimAnswers:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kubeletpy.metrics.dra import DraMetrics
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
+from kubeletpy.tasks import run_together
 
 if TYPE_CHECKING:
     from kubeletpy.dra.client import DriverClient, OpenDriver
@@ -120,7 +121,7 @@ class DraDrivers:
                 self._let_go(client)
         self._endpoints.clear()
         self._listeners.clear()
-        await asyncio.gather(*self._closing)
+        await run_together(*self._closing)
 
     def _version(self, info: PluginInfo) -> str:
         from kubeletpy.dra import answers

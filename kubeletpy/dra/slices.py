@@ -11,6 +11,7 @@ import logging
 from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import RESOURCESLICES, KubeApi
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +42,7 @@ class SliceCleaner:
             await asyncio.Event().wait()
         finally:
             self._running = False
-            for task in self._pending.values():
-                task.cancel()
-            await asyncio.gather(*self._pending.values(), return_exceptions=True)
+            await cancel_tasks(self._pending.values())
 
     def _changed(self, driver: str) -> None:
         pending = self._pending.get(driver)

@@ -13,6 +13,7 @@ from pathlib import Path
 from kubeletpy.dra.claims import ClaimProblem
 from kubeletpy.dra.model import BadClaimState, ClaimInfo, ClaimKey, Claims
 from kubeletpy.host.private_files import write_private
+from kubeletpy.tasks import Lasting
 
 MAX_BYTES = 16 << 20
 """More than the claims of any node need; a bigger file is not read."""
@@ -32,7 +33,7 @@ class ClaimState:
         self._show = show
         self._claims: dict[ClaimKey, ClaimInfo] = {claim.key: claim for claim in _read(path)}
         self._turn = asyncio.Lock()
-        self._writing: set[asyncio.Task[None]] = set()
+        self._lasting = Lasting()
         self._written = 0
         self._version = 0
         show(self._claims)
@@ -54,14 +55,15 @@ class ClaimState:
             self._claims.pop(claim.key, None)
         await self._save()
 
+    async def close(self) -> None:
+        """Wait for a write in progress."""
+        await self._lasting.close()
+
     async def _save(self) -> None:
         """Write the current state; a write continues even when its waiter is canceled."""
         self._version += 1
         self._show(self._claims)
-        writing = asyncio.create_task(self._write(self._version))
-        self._writing.add(writing)
-        writing.add_done_callback(self._writing.discard)
-        await asyncio.shield(writing)
+        await self._lasting.finish(self._write(self._version))
 
     async def _write(self, mine: int) -> None:
         """Have it written; a caller that waits for its turn may find that done."""

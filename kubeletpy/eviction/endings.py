@@ -18,6 +18,7 @@ from kubeletpy.eviction.signals import Condition
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -145,9 +146,7 @@ class Endings:
 
     async def close(self) -> None:
         """Stop waiting for all of them."""
-        for task in self._going:
-            task.cancel()
-        await asyncio.gather(*self._going, return_exceptions=True)
+        await cancel_tasks(self._going)
 
     async def _end(self, going: _Going) -> None:
         ending = going.ending

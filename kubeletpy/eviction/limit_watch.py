@@ -27,6 +27,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
 from kubeletpy.pods.spared import Spared
 from kubeletpy.stats.disk_plan import PodStorage
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -144,9 +145,7 @@ class LimitWatch:
 
     async def close(self) -> None:
         """Stop measuring."""
-        if self._measuring is not None:
-            self._measuring.cancel()
-            await asyncio.wait({self._measuring})
+        await cancel_tasks((self._measuring,))
         await self._meter.close()
 
     def _is_critical(self, uid: str) -> bool:

@@ -31,6 +31,7 @@ from kubeletpy.stats.build import group_files
 from kubeletpy.stats.disks import space
 from kubeletpy.stats.group_files import GroupFiles, read_text
 from kubeletpy.stats.node_files import task_counts
+from kubeletpy.tasks import run_together
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class MachineSignals:
         disks = [name for name, signals in _SPACE.items() if set(signals) & set(wanted)]
         if "imagefs" in disks and await self.layout() is None:
             disks.remove("imagefs")
-        for space_of in await asyncio.gather(*(self._space(name) for name in disks)):
+        for space_of in await run_together(*(self._space(name) for name in disks)):
             found |= space_of
         return {signal: seen for signal, seen in found.items() if signal in wanted}
 

@@ -44,6 +44,7 @@ from kubeletpy.eviction.thresholds import Rules, Threshold
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.structs import replace
+from kubeletpy.tasks import cancel_tasks
 
 if TYPE_CHECKING:
     from kubeletpy.eviction.order import EvictionOrder
@@ -109,9 +110,7 @@ class NodePressure:
 
     async def close(self) -> None:
         """Stop a reclaim; it saves first what it has removed."""
-        if self._reclaiming is not None:
-            self._reclaiming.cancel()
-            await asyncio.gather(self._reclaiming, return_exceptions=True)
+        await cancel_tasks((self._reclaiming,))
 
     async def act(self, decision: EvictionDecision) -> float | None:
         """Do it; seconds after which a round is to try again, None: no need of one."""

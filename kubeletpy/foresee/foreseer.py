@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +22,7 @@ from kubeletpy.pods.pod import MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.tasks import run_together
 from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Foreseer:
         """Image -> whether the node has it; None: the runtime did not report it."""
         names = dict.fromkeys(each.get("image") or "" for _, each in pod.all_containers())
         asked = list(names)[:MAX_IMAGES]
-        found = await asyncio.gather(*(self._has(name) for name in asked))
+        found = await run_together(*(self._has(name) for name in asked))
         return dict(zip(asked, found, strict=True))
 
     async def _has(self, image: str) -> bool | None:

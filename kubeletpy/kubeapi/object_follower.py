@@ -25,6 +25,7 @@ from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.kubeapi.tracked_object import Tracked
 from kubeletpy.kubeapi.watch_slots import WatchSlots
+from kubeletpy.tasks import background, until_one_ends
 
 logger = logging.getLogger(__name__)
 
@@ -179,13 +180,10 @@ class ObjectFollower:
             watch_seconds=(SHORTEST_WATCH_S, LONGEST_WATCH_S),
             rng=self._rng,
         )
-        running = asyncio.ensure_future(reflector.run())
-        waiting = asyncio.ensure_future(over.wait())
         try:
-            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+            async with background(reflector.run()) as running, background(over.wait()) as waiting:
+                await until_one_ends(running, waiting)
         finally:
-            running.cancel()
-            waiting.cancel()
             self._slots.give_back(tracked.key)
         return crowded_out or asyncio.get_running_loop().time() - begun >= POLL_S
 

@@ -28,6 +28,7 @@ from kubeletpy.kubeapi.tracked_object import (
     worth_keeping,
 )
 from kubeletpy.kubeapi.watch_slots import WatchSlots
+from kubeletpy.tasks import cancel_tasks
 
 FIRST_ANSWER_S = 1.0
 """How long a reader waits for an object that has not been read yet."""
@@ -129,13 +130,12 @@ class WatchedObjects:
 
     async def close(self) -> None:
         """Stop following everything."""
-        tasks = [t.task for t in self._tracked.values() if t.task is not None]
+        tasks = [t.task for t in self._tracked.values()]
         for tracked in list(self._tracked.values()):
             self._rest(tracked)
         self._tracked.clear()
         self._keys.clear()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(tasks)
 
     def _follow(self, tracked: Tracked) -> None:
         if tracked.task is not None or (tracked.known and is_immutable(tracked.object)):

@@ -33,6 +33,7 @@ from kubeletpy.kubeapi.tracked_object import (
     worth_keeping,
 )
 from kubeletpy.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.tasks import cancel_tasks
 
 DEFAULT_TTL_S = 60.0
 TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
@@ -133,10 +134,7 @@ class ObjectsOnRequest:
         reads = [item.reading for item in self._items.values() if item.reading is not None]
         self._items.clear()
         self._keys.clear()
-        for read in reads:
-            read.cancel()
-        if reads:
-            await asyncio.wait(reads)
+        await cancel_tasks(reads)
 
     def _is_current(self, item: _Item) -> bool:
         """Whether no read is needed."""

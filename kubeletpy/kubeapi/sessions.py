@@ -25,6 +25,7 @@ from kubeletpy.kubeapi.transport import Attempt, NotHttp2, Response, Transport, 
 from kubeletpy.kubeapi.usage import Losses, Usage, together
 from kubeletpy.kubeapi.watch_slots import MAX_HTTP1_WATCHES, MAX_WATCHES
 from kubeletpy.structs import replace
+from kubeletpy.tasks import run_together
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.version import VERSION
 
@@ -141,6 +142,7 @@ class Sessions:
         if connection is not None:
             self._known.set()
         self._retired: deque[Transport] = deque()
+        self._closing: set[asyncio.Task[None]] = set()
         self._reconnect = reconnect
         self._session: Transport | None = None
         self._reloading = asyncio.Lock()
@@ -302,7 +304,9 @@ class Sessions:
     def _let_go(self, session: Transport) -> None:
         if session in self._retired:
             self._retired.remove(session)
-            asyncio.get_running_loop().create_task(session.close())
+            task = asyncio.get_running_loop().create_task(session.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def reset(self) -> None:
         """Drop the session; its requests in flight fail."""
@@ -315,6 +319,7 @@ class Sessions:
         self._closed = True
         while self._retired:
             await self._retired.popleft().close()
+        await run_together(*self._closing)
         await self.reset()
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from kubeletpy.config import NodeFlags
 from kubeletpy.host.inotify import DirectoryWatch
 from kubeletpy.launch.errors import LaunchError
+from kubeletpy.tasks import background, until_one_ends
 
 RETRY_S = 1.0
 
@@ -38,17 +39,11 @@ async def run_locked(flags: NodeFlags, running: Coroutine[Any, Any, None]) -> No
         except BaseException:
             running.close()
             raise
-        agent = asyncio.ensure_future(running)
-        contention = asyncio.ensure_future(wanted.wait())
-        try:
-            await asyncio.wait((agent, contention), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            contention.cancel()
-            if not agent.done():
-                agent.cancel()
-        if wanted.is_set():
-            log.info("another process requests the lock file: exiting", extra={"path": str(path)})
-            await asyncio.wait((agent,))
+        async with background(running) as agent, background(wanted.wait()) as contention:
+            await until_one_ends(agent, contention)
+            if contention.done():
+                extra = {"path": str(path)}
+                log.info("another process requests the lock file: exiting", extra=extra)
         if not agent.cancelled():
             agent.result()
 

@@ -50,6 +50,7 @@ from kubeletpy.server.build import Ports
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.settings import ServerSettings
 from kubeletpy.stats.build import withheld_huge_pages
+from kubeletpy.tasks import cancel_tasks
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.trace.watched_loop import WatchedLoop, watching
 from kubeletpy.volumes.files.syscalls import share
@@ -127,7 +128,7 @@ async def _create_agent(
     asking = asyncio.ensure_future(
         resolve(loaded, identity.client if identity is not None else None, resolved)
     )
-    stack.callback(asking.cancel)
+    stack.push_async_callback(cancel_tasks, (asking,))
     info = await wait_for_runtime(runtime)
     node_ips = NodeAddresses(await find_node_ips(flags, facts))
     resolved = await asking

@@ -30,6 +30,7 @@ from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.startup import NodeStartup
 from kubeletpy.node.status_events import condition_events
 from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
+from kubeletpy.tasks import run_together
 
 log = logging.getLogger(__name__)
 
@@ -183,10 +184,10 @@ class NodeManager:
     async def _fresh_images(self) -> Sequence[ImageSummary]:
         now = asyncio.get_running_loop().time()
         if now - self._images_at > IMAGES_FRESH_S:
-            self._images_at = now
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(IMAGES_WAIT_S):
                     self._images = await self._list_images()
+            self._images_at = now
         return self._images
 
     async def _register(self) -> None:
@@ -211,7 +212,7 @@ class NodeManager:
         if not self._options.register:
             self._remember(await self._api.get(NODES, name))
             return
-        existing, _ = await asyncio.gather(self._find(), self._fresh_images())
+        existing, _ = await run_together(self._find(), self._fresh_images())
         wanted = build.new_node(
             self._options,
             self._options.name,

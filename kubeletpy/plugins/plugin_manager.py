@@ -33,6 +33,7 @@ from kubeletpy.plugins.protocol import (
 )
 from kubeletpy.plugins.sockets import PluginSockets
 from kubeletpy.structs import replace
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +75,7 @@ class PluginManager:
             for handle in (self._again, self._soon):
                 if handle is not None:
                     handle.cancel()
-            for step in self._steps:
-                step.cancel()
-            await asyncio.gather(*self._steps, return_exceptions=True)
+            await cancel_tasks(self._steps)
 
     def update_sockets(self, sockets: dict[str, Stamp]) -> None:
         """Replace the set of sockets, and act on the difference."""

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.sync_step import SyncStep
 from kubeletpy.structs import Struct, field
+from kubeletpy.tasks import background
 
 FIRST_S = 1.0
 """Seconds until the first update: most pods have ended by then."""
@@ -48,15 +49,12 @@ class TerminatingUpdates:
     async def during(self, pod: Pod) -> AsyncIterator[None]:
         """Update ``pod`` as long as the body runs."""
         terminating = self._pods[pod.uid] = _Terminating(pod)
-        task = asyncio.get_running_loop().create_task(
-            self._update(terminating), name=f"updates of terminating pod {pod.uid}"
-        )
-        try:
-            yield
-        finally:
-            del self._pods[pod.uid]
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        name = f"updates of terminating pod {pod.uid}"
+        async with background(self._update(terminating), name):
+            try:
+                yield
+            finally:
+                del self._pods[pod.uid]
 
     async def _update(self, terminating: _Terminating) -> None:
         wait = FIRST_S

@@ -38,6 +38,7 @@ from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.structs import Struct
 from kubeletpy.syncloop.sources.static_uids import RECORD, StaticUids
+from kubeletpy.tasks import run_together
 
 CONNECT_S = 5.0
 REQUEST_S = 15.0
@@ -90,7 +91,7 @@ async def query_node(
         lost_pods = tuple(unclear(pod, why) for pod in desired.pods if not pod.is_mirror)
         return NodeAnswers((*findings, problem), lost_pods)
     try:
-        info, driver, events = await asyncio.gather(
+        info, driver, events = await run_together(
             query_runtime(runtime), cgroup_driver(runtime), has_events(runtime)
         )
         runs = await asyncio.to_thread(SYSTEMD_RUNS.is_dir)

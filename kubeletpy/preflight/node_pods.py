@@ -39,6 +39,7 @@ from kubeletpy.syncloop.sources.file import read_manifests
 from kubeletpy.syncloop.sources.manifest import renamed
 from kubeletpy.syncloop.sources.static_uid import ADOPTED, UidChoice
 from kubeletpy.syncloop.sources.static_uids import StaticUids
+from kubeletpy.tasks import run_together
 
 AT_ONCE = 16
 """Pods that are read from the runtime at once."""
@@ -174,7 +175,7 @@ async def judge_pods(
                 return unclear(pod, f"the runtime does not report it: {error}")
         return replace(_verdict(pod, status, state), adopted=_adopted(desired, pod))
 
-    verdicts = list(await asyncio.gather(*(one(pod) for pod in wanted)))
+    verdicts = list(await run_together(*(one(pod) for pod in wanted)))
     left = [each for uid, each in here.items() if uid not in {pod.uid for pod in wanted}]
     known = not desired.findings
     found = _with_remains(verdicts, left, desired.choices, known=known)

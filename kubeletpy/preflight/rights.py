@@ -8,7 +8,6 @@ Source: docs/reference/api-server.md, ae.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 from kubeletpy.api.types import JSON
@@ -18,6 +17,7 @@ from kubeletpy.kubeapi.protocol import KubeApi, Resource
 from kubeletpy.node.lease import NAMESPACE
 from kubeletpy.preflight.findings import Area, Finding, Severity
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import run_together
 
 SELFSUBJECTACCESSREVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", False, "SelfSubjectAccessReview"
@@ -85,7 +85,7 @@ def needed_rights(settings: KubeletSettings, node: str) -> Iterator[Right]:
 async def missing_rights(settings: KubeletSettings, node: str, kube_api: KubeApi) -> list[Finding]:
     """A finding for each right that the identity lacks, or that could not be requested."""
     rights = list(needed_rights(settings, node))
-    answers = await asyncio.gather(*(_review_right(each, node, kube_api) for each in rights))
+    answers = await run_together(*(_review_right(each, node, kube_api) for each in rights))
     return [each for each in answers if each is not None]
 
 

@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 
 from kubeletpy.remote.endpoint import dial_target
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +99,7 @@ class GrpcChannel:
         if self.closed:
             return
         self.closed = True
-        self._watcher.cancel()
-        await asyncio.gather(self._watcher, return_exceptions=True)
+        await cancel_tasks((self._watcher,))
         await self.channel.close(None)
         self._publish(False)
 

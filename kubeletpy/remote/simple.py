@@ -22,6 +22,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.partial import PartialRuntime
 from kubeletpy.remote.verify import lets_through
 from kubeletpy.structs import Struct, field
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +135,7 @@ class SimpleRuntime(PartialRuntime):
         """Stop all pods at once."""
         for sandbox_id in list(self.sandboxes):
             await self.stop_pod_sandbox(sandbox_id)
+        await cancel_tasks(self._followers)
 
     # -- the runtime service -------------------------------------------------------------------
 

@@ -65,6 +65,11 @@ class Access:
         self._stranger_slots = asyncio.Semaphore(STRANGERS_AT_ONCE)
         self._waiting: Counter[str] = Counter()
 
+    async def close(self) -> None:
+        """Cancel reviews that are under way."""
+        for each in (self._identities, self._decisions, self._unknown):
+            await each.close()
+
     async def authenticate(
         self, certificate: Mapping[str, Any] | None, authorization: str, source: str = ""
     ) -> Identity | None:

@@ -117,6 +117,8 @@ class AgentServer:
         if self._listener is not None:
             self._listener.close()
         await self._runner.cleanup()
+        if self._access is not None:
+            await self._access.close()
 
     @web.middleware
     async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from kubeletpy.tasks import cancel_tasks
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -40,6 +42,10 @@ class ExpiringCache(Generic[K, V]):
         finally:
             del asked  # an error refers to this frame, and the future to the error
         return value
+
+    async def close(self) -> None:
+        """Cancel the answers that are under way."""
+        await cancel_tasks(self._under_way.values())
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -21,6 +21,7 @@ from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.shutdown import times_file
 from kubeletpy.shutdown.logind import Logind, NoLogind
 from kubeletpy.shutdown.plan import Period, ShutdownGroup, ended_status, grace, groups
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -153,8 +154,7 @@ class ShutdownManager:
         self._event("Shutdown manager detected shutdown cancellation")
         log.info("the shutdown of the machine was cancelled")
         if self._ending is not None:
-            self._ending.cancel()
-            await asyncio.gather(self._ending, return_exceptions=True)
+            await cancel_tasks((self._ending,))
             self._ending = None
         if self.shutting_down:
             self.shutting_down = False
@@ -196,8 +196,7 @@ class ShutdownManager:
                 extra={"pods": late[:20], "seconds": group.period.seconds},
             )
         finally:
-            for task in tasks:
-                task.cancel()
+            await cancel_tasks(tasks)
 
     async def _end_pod(self, pod: Pod, period: Period) -> None:
         now = self._clock.now()

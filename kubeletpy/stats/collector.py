@@ -104,6 +104,8 @@ class StatsCollector:
 
     async def close(self) -> None:
         """Stop measuring."""
+        for each in (self._usage, self._detail, self._disks):
+            await each.close()
         await self._from.disks.close()
 
     def _now(self) -> int:

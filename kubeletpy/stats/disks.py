@@ -23,6 +23,7 @@ from kubeletpy.stats.group_files import read_text
 from kubeletpy.stats.tree_walk import walk
 from kubeletpy.stats.usage import FsSpace, TreeUse
 from kubeletpy.structs import Struct, replace
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -183,11 +184,7 @@ class DiskMeter:
     async def close(self) -> None:
         """Stop, in the middle of a tree if necessary."""
         self._closed.set()
-        tasks = {task for task in (self._work, self._large_work) if task is not None}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks((self._work, self._large_work))
 
 
 def space(path: str, at: int) -> FsSpace | None:

@@ -15,6 +15,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.stats import proc_text
 from kubeletpy.stats.group_files import read_text
+from kubeletpy.tasks import run_together
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class Locator:
         slots = asyncio.Semaphore(AT_ONCE)
         new = [(i, True) for i in sandboxes if i not in self._paths]
         new += [(i, False) for i in containers if i not in self._paths]
-        await asyncio.gather(*(self._find(i, slots, sandbox=s) for i, s in new))
+        await run_together(*(self._find(i, slots, sandbox=s) for i, s in new))
         return {key: path for key, path in self._paths.items() if path}
 
     async def _find(self, identifier: str, slots: asyncio.Semaphore, *, sandbox: bool) -> None:

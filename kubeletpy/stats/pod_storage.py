@@ -26,6 +26,7 @@ from kubeletpy.stats.disk_plan import PodStorage, PodTrees
 from kubeletpy.stats.disks import DiskMeter
 from kubeletpy.stats.pod_files import RunningPod
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import run_together
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class StorageMeter:
         layered = [pod for uid, pod in running.items() if wanted[uid] and uid in plans]
         # small pods first: a very large one must not keep others from being measured
         fair = sorted((list(plan.paths()) for plan in plans.values()), key=len)
-        measured, layers = await asyncio.gather(
+        measured, layers = await run_together(
             self._from.disks.measure(path for paths in fair for path in paths),
             self._layers(layered),
         )
@@ -184,7 +185,7 @@ class StorageMeter:
         too_large: ResourceExhausted | None = None
         for start in range(0, len(pods), ASKED_ONE_BY_ONE):
             some = pods[start : start + ASKED_ONE_BY_ONE]
-            for answer in await asyncio.gather(*(self._stats_of(pod) for pod in some)):
+            for answer in await run_together(*(self._stats_of(pod) for pod in some)):
                 if isinstance(answer, ResourceExhausted):
                     too_large = answer
                 else:

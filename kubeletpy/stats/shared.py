@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from kubeletpy.tasks import cancel_tasks
+
 V = TypeVar("V")
 
 MAX_AGE_S = 1.0
@@ -20,6 +22,10 @@ class Shared(Generic[V]):
         self._make = make
         self._at = 0.0
         self._made: asyncio.Future[V] | None = None
+
+    async def close(self) -> None:
+        """Cancel the value that is being made."""
+        await cancel_tasks((self._made,))
 
     async def get(self) -> V:
         """The value."""

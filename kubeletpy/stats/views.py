@@ -7,7 +7,6 @@ loaded on first use: many nodes serve only one or two.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from kubeletpy.stats.collector import StatsCollector
 from kubeletpy.stats.group_files import read_text
 from kubeletpy.stats.rates import Rates
 from kubeletpy.stats.usage import Disks, Reading
+from kubeletpy.tasks import run_together
 
 if TYPE_CHECKING:
     from kubeletpy.stats.cadvisor import MachineInfo
@@ -65,7 +65,7 @@ class StatsViews:
         """The document of /stats/summary, as JSON."""
         if only_cpu_and_memory:
             return await self._threads.run(self._summary, await self._collector.usage(), None)
-        reading, disks = await asyncio.gather(self._collector.detail(), self._collector.disks())
+        reading, disks = await run_together(self._collector.detail(), self._collector.disks())
         return await self._threads.run(self._summary, reading, disks)
 
     async def resource_metrics(self) -> bytes:

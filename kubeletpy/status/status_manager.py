@@ -29,6 +29,7 @@ from kubeletpy.status.write_problem import (
 )
 from kubeletpy.status.writer import StatusWriter
 from kubeletpy.structs import replace
+from kubeletpy.tasks import cancel_tasks
 from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)
@@ -163,10 +164,7 @@ class ApiStatusManager:
     async def close(self) -> None:
         """Stop writing. Unsent statuses are computed again when the agent next starts."""
         self._closed = True
-        writers = [entry.writer for entry in self._entries.values() if entry.writer is not None]
-        for writer in writers:
-            writer.cancel()
-        await asyncio.gather(*writers, return_exceptions=True)
+        await cancel_tasks(entry.writer for entry in self._entries.values())
 
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid, None)

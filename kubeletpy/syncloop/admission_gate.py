@@ -33,6 +33,7 @@ from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.syncloop.rejection import Deferred, Others
+from kubeletpy.tasks import cancel_tasks, run_all
 
 log = logging.getLogger(__name__)
 
@@ -149,10 +150,9 @@ class AdmissionGate:
         except NoVictims as error:
             return Refused(Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}")), ()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop waiting for pods that give way for a resize; they end anyway."""
-        for task in self._preempting.values():
-            task.cancel()
+        await cancel_tasks(self._preempting.values())
 
     def _start_preemption(
         self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
@@ -238,7 +238,7 @@ class AdmissionGate:
             extra={"pod": pod.key, "victims": [victim.key for victim in chosen]},
         )
         signal = shortages[0].resource if shortages else ""
-        await asyncio.gather(*(self._kill_victim(victim, signal) for victim in chosen))
+        await run_all(*(self._kill_victim(victim, signal) for victim in chosen))
 
     async def _kill_victim(self, victim: Pod, signal: str) -> None:
         self._recorder.event(pod_reference(victim), WARNING, Reason.PREEMPTING, MESSAGE)

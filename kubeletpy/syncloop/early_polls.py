@@ -19,6 +19,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.syncloop.pleg import Pleg
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +63,9 @@ class EarlyPolls:
         self._polls[uid] = task
         task.add_done_callback(lambda done: self._ended(uid, done))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop polling."""
-        for task in self._polls.values():
-            task.cancel()
+        await cancel_tasks(self._polls.values())
 
     def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
         if self._polls.get(uid) is task:

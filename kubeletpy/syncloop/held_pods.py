@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +64,11 @@ class HeldPods:
         if task is not None:
             task.cancel()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Give up everything that is still waited for."""
-        for uid in list(self._tasks):
-            self.forget(uid)
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        await cancel_tasks(tasks)
 
     def _done(self, uid: str, task: asyncio.Task[Rejection | None]) -> None:
         if self._tasks.get(uid) is not task:

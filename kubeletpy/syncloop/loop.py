@@ -190,8 +190,8 @@ class SyncLoop:
                     self._housekeeping.run_once(self.last_pass_at, unsettled)
                 await self._wait()
         finally:
-            self._pause.close()
-            self._held.close()
+            await self._pause.close()
+            await self._held.close()
             self._allocations.close()
 
     async def _wait(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -92,10 +93,7 @@ class ApiMirrorKeeper:
 
     async def close(self) -> None:
         """Stop the requests in flight."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(self._tasks.values())
 
     def _wish(self, full_name: str, pod: Pod | None, mirror: Pod | None) -> None:
         self._wishes[full_name] = (pod, mirror)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.api import types as api
 from kubeletpy.syncloop.merge import Merge, object_uid
+from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +71,9 @@ class Pause:
         """Check the error now: it may have changed."""
         self._recheck.set()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop waiting for the runtime."""
-        if self._task is not None:
-            self._task.cancel()
+        await cancel_tasks((self._task,))
 
     def _holding(self) -> bool:
         if self._task is not None:

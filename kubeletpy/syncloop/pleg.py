@@ -21,6 +21,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, agrees, diff, summarise
+from kubeletpy.tasks import cancel_tasks, run_together
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +79,7 @@ class Pleg:
                     async with asyncio.timeout(self._interval):
                         await self._wake.wait()
         finally:
-            for task in self._reads.values():
-                task.cancel()
+            await cancel_tasks(self._reads.values())
 
     def events_flow(self, flowing: bool) -> None:
         """The event stream is connected, or has ended; either way a relist follows at once."""
@@ -142,7 +142,7 @@ class Pleg:
                     await self._update(listed[uid])
 
             # a task for each pod of a list of thousands would cost more than the pods do
-            await asyncio.gather(*(update_some() for _ in changed[:CONCURRENT_READS]))
+            await run_together(*(update_some() for _ in changed[:CONCURRENT_READS]))
         self._cache.populated = True
         interval = None if self._last_relist is None else start - self._last_relist
         self._last_relist = loop.time()

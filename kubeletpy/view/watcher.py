@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubeletpy.stats.shared import Shared
+from kubeletpy.tasks import run_together
 from kubeletpy.view import feed
 from kubeletpy.view.history import History
 
@@ -59,7 +60,7 @@ class Watcher:
     async def _pod(self, namespace: str, name: str) -> dict[str, Any]:
         where = "pods", namespace, name
         parts = ((), ("timeline",), ("events",), ("logs",))
-        answer, timeline, events, logs = await asyncio.gather(
+        answer, timeline, events, logs = await run_together(
             *(self._query_agent(*where, *part) for part in parts)
         )
         return feed.pod(answer, timeline, events if isinstance(events, list) else (), logs)

@@ -120,6 +120,7 @@ BUDGET = 680
 
 MORE = {
     "kubeletpy.images.uses": "keeps images that starts use from being removed",
+    "kubeletpy.tasks": "ends tasks together with the call that started them",
     "kubeletpy.backlog": "lets bursts of pods go before events and removals",
     "kubeletpy.kubeapi.object_text": "decodes equal parts of objects once",
     "kubeletpy.kubeapi.kubeconfig": "reads a plain kubeconfig without the official client",

@@ -5,7 +5,6 @@ A provider that fails costs a line in the log, never the pull. Must never log an
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ from kubeletpy.images.providers.protocol import ProviderError
 from kubeletpy.images.providers.provider import Provider
 from kubeletpy.images.registry_pattern import Repository
 from kubeletpy.pods.pod import Pod
+from kubeletpy.tasks import run_together
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Plugins:
         """The answers of the providers responsible for a repository, called concurrently."""
         parsed = Repository.parse(repository)
         responsible = [provider for provider in self._providers if provider.fits(parsed)]
-        answers = await asyncio.gather(
+        answers = await run_together(
             *(_provider_auths(each, repository, pod) for each in responsible)
         )
         return Keyring(answer for answer in answers if answer is not None)

@@ -31,6 +31,7 @@ from kubeletpy.images.providers.protocol import (
 from kubeletpy.images.registry_pattern import RegistryPattern, Repository
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Struct, replace
+from kubeletpy.tasks import cancel_tasks
 
 MAX_CALLS = 10
 """Concurrent calls of one provider."""
@@ -107,11 +108,7 @@ class Provider:
 
     async def close(self) -> None:
         """Stop the running calls."""
-        tasks = [flight.task for flight in self._flights.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(flight.task for flight in self._flights.values())
 
     async def _with_token(
         self, account: AccountFacts, attributes: TokenAttributes, pod: Pod

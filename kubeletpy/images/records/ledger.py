@@ -8,11 +8,9 @@ show a credential: records hold fingerprints.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from kubeletpy.images.credentials import Credential
 from kubeletpy.images.metrics import RecordMetrics
@@ -36,6 +34,7 @@ from kubeletpy.images.records.verify import (
 )
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.tasks import Lasting
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +87,7 @@ class PullRecords:
         self._list_images = list_images
         self._metrics = metrics
         self._opened = False
-        self._unfinished: set[asyncio.Task[None]] = set()
+        self._lasting = Lasting()
 
     async def start(self) -> None:
         """:meth:`open` for a starting agent. Raises RecordsUnreadable."""
@@ -158,7 +157,7 @@ class PullRecords:
         proof = by_credentials(reported, await credentials())
         if not proof.learned.empty:
             try:
-                await self._see_through(self._grow(image_ref, repository, proof.learned))
+                await self._lasting.finish(self._grow(image_ref, repository, proof.learned))
             except OSError as error:
                 _not_written(image, error)
         return proof.outcome
@@ -195,11 +194,11 @@ class PullRecords:
         finally:
             if not pull.recorded:
                 intent.uncertain = intent.uncertain or not certain
-                await self._see_through(self._end(name, intent))
+                await self._lasting.finish(self._end(name, intent))
 
     async def finish(self, image: str, intent: Intent, image_ref: str, grants: Grants) -> None:
         """Record a pull that succeeded, then drop its intent."""
-        await self._see_through(self._finish(image, intent, image_ref, grants))
+        await self._lasting.finish(self._finish(image, intent, image_ref, grants))
 
     async def prune(self, present: Collection[str], before: float) -> None:
         """Drop the records of removed images, and settle uncertain intents.
@@ -220,8 +219,7 @@ class PullRecords:
 
     async def close(self) -> None:
         """Wait for pending writes."""
-        if self._unfinished:
-            await asyncio.wait(self._unfinished)
+        await self._lasting.close()
 
     async def _settle(self) -> None:
         """Images of uncertain pulls that are on the node get records that grant nobody access."""
@@ -273,13 +271,6 @@ class PullRecords:
                 intent.uncertain = True
                 logger.warning("pull intent not removed", extra={"error": str(error)})
             self._store.count()
-
-    async def _see_through(self, step: Coroutine[Any, Any, None]) -> None:
-        """Run a step to completion even if the caller is cancelled meanwhile."""
-        task = asyncio.get_running_loop().create_task(step)
-        self._unfinished.add(task)
-        task.add_done_callback(self._unfinished.discard)
-        await asyncio.shield(task)
 
 
 def _unrecorded(error: OSError) -> IntentNotRecorded:

@@ -16,6 +16,7 @@ from kubeletpy.kubeapi.name_lookup import NameLookup
 from kubeletpy.kubeapi.transport import Attempt, NotHttp2, TransportError
 from kubeletpy.kubeapi.usage import HTTP2, Losses, Usage
 from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+from kubeletpy.tasks import cancel_tasks
 
 if TYPE_CHECKING:
     from kubeletpy.kubeapi.http2.connection import Http2Connection
@@ -98,8 +99,7 @@ class Http2Pool:
     async def close(self) -> None:
         """Drop all connections."""
         self._closed = True
-        if self._dialing is not None:
-            self._dialing.cancel()
+        await cancel_tasks((self._dialing,))
         for each in list(self._connections):
             each.abandon("the client is closed")
         self._changed()

@@ -34,6 +34,7 @@ from kubeletpy.runtime_manager.act.sync_run import StopSync, SyncRun
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.tasks import run_all, run_together
 from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import note
 
@@ -116,7 +117,7 @@ class Executor:
     async def _kill_containers(self, run: SyncRun) -> None:
         """Stop single containers in parallel."""
         victims = run.plan.containers_to_kill
-        errors = await asyncio.gather(
+        errors = await run_all(
             *(
                 self._killer.kill_container(
                     run.pod, victim.name, victim.id, message=victim.message, reason=victim.reason
@@ -221,9 +222,9 @@ class Executor:
             before = turn.created
             batch.append(self._start(run, action, turn))
             if (action.container.get("lifecycle") or {}).get("postStart"):
-                await asyncio.gather(*batch)
+                await run_together(*batch)
                 batch, before = [], None
-        await asyncio.gather(*batch)
+        await run_together(*batch)
 
     async def _start(self, run: SyncRun, action: StartContainer, turn: Turn) -> bool:
         """Start one container, unless in backoff or in an ending pod; whether it started."""

@@ -30,6 +30,7 @@ from kubeletpy.runtime_manager.act.stop_pod_sandbox import SandboxStopper
 from kubeletpy.runtime_manager.names.labels import read_container_annotations
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.read.status_source import StatusSource
+from kubeletpy.tasks import run_all
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class Killer:
         targets = [c for c in status.containers if c.state in _STOPPABLE]
         order = StopOrder(pod, {target.name for target in targets})
         results = list(
-            await asyncio.gather(
+            await run_all(
                 *(
                     self._kill_one(pod, status, target, override=override, order=order, why=reason)
                     for target in targets
@@ -98,7 +99,7 @@ class Killer:
             draft.touch(target.id, target.sandbox_id)
         stopped = bool(targets) and all(result.error is None for result in results)
         look = [self._report_stopped(draft, on_stopped)] if stopped else []
-        ends = await asyncio.gather(
+        ends = await run_all(
             *(
                 self._sandboxes.stop(status.uid, sandbox.id, draft, reason)
                 for sandbox in status.sandboxes

@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.tasks import cancel_tasks
 from kubeletpy.trace.names import TraceCall
 from kubeletpy.trace.spans import span
 
@@ -45,10 +46,10 @@ class PreStopRun:
         """Whether it failed or was cut off after its grace period, with its container ended."""
         return self._late and (not self._task.done() or self._task.exception() is not None)
 
-    def give_up(self) -> None:
+    async def give_up(self) -> None:
         """Its container has ended, or nothing waits for it any more."""
-        self._task.cancel()
         self._task.add_done_callback(_log_late_failure)
+        await cancel_tasks((self._task,))
 
 
 def _log_late_failure(task: asyncio.Task[None]) -> None:

@@ -141,7 +141,7 @@ class ContainerStopper:
                 self._hook_failed(victim)
             return error
         finally:
-            hook.give_up()
+            await hook.give_up()
 
     async def _note_hook(self, victim: Victim, record: StopRecord | None, state: HookState) -> None:
         if record is not None:

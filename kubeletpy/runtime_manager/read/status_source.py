@@ -39,6 +39,7 @@ from kubeletpy.runtime_manager.read.termination_message import (
     may_end_in_log,
     read_termination_message,
 )
+from kubeletpy.tasks import run_together
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class StatusSource:
         """
         observed_at = self.now()
         asked, ended, containers = await self._listed(uid)
-        statuses, read = await _together(
+        statuses, read = await run_together(
             self._sandbox_statuses(asked), self._container_statuses(uid, containers)
         )
         identity = PodIdentity(uid, name, namespace)
@@ -95,7 +96,7 @@ class StatusSource:
         None of it holds an answer of the runtime.
         """
         selector = {POD_UID: uid}
-        sandboxes, containers = await _together(
+        sandboxes, containers = await run_together(
             self._runtime.list_pod_sandbox(cri.PodSandboxFilter(label_selector=selector)),
             self._runtime.list_containers(cri.ContainerFilter(label_selector=selector)),
         )
@@ -107,7 +108,7 @@ class StatusSource:
 
     async def list_pods(self) -> list[RuntimePodSummary]:
         """Every pod, dead ones included. Raises CRIError."""
-        sandboxes, containers = await _together(
+        sandboxes, containers = await run_together(
             self._runtime.list_pod_sandbox(), self._runtime.list_containers()
         )
         return summaries_from_lists(sandboxes, containers)
@@ -210,15 +211,6 @@ class StatusSource:
 U = TypeVar("U")
 
 
-async def _together(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    one, other = asyncio.ensure_future(first), asyncio.ensure_future(second)
-    try:
-        return await asyncio.gather(one, other)
-    finally:
-        one.cancel()
-        other.cancel()
-
-
 async def _all_or_none(read: Callable[[U], Awaitable[T]], keys: Iterable[U]) -> list[T]:
     """The results of ``read`` for each key, in order; when one fails the others are canceled.
 
@@ -232,12 +224,7 @@ async def _all_or_none(read: Callable[[U], Awaitable[T]], keys: Iterable[U]) -> 
         for number, key in left:
             found[number] = await read(key)
 
-    tasks = [asyncio.ensure_future(read_some()) for _ in numbered[:MAX_CONCURRENT_READS]]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
+    await run_together(*(read_some() for _ in numbered[:MAX_CONCURRENT_READS]))
     return [found[number] for number, _ in numbered]
 
 

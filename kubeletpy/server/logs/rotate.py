@@ -34,6 +34,7 @@ from kubeletpy.server.logs.rotation_plan import (
     rotated_name,
 )
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import run_together
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class LogRotator:
         """Make one pass over the running containers."""
         logs = self._logs()
         due = await self._threads.run(lambda: [id_ for id_ in logs if self._is_due(logs[id_])])
-        await asyncio.gather(*(self._rotate(container, logs[container]) for container in due))
+        await run_together(*(self._rotate(container, logs[container]) for container in due))
 
     def _logs(self) -> dict[str, str]:
         statuses = (self._cache.status(uid) for uid in self._cache)

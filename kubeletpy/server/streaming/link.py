@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -27,6 +27,7 @@ from kubeletpy.server.streaming.options import (
     way_of,
 )
 from kubeletpy.server.streaming.translate import Translation, Tunnel
+from kubeletpy.tasks import background
 from kubeletpy.wire import takeover
 from kubeletpy.wire.relay import Leaving
 from kubeletpy.wire.upgrade import (
@@ -133,22 +134,20 @@ class RuntimeLink:
             await socket.close()
         return takeover.TakenOver()
 
-    async def _until_idle(self, carrier: _Carrier, run: Callable[[], Awaitable[None]]) -> None:
+    async def _until_idle(
+        self, carrier: _Carrier, run: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         if not self._idle:
             await run()
             return
-        running = asyncio.ensure_future(run())
         now = asyncio.get_running_loop().time
-        try:
+        async with background(run()) as running:
             while not running.done():
                 left = carrier.moved_at + self._idle - now()
                 if left <= 0:
                     return
                 await asyncio.wait({running}, timeout=left)
             await running
-        finally:
-            running.cancel()
-            await asyncio.wait({running})
 
 
 @asynccontextmanager

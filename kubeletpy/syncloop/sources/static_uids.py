@@ -31,6 +31,7 @@ from kubeletpy.syncloop.sources.static_uid import (
     UidReason,
     choose_uid,
 )
+from kubeletpy.tasks import run_together
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class StaticUids:
         running = await self._running()
         here = {pod.uid: running.get((pod.namespace, pod.name), []) for pod in asked}
         unknown = [pod for pod in asked if here[pod.uid] and self._may_adopt(pod, here[pod.uid])]
-        found = await asyncio.gather(*(self._mirror(pod) for pod in unknown))
+        found = await run_together(*(self._mirror(pod) for pod in unknown))
         mirrors = {pod.uid: mirror for pod, mirror in zip(unknown, found, strict=True)}
         return [
             (
@@ -135,7 +136,7 @@ class StaticUids:
         return not {pod.uid, self._recorded.get(pod.uid)} & {each.uid for each in running}
 
     async def _running(self) -> dict[tuple[str, str], list[RunningStaticPod]]:
-        sandboxes, containers = await asyncio.gather(
+        sandboxes, containers = await run_together(
             self._runtime.list_pod_sandbox(), self._runtime.list_containers()
         )
         hashes: dict[str, dict[str, str]] = {}

@@ -6,7 +6,6 @@ docs/reference/behaviour-storage.md, sb2, st.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from kubeletpy.api.types import JSON
@@ -19,6 +18,7 @@ from kubeletpy.kubeapi.protocol import (
 )
 from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.pods.pod import Pod
+from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claims.attached import attachment_name
 from kubeletpy.volumes.claims.model import Describes, VolumeSpec, Waits
 from kubeletpy.volumes.claims.resolve import (
@@ -111,7 +111,7 @@ class ClaimObjects:
         return ObjectKey(VOLUMEATTACHMENTS, "", name)
 
     async def _read(self, keys: Keys) -> dict[ObjectKey, Read]:
-        return dict(zip(keys, await asyncio.gather(*(self._get(key) for key in keys)), strict=True))
+        return dict(zip(keys, await run_together(*(self._get(key) for key in keys)), strict=True))
 
     async def _get(self, key: ObjectKey) -> Read:
         try:

@@ -59,5 +59,5 @@ class Csi:
 
     async def close(self) -> None:
         """Close the connections to drivers; they stay registered for the next agent."""
-        self.handler.close()
+        await self.handler.close()
         await self.drivers.close()

@@ -6,7 +6,6 @@ st.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from kubeletpy.api.times import format_time
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.pods.pod import Pod
+from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_object import TokenRequest
@@ -45,7 +45,7 @@ class Credentials:
 
         Raises OperationFailed.
         """
-        tokens = await asyncio.gather(*(self._token(pod, each) for each in wanted))
+        tokens = await run_together(*(self._token(pod, each) for each in wanted))
         made = {each.audience: token for each, token in zip(wanted, tokens, strict=True)}
         return {TOKENS_KEY: json.dumps(made, separators=(",", ":"))} if made else {}
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.metrics.csi import CsiMetrics
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import run_together
 from kubeletpy.volumes.csi.versions import Version
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class CsiDrivers:
         for driver in self._drivers.values():
             self._let_go(driver)
         self._drivers.clear()
-        await asyncio.gather(*self._closing)
+        await run_together(*self._closing)
 
     def _let_go(self, driver: RegisteredDriver) -> None:
         task = asyncio.create_task(driver.client.close())

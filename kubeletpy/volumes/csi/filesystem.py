@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claims.attached import attachment_name
 from kubeletpy.volumes.claims.model import AttachmentMetadata, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import (
@@ -113,7 +114,7 @@ class FilesystemVolumes:
             staging = host.paths.staging(driver, spec.handle).target
         paths = host.paths.filesystem(use.uid, spec.spec_name)
         namespace = use.namespace if spec.inline else ""
-        secrets, tokens = await asyncio.gather(
+        secrets, tokens = await run_together(
             host.credentials.secret(spec.source.get("nodePublishSecretRef"), namespace),
             host.credentials.tokens(use.pod, rules.tokens),
         )

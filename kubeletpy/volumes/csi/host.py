@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from kubeletpy.structs import Struct, field
+from kubeletpy.tasks import run_all
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.csi import files
@@ -95,8 +96,5 @@ async def flushed_meanwhile(path: str, call: Awaitable[T], *, written: bool) -> 
     if not written:
         return await call
     flush = on_disk("vol_data.json", files.flush, path)
-    answer, flushed = await asyncio.gather(call, flush, return_exceptions=True)
-    for each in (answer, flushed):
-        if isinstance(each, BaseException):
-            raise each
+    answer, _ = await run_all(call, flush)
     return cast("T", answer)

@@ -11,6 +11,7 @@ import re
 
 from kubeletpy.plugins.model import PluginInfo
 from kubeletpy.plugins.protocol import PluginRefused
+from kubeletpy.tasks import cancel_tasks
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
 from kubeletpy.volumes.csi.drivers import CsiDrivers
@@ -97,11 +98,11 @@ class CsiDriverHandler:
             task.add_done_callback(self._asking.discard)
         return True
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Cancel periodic and pending queries."""
-        for task in (*self._renewing.values(), *self._asking):
-            task.cancel()
+        tasks = (*self._renewing.values(), *self._asking)
         self._renewing.clear()
+        await cancel_tasks(tasks)
 
     async def _on_node(self, info: PluginInfo) -> DriverOnNode:
         driver = self._drivers.get(info.name)

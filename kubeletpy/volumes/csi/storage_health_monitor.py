@@ -16,6 +16,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CSINODES, KubeApi, PatchType
 from kubeletpy.metrics.csi import CsiMetrics
+from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.drivers import CsiDrivers
 from kubeletpy.volumes.csi.node_object import owned_by
@@ -68,7 +69,7 @@ class StorageHealthMonitor:
         self._metrics.storage_unknown(names)
         for gone in self._problems.keys() - {"", *names}:
             del self._problems[gone]
-        answers = zip(names, await asyncio.gather(*map(self._query_health, names)), strict=True)
+        answers = zip(names, await run_together(*map(self._query_health, names)), strict=True)
         reported = {name: found for name, found in answers if found is not None}
         for name, conditions in reported.items():
             keys = ((each["status"], each["reason"]) for each in conditions)

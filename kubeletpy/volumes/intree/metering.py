@@ -50,13 +50,16 @@ class Meters:
             self._check_hanging(who, call)
             try:
                 asked = asyncio.get_running_loop().run_in_executor(self._threads, read)
-                answered, _ = await asyncio.wait((asked,), timeout=PATIENCE_S)
+                try:
+                    answered, _ = await asyncio.wait((asked,), timeout=PATIENCE_S)
+                finally:
+                    if not asked.done():  # its thread goes on, even if the caller is canceled
+                        self._hanging[who] = call
+                        asked.add_done_callback(partial(self._returned, who))
                 if answered:
                     return asked.result()
             except OSError as error:
                 raise OperationFailed(FailureOutcome.UNCERTAIN, str(error), call=call) from error
-            self._hanging[who] = call
-            asked.add_done_callback(partial(self._returned, who))
             text = f"no answer within {PATIENCE_S:g}s"
             log.warning(
                 "volumes are not measured until their file system answers",

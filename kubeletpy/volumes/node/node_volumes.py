@@ -25,6 +25,7 @@ from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
 from kubeletpy.volumes.claims.on_disk import SetUp
@@ -389,7 +390,7 @@ class NodeVolumes:
     ) -> list[VolumeWork]:
         """Those of ``volumes`` whose sources have changed."""
         of_files = [volume for volume in volumes if volume.kind in FILE_KINDS]
-        answers = await asyncio.gather(
+        answers = await run_together(
             *(self._inputs(pod, state.spec, volume) for volume in of_files)
         )
         inputs = {volume.name: found for volume, found in zip(of_files, answers, strict=True)}

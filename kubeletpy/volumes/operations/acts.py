@@ -14,6 +14,7 @@ from functools import partial
 
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.pod import Pod
+from kubeletpy.tasks import background
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, Published, StagedOnDisk
@@ -132,11 +133,8 @@ class VolumeActs:
                 await asyncio.sleep(NOTICE_S)
                 self._notices.owning(use, path, progress.files)
 
-        reporting = asyncio.create_task(report_progress(), name=f"ownership of {path}")
-        try:
+        async with background(report_progress(), f"ownership of {path}"):
             yield
-        finally:
-            reporting.cancel()
 
     async def _size(
         self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, *, remount: bool

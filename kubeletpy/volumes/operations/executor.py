@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import replace
+from kubeletpy.tasks import cancel_tasks
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, VolumeWait, Waits
 from kubeletpy.volumes.claims.observation import NodeObservation, Observe
@@ -227,11 +228,7 @@ class VolumeOperations:
         for handle in (self._timer, self._soon):
             if handle is not None:
                 handle.cancel()
-        tasks = [running.task for running in self.state.running.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(running.task for running in self.state.running.values())
 
     def _replan(self) -> None:
         if self._soon is not None:

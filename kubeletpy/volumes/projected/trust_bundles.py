@@ -15,6 +15,7 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.kubeapi.served import first_served
+from kubeletpy.tasks import cancel_tasks
 from kubeletpy.volumes.files.content import PayloadError
 from kubeletpy.volumes.projected.trust_anchors import Bundle, anchors_of, bundle_of
 
@@ -72,8 +73,7 @@ class TrustBundles:
         """Stop following."""
         task = self._task
         self._rest()
-        if task is not None:
-            await asyncio.wait([task])
+        await cancel_tasks((task,))
 
     async def _followed(self) -> Reflector:
         async with self._starting:

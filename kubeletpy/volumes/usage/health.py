@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from kubeletpy.api import types as api
 from kubeletpy.api.times import format_time
 from kubeletpy.clock import Clock
+from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claims.on_disk import MountedVolume, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed
 
@@ -71,7 +72,7 @@ class VolumeHealthMonitor:
         uids = {volume.uid for volume in volumes}
         for uid in self._known.keys() - uids:
             del self._known[uid]
-        await asyncio.gather(*(self._one(volume) for volume in volumes))
+        await run_together(*(self._one(volume) for volume in volumes))
 
     async def _one(self, volume: MountedVolume) -> None:
         async with self._slots[volume.left.driver]:

@@ -13,13 +13,14 @@ import pytest
 from kubeletpy.api.strategic_merge import strategic_merge
 from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.node.build import RuntimeInfo, initial_node
+from kubeletpy.node.build import ImageSummary, RuntimeInfo, initial_node
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.lease import LeaseKeeper, until_renewal
 from kubeletpy.node.node_manager import NodeManager, until_report
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.startup import NodeStartup
+from kubeletpy.tasks import cancel_tasks
 from tests.virtual_time import LoopClock, on_virtual_time
 
 from .test_build import FACTS
@@ -412,6 +413,27 @@ async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
     await asyncio.sleep(30)
     assert len(back) == 1
     task.cancel()
+
+
+@on_virtual_time
+async def test_an_outage_cancels_the_list_of_images_which_is_requested_again() -> None:
+    api = NodeApi()
+    api.down = True
+    of = manager(api, NodeHealth, Recorder())
+
+    async def slow() -> list[Any]:
+        await asyncio.sleep(0.5)
+        return [ImageSummary(("local.test/app:1",), 1)]
+
+    of._list_images = slow
+    task = asyncio.create_task(of.run())
+    await asyncio.sleep(0.05)
+    assert asyncio.all_tasks() == {asyncio.current_task(), task}, "while it waits to retry"
+    api.down = False
+    await asyncio.sleep(5)
+    assert api.node is not None
+    assert [each["names"] for each in api.node["status"]["images"]] == [["local.test/app:1"]]
+    await cancel_tasks((task,))
 
 
 @on_virtual_time

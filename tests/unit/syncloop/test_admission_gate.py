@@ -352,7 +352,7 @@ async def test_other_pods_are_preempted_for_the_resize_of_a_critical_pod() -> No
     gate.slow_kill.clear()
     gate.active = [pod(container("1"), uid="c")]
     gate.gate.fits(wants, gate.active)
-    gate.gate.close()
+    await gate.gate.close()
     await settle()
     assert gate.killed == ["a"]
 

@@ -30,6 +30,7 @@ from kubeletpy.kubeapi.served import first_served
 from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.tasks import cancel_tasks
 from kubeletpy.volumes.files.content import CertificateInput, PayloadError
 from kubeletpy.volumes.projected.pod_certificates import state as states
 from kubeletpy.volumes.projected.pod_certificates.request import (
@@ -149,11 +150,10 @@ class PodCertificates:
     async def close(self) -> None:
         """Forget all keys and stop following."""
         tasks = [each.task for of_pod in self._sources.values() for each in of_pod.values()]
-        ending = [task for task in (*tasks, self._watch) if task is not None]
+        tasks.append(self._watch)
         for uid in list(self._sources):
             self.release(uid)
-        if ending:
-            await asyncio.wait(ending)
+        await cancel_tasks(tasks)
 
     async def _keep(self, source: _CertificateSource) -> None:
         """Request, wait and refresh until the pod ends."""

@@ -71,7 +71,7 @@ async def node(root: Path) -> AsyncIterator[Node]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        made.handler.close()
+        await made.handler.close()
         await made.drivers.close()
 
 

@@ -1,0 +1,119 @@
+"""Tasks that no caller leaves behind: each is awaited, or canceled and awaited.
+
+``asyncio.gather`` raises its first error while the other calls still run, and a canceled
+``asyncio.wait`` leaves its tasks running. Whoever starts tasks for one purpose uses these functions
+instead, so that nothing continues after an error, a cancellation or the agent's stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, overload
+
+T = TypeVar("T")
+U = TypeVar("U")
+V = TypeVar("V")
+
+
+@overload
+async def run_together(first: Awaitable[T], second: Awaitable[U], /) -> tuple[T, U]: ...
+@overload
+async def run_together(
+    first: Awaitable[T], second: Awaitable[U], third: Awaitable[V], /
+) -> tuple[T, U, V]: ...
+@overload
+async def run_together(*work: Awaitable[T]) -> tuple[T, ...]: ...
+async def run_together(*work: Awaitable[Any]) -> tuple[Any, ...]:
+    """Await all of them side by side; returns their results in order.
+
+    The first error cancels the others and is raised once all have ended. A cancellation does the
+    same.
+    """
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return tuple(await asyncio.gather(*tasks))  # noqa: TID251 - those left end below
+    except BaseException:
+        await cancel_tasks(tasks)
+        raise
+    finally:
+        tasks.clear()  # the error refers to this frame, and its task to the error
+
+
+async def run_all(*work: Awaitable[T]) -> list[T]:
+    """Await all of them side by side to their ends; returns their results in order.
+
+    An error cancels no other; the first one in order is raised once all have ended.
+    """
+    found = await asyncio.gather(*work, return_exceptions=True)  # noqa: TID251 - it waits for all
+    results: list[T] = []
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+        results.append(each)
+    return results
+
+
+async def cancel_tasks(tasks: Iterable[asyncio.Future[Any] | None]) -> None:
+    """Cancel tasks and wait until all have ended; None is skipped.
+
+    A caller that is canceled meanwhile cancels them once more, and still waits.
+    """
+    left = {task for task in tasks if task is not None and not task.done()}
+    canceled: asyncio.CancelledError | None = None
+    for task in left:
+        task.cancel()
+    while left := {task for task in left if not task.done()}:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            canceled = error
+            for task in left:
+                task.cancel()
+    if canceled is not None:
+        raise canceled
+
+
+@asynccontextmanager
+async def background(
+    work: Coroutine[Any, Any, T], name: str | None = None
+) -> AsyncIterator[asyncio.Task[T]]:
+    """Run ``work`` in a task while the block runs; afterwards it has ended, canceled if need be."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield task
+    finally:
+        await cancel_tasks((task,))
+
+
+async def until_one_ends(*tasks: asyncio.Task[Any]) -> None:
+    """Wait until one of them has ended; it raises nothing of theirs."""
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+
+class Lasting:
+    """Work that continues when its caller is canceled, such as a write that must not be cut off."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await ``work``, which is completed even if the caller is canceled meanwhile."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task  # its error refers to this frame
+
+    async def close(self) -> None:
+        """Wait for all that continues."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # raised in the caller, if it still waits
