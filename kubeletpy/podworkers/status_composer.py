@@ -32,6 +32,7 @@ from kubeletpy.status.generate import (
     DEADLINE_MESSAGE,
     DEADLINE_REASON,
     StatusInputs,
+    addresses_of,
     generate_api_pod_status,
 )
 from kubeletpy.status.generate import deadline as pod_deadline
@@ -217,10 +218,11 @@ class StatusComposer:
         its containers. A container whose end nobody saw is shown as lost. While containers still
         run, none is shown: the pod is being stopped, and how they end is not known yet.
         """
-        refusal = rejected_status(pod, rejection)
+        refusal, shown = rejected_status(pod, rejection), self.shown(pod, None)
         status = self._cache.status(pod.uid)
-        known = _has_run(self.shown(pod, None)) or (status is not None and not status.empty)
+        known = _has_run(shown) or (status is not None and not status.empty)
         if not known or (status is not None and status.running_containers):
+            refusal = {**addresses_of(shown), **refusal}
             self._statuses.set_status(pod, refusal, containers_may_run=False)
             return
         self.store(
@@ -236,11 +238,17 @@ class StatusComposer:
     def show_held(self, pod: Pod) -> None:
         """A pod's admission takes a while: show what has become of one that ran before.
 
-        After a reboot its containers have ended, whatever the API shows; it is not Ready.
+        After a reboot its containers have ended, whatever the API shows; it is not Ready. Its
+        addresses stay: if it is rejected, they were its last ones.
         """
-        status = self._cache.status(pod.uid)
-        if _has_run(self.shown(pod, None)) and not (status and status.running_containers):
-            self.store(pod, None, status or PodRuntimeStatus(pod.uid, pod.name, pod.namespace))
+        status, shown = self._cache.status(pod.uid), self.shown(pod, None)
+        if _has_run(shown) and not (status and status.running_containers):
+            self.store(
+                pod,
+                None,
+                status or PodRuntimeStatus(pod.uid, pod.name, pod.namespace),
+                override=lambda composed: {**addresses_of(shown), **composed},
+            )
 
     def deadline(self, pod: Pod) -> float | None:
         """Unix seconds at which activeDeadlineSeconds ends the pod; None without one."""

@@ -5,7 +5,8 @@ Pure: everything it needs is in :class:`StatusInputs`. It must never store or se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
@@ -27,6 +28,10 @@ from kubeletpy.structs import Struct, field
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+
+
+HOST_ADDRESSES = ("hostIP", "hostIPs")
+ADDRESSES = (*HOST_ADDRESSES, "podIP", "podIPs")
 
 
 class StatusInputs(Struct, frozen=True):
@@ -149,9 +154,7 @@ def _with_containers(inputs: StatusInputs) -> api.PodStatus:
             common, ContainerKind.REGULAR, pod.containers, old.get("containerStatuses") or ()
         )
     }
-    for entry in status["containerStatuses"]:
-        if health := inputs.device_health.get(entry["name"]):
-            entry["allocatedResourcesStatus"] = health
+    _set_device_health(inputs, status["containerStatuses"])
     if pod.init_containers:
         status["initContainerStatuses"] = container_statuses(
             common, ContainerKind.INIT, pod.init_containers, old.get("initContainerStatuses") or ()
@@ -168,6 +171,21 @@ def _with_containers(inputs: StatusInputs) -> api.PodStatus:
         inputs, pod.init_containers, status.get("initContainerStatuses") or [], init=True
     )
     return status
+
+
+def _set_device_health(inputs: StatusInputs, statuses: list[api.ContainerStatus]) -> None:
+    """Fill in ``allocatedResourcesStatus``; a container that has ended keeps the last one.
+
+    Others may have its devices by then, and a restarted agent does not know them any more.
+    """
+    before = {entry.get("name"): entry for entry in inputs.old.get("containerStatuses") or ()}
+    for status in statuses:
+        known = before.get(status["name"]) or {}
+        same = "containerID" in known and known["containerID"] == status.get("containerID")
+        ended = same and "terminated" in (status.get("state") or {})
+        last = known.get("allocatedResourcesStatus") if ended else None
+        if health := inputs.device_health.get(status["name"]) or last:
+            status["allocatedResourcesStatus"] = health
 
 
 def _set_started_and_ready(
@@ -289,12 +307,33 @@ def _conditions(
 
 
 def _with_addresses(inputs: StatusInputs, status: api.PodStatus) -> api.PodStatus:
-    pod_ips = pod_addresses(inputs.pod, inputs.runtime.ips, inputs.host_ips)
+    """Add the addresses; a pod that has ended keeps those that it had.
+
+    The runtime reports none without a sandbox, and after a restart of the agent nobody else knows
+    them (kubernetes/kubernetes#125370). Source: docs/reference/behaviour.md, e2, a9.
+    """
     host_ips = list(inputs.host_ips[:2])
     if host_ips:
         status["hostIP"] = host_ips[0]
         status["hostIPs"] = [{"ip": ip} for ip in host_ips]
-    if pod_ips:
+    if pod_ips := pod_addresses(inputs.pod, inputs.runtime.ips, inputs.host_ips):
         status["podIP"] = pod_ips[0]
         status["podIPs"] = [{"ip": ip} for ip in pod_ips]
+    if _has_ended(inputs, status) and not inputs.runtime.ips:
+        status.update(addresses_of(inputs.old))
+    elif not host_ips:  # the agent does not know them yet
+        status.update(addresses_of(inputs.old, HOST_ADDRESSES))
     return status
+
+
+def _has_ended(inputs: StatusInputs, status: api.PodStatus) -> bool:
+    """Whether the pod gets no sandbox any more."""
+    ends = inputs.terminated or inputs.pod.being_deleted
+    return ends or status.get("phase") in TERMINAL_PHASES
+
+
+def addresses_of(status: api.PodStatus, fields: Collection[str] = ADDRESSES) -> api.PodStatus:
+    """The part of a status that consists of addresses."""
+    found: Any = {name: value for name, value in status.items() if name in fields and value}
+    addresses: api.PodStatus = found
+    return addresses

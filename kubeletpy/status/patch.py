@@ -1,7 +1,7 @@
 """The strategic merge patch that turns the status the API has into the one it should show.
 
-Pure. Only differences are sent, so one PATCH without a preceding GET is enough; whatever the API
-has and the agent has not is kept.
+Pure. Only differences are sent, so one PATCH without a preceding GET is enough. Conditions and
+fields of other writers are kept, also fields that this version does not know.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.api import types as api
+from kubeletpy.api.pod_fields import fields_of
 from kubeletpy.api.types import JSON
 from kubeletpy.status import conditions
 from kubeletpy.status.store import FOREIGN_FIELDS
 
 MERGED_BY_IP = ("podIPs", "hostIPs")
 """Lists that a strategic merge would append to; replaced as a whole instead."""
+_WITHDRAWN = fields_of("PodStatus").keys() - {"conditions", *FOREIGN_FIELDS}
+"""Fields that are removed from the API when the agent has no value. Unknown ones are others'."""
 
 
 def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON | None:
@@ -27,7 +30,7 @@ def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON 
             replaced = name in MERGED_BY_IP and in_api.get(name)
             changed[name] = [*value, {"$patch": "replace"}] if replaced else value  # type: ignore[misc]
     for name in in_api:
-        if name not in shown and name not in FOREIGN_FIELDS and name != "conditions":
+        if name not in shown and name in _WITHDRAWN:
             changed[name] = None
     differing = _condition_changes(in_api, shown)
     if differing:

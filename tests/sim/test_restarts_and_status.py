@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 
 from kubeletpy.api.types import JSON
 from kubeletpy_up.requests import ADMIN
+from tests.sim import scripts
 from tests.sim.invariants import entries
 from tests.sim.scripts import SLOW
 from tests.sim.test_probes_and_hooks import ExecWorld, exec_probe, live
 from tests.sim.test_scenarios import both, play, state, status, until
-from tests.sim.user import NAMESPACE, container, pod, sidecar
+from tests.sim.user import NAMESPACE, container, pod, resources, sidecar
 from tests.sim.world import World
 
 
@@ -286,3 +288,60 @@ def counts(world: World, name: str) -> dict[str, int]:
         if entry.object["involvedObject"].get("name") == name:
             found[entry.object["reason"]] += entry.object.get("count") or 1
     return dict(found)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["records stay", "records are lost"])
+@both
+def test_the_status_of_ended_pods_survives_a_restart_of_the_agent(
+    tmp_path: Path, events: bool, lost: bool
+) -> None:
+    """Every field of it: addresses, which only the runtime knew, above all."""
+
+    def shown(world: World) -> dict[str, JSON]:
+        found = {}
+        for _, entry in world.registry.store.entries("pods"):
+            ended = {**entry.object["status"]}
+            # the sandbox is absent, no longer "not ready"
+            ended["conditions"] = [
+                {**each, "message": ""} if each["type"] == "PodReadyToStartContainers" else each
+                for each in ended["conditions"]
+            ]
+            found[entry.object["metadata"]["name"]] = ended
+        return found
+
+    async def scenario(world: World) -> None:
+        assert world.static_dir is not None
+        mounted: JSON = {
+            "resources": resources("50m"),
+            "volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": True}],
+        }
+        more: JSON = {"restart": "Never", "volumes": [{"name": "v", "emptyDir": {}}]}
+        init = [container("i", "done"), sidecar("s")]
+        runs, done = container("c", "run", **mounted), container("c", "doneslow", **mounted)
+        for each in (
+            pod("done", [done], **more),
+            pod("fail", [container("c", "failslow", **mounted)], init=init, **more),
+            pod("init", [container("c", "run")], init=[container("i", "fail")], restart="Never"),
+            pod("deadline", [runs], activeDeadlineSeconds=10, **more),
+            pod("never-ran", [container("c", "run", scripts.MISSING)], activeDeadlineSeconds=10),
+            pod("host", [done], hostNetwork=True, **more),
+        ):
+            world.user.create(each)
+        manifest = world.static_dir / "static.yaml"
+        if not lost:  # without a record a static pod may run again: the agent may not know its end
+            manifest.write_text(json.dumps(pod("static", [done], **more)))
+        await asyncio.sleep(40)
+        before = shown(world)
+        assert len(before) == (6 if lost else 7)
+        assert {each["phase"] for each in before.values()} == {"Succeeded", "Failed"}
+        assert all(each["podIP"] and each["podIPs"] for each in before.values())
+        for _ in range(2):
+            await world.kill()
+            if lost:
+                world.runtime.lose_everything()
+            world.start()
+            await asyncio.sleep(90)
+            assert shown(world) == before
+        manifest.unlink(missing_ok=True)
+
+    play(scenario, tmp_path, events=events, static=True)

@@ -173,6 +173,8 @@ RAN: Any = {
     "phase": "Running",
     "startTime": "2026-01-01T00:00:00Z",
     "hostIP": "192.0.2.1",
+    "podIP": "10.0.0.9",
+    "podIPs": [{"ip": "10.0.0.9"}],
     "conditions": [
         {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"},
         {"type": "example.com/gate", "status": "True"},
@@ -206,7 +208,7 @@ async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
     s.composer.show_held(s.pod)
     held = s.fakes.kept
     assert {c["type"]: c["status"] for c in held["conditions"]}["Ready"] == "False"
-    assert held["phase"] != "Failed"
+    assert (held["phase"], held["podIP"]) == ("Running", "10.0.0.9")
     s.composer.reject(s.pod, REFUSAL)
     kept = s.fakes.kept
     assert (kept["phase"], kept["reason"]) == ("Failed", "UnexpectedAdmissionError")
@@ -216,6 +218,7 @@ async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
     assert ended["exitCode"] == (255 if recorded else 137)
     assert entry["restartCount"] >= 7
     assert entry["ready"] is False
+    assert (kept["podIP"], kept["podIPs"]) == ("10.0.0.9", [{"ip": "10.0.0.9"}])
     shown = {c["type"]: c["status"] for c in kept["conditions"]}
     assert shown["example.com/gate"] == "True"
     assert (shown["Ready"], shown["PodScheduled"]) == ("False", "True")
@@ -237,7 +240,7 @@ async def test_a_refused_pod_that_runs_is_not_shown_as_lost() -> None:
     s.pod = Pod({**s.pod.object, "status": RAN})
     s.cache.set(runtime_status(container_id="c0"), own=True)
     s.composer.reject(s.pod, REFUSAL)
-    assert s.fakes.kept["phase"] == "Failed"
+    assert (s.fakes.kept["phase"], s.fakes.kept["podIP"]) == ("Failed", "10.0.0.9")
     assert "containerStatuses" not in s.fakes.kept
 
 

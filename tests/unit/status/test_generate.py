@@ -425,6 +425,74 @@ def test_all_addresses_of_the_pod_are_shown() -> None:
     assert not status.keys() & {"hostIP", "hostIPs"}
 
 
+HAD: Any = {
+    "hostIP": "192.168.0.1",
+    "hostIPs": [{"ip": "192.168.0.1"}],
+    "podIP": "10.0.0.1",
+    "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "metadata", "spec", "given", "kept"),
+    [
+        ({"phase": "Succeeded"}, {}, {}, {}, True),
+        ({"phase": "Failed", "reason": "Evicted"}, {}, {}, {}, True),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, {}, {}, {}, True),
+        ({"phase": "Running"}, {}, {}, {"terminated": True}, True),
+        ({"phase": "Running"}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, {}, {}, True),
+        ({"phase": "Succeeded"}, {}, {"hostNetwork": True}, {}, True),
+        # this one gets a sandbox with another address
+        ({"phase": "Running"}, {}, {}, {}, False),
+    ],
+)
+def test_a_pod_that_has_ended_keeps_its_addresses(
+    old: Any, metadata: Any, spec: Any, given: Any, kept: bool
+) -> None:
+    ended: Any = {**old, **HAD}
+    of = pod(metadata=metadata, status=ended, **spec)
+    for host_ips in ("192.168.0.9",), ():
+        has = inputs(of, runtime(record("a", "exited"), sandbox=False), **given)
+        status = generate_api_pod_status(replace(has, host_ips=host_ips))
+        if kept:
+            assert {name: status.get(name) for name in HAD} == HAD
+        else:
+            assert "podIP" not in status
+            assert status["hostIP"] == (*host_ips, "192.168.0.1")[0]
+
+
+def test_the_runtime_knows_the_addresses_of_an_ended_pod_better_than_the_api() -> None:
+    of = pod(status={"phase": "Running", **HAD})
+    status = generate_api_pod_status(
+        inputs(of, runtime(record("a", "exited"), sandbox=True), terminated=True)
+    )
+    assert (status["podIP"], status["hostIP"]) == ("10.0.0.5", "192.168.0.9")
+
+
+@pytest.mark.parametrize(
+    ("state", "known_id", "reported", "kept"),
+    [
+        ("exited", "containerd://a-0", {}, True),
+        ("exited", "containerd://a-0", {"a": [{"name": "other"}]}, False),
+        ("exited", "containerd://a-9", {}, False),
+        ("running", "containerd://a-0", {}, False),
+    ],
+)
+def test_a_container_that_has_ended_keeps_the_health_of_its_devices(
+    state: str, known_id: str, reported: Any, kept: bool
+) -> None:
+    health = [{"name": "x/d", "resources": [{"resourceID": "1", "health": "Unhealthy"}]}]
+    entry = shown(
+        "a", running={}, extra={"containerID": known_id, "allocatedResourcesStatus": health}
+    )
+    old: Any = {"containerStatuses": [entry]}
+    status = generate_api_pod_status(
+        inputs(pod(), runtime(record("a", state)), old=old, device_health=reported)
+    )
+    found = only(status).get("allocatedResourcesStatus")
+    assert found == (health if kept else reported.get("a"))
+
+
 @pytest.mark.parametrize(
     ("active", "before", "expected"),
     [(False, "False", "False"), (True, "False", "True"), (False, "True", "False")],

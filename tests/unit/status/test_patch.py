@@ -30,6 +30,8 @@ SICK = {"name": "v", "healthConditions": [{"status": "Degraded", "reason": "a", 
         # fields of other writers are left alone
         ({"resourceClaimStatuses": [1]}, {}, None),
         ({"resourceClaimStatuses": [1]}, {"resourceClaimStatuses": [2]}, None),
+        # and those of an API that is newer than this version
+        ({"newField": {"a": 1}}, {"phase": "Running"}, {"phase": "Running"}),
         # lists merged by address are replaced completely
         ({}, {"podIPs": [{"ip": "a"}]}, {"podIPs": [{"ip": "a"}]}),
         (
