@@ -160,14 +160,14 @@ def _serve_the_api(document: dict[str, object], pki: Path) -> None:
 
 def _free_or_any(port: int) -> int:
     """The port if it is free, else another one: the API learns it from the node's status."""
+    from kubeletpy.server.listening import listen
+
     for wanted in (port, 0):
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(("", wanted))
-            except OSError:
-                continue
-            return int(tried.getsockname()[1])
+        try:
+            with listen("::", wanted) as tried:
+                return int(tried.getsockname()[1])
+        except OSError:
+            continue
     return port
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from kubeletpy.clock import Clock
+from kubeletpy.handlers.ports import host_port
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
@@ -183,6 +184,6 @@ def _bind(name: str, address: str, port: int, *, short_answers: bool = False) ->
         return listen(address, port, short_answers=short_answers)
     except OSError as error:
         raise ServerError(
-            f"{name}: can't listen on {address}:{port}: {error}; is another kubelet running? "
-            f"Choose another {name}"
+            f"{name}: can't listen on {host_port(address, port)}: {error}; is another kubelet "
+            f"running? Choose another {name}"
         ) from error

@@ -167,6 +167,10 @@ class _Refusals:
         self._logged_at, self._count = now, 0
 
 
+_MAPPED = "::ffff:"
+"""What the kernel puts before an IPv4 address on a socket of both families."""
+
+
 class Guest(socket.socket):
     """A connection that notifies the door when it is closed."""
 
@@ -174,6 +178,13 @@ class Guest(socket.socket):
     source: str = ""
     who: str | None = None
     timer: asyncio.TimerHandle | None = None
+
+    def getpeername(self) -> Any:
+        """The client's address; that of an IPv4 client without the form that IPv6 has for it."""
+        address = super().getpeername()
+        if not isinstance(address, tuple) or not address[0].startswith(_MAPPED):
+            return address
+        return address[0].removeprefix(_MAPPED), address[1]
 
     def end(self) -> None:
         """Make its reader see the end."""

@@ -160,7 +160,8 @@ async def request_upgrade(
                 raise
     except (OSError, TimeoutError) as error:
         why = str(error) or "no answer in time"
-        raise UpgradeFailed(f"{host}:{port}: {why}") from error
+        where = f"[{host}]" if ":" in host else host
+        raise UpgradeFailed(f"{where}:{port}: {why}") from error
 
 
 def _parse_answer(reader: _HeadReader) -> UpgradeResponse:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.cli.up import NOT_INSTALLED, lines_to_copy, load, main, parser
+from kubeletpy.cli.up import NOT_INSTALLED, _free_or_any, lines_to_copy, load, main, parser
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,13 @@ def test_without_the_embedded_api(
     said = capsys.readouterr().err
     assert said == f"kubeletpy: {NOT_INSTALLED}\n"
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_node_gets_another_port_if_one_family_has_taken_it(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as taken:
+        assert _free_or_any(taken.getsockname()[1]) not in (0, taken.getsockname()[1])
 
 
 def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,7 +98,9 @@ def node_address(node: JSON) -> NodeAddress:
     """The reported address of a node's server. Raises ApiError 503: there is none, or no port."""
     name, status = node["metadata"]["name"], node.get("status") or {}
     endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
-    addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
+    addresses: dict[str, str] = {}
+    for each in status.get("addresses") or ():
+        addresses.setdefault(each.get("type"), each.get("address"))
     for kind in ("InternalIP", "Hostname"):
         if addresses.get(kind):
             if not endpoint.get("Port"):

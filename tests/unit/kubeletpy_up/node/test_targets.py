@@ -71,6 +71,7 @@ def test_addresses() -> None:
             "addresses": [
                 {"type": "Hostname", "address": "n"},
                 {"type": "InternalIP", "address": "fd00::1"},
+                {"type": "InternalIP", "address": "10.0.0.1"},
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 1234}},
         },
