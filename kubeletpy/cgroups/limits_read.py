@@ -13,10 +13,9 @@ from kubeletpy.cgroups.values import (
     NO_LIMIT,
     CgroupResources,
     rounded_quota,
-    shares_to_weight,
-    weight_to_shares,
 )
 from kubeletpy.host.kernel_text import number
+from kubeletpy.pods.cgroup_units import shares_to_weight, weight_to_shares
 from kubeletpy.structs import replace
 
 PAGE = 4096

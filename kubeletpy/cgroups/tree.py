@@ -22,10 +22,9 @@ from kubeletpy.cgroups.values import (
     pod_resources,
     protection,
     qos_group,
-    weight_to_shares,
 )
 from kubeletpy.host.kernel_text import number
-from kubeletpy.pods.cgroup_units import MIN_SHARES
+from kubeletpy.pods.cgroup_units import MIN_SHARES, weight_to_shares
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.structs import Struct, field, replace

@@ -10,8 +10,8 @@ from kubeletpy.cgroups.values import (
     DEFAULT_PERIOD_US,
     CgroupResources,
     rounded_quota,
-    shares_to_weight,
 )
+from kubeletpy.pods.cgroup_units import shares_to_weight
 
 Properties = dict[str, tuple[str, object]]
 """Property name -> D-Bus signature and value."""

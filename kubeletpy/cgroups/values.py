@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kubeletpy.api.quantity import milli_value, parse, value, whole
 from kubeletpy.pods.cgroup_units import (
-    MAX_SHARES,
     MIN_SHARES,
     cpu_quota,
     cpu_shares,
     hugepage_limits,
+    shares_to_weight,
 )
 from kubeletpy.pods.memory_qos import MemoryQoS, of_request, throttled_from
 from kubeletpy.pods.pod import Pod
@@ -30,8 +30,6 @@ from kubeletpy.structs import Struct, field
 NO_LIMIT = -1
 DEFAULT_PERIOD_US = 100_000
 HUGEPAGES_UNBOUNDED = 1 << 62
-_MAX_WEIGHT = 10_000
-_SPAN_SHARES, _SPAN_WEIGHT = MAX_SHARES - MIN_SHARES, _MAX_WEIGHT - 1
 
 
 class CgroupResources(Struct, frozen=True):
@@ -64,17 +62,6 @@ class PodCgroupSettings(Struct, frozen=True):
     hugepage_sizes: tuple[str, ...] = ()
     memory_qos: MemoryQoS | None = None
     """None: gate MemoryQoS is off, or this is not cgroup v2."""
-
-
-def shares_to_weight(shares: int) -> int:
-    """The cgroup v2 cpu.weight for v1 cpu shares."""
-    known = max(MIN_SHARES, min(MAX_SHARES, shares))
-    return 1 + (known - MIN_SHARES) * _SPAN_WEIGHT // _SPAN_SHARES
-
-
-def weight_to_shares(weight: int) -> int:
-    """The inverse, as near as integers allow."""
-    return (weight - 1) * _SPAN_SHARES // _SPAN_WEIGHT + MIN_SHARES
 
 
 def rounded_quota(quota_us: int, period_us: int) -> int:

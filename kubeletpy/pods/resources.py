@@ -36,6 +36,16 @@ def container_amounts(container: api.Container, which: Kind) -> Amounts:
     return amounts(resources.get(which))
 
 
+def cpu_request(pod: Pod, container: api.Container) -> Decimal | None:
+    """The cores by which a container shares the CPUs: its request, else its or its pod's limit.
+
+    None: it has neither. Raises ValueError.
+    """
+    limit = container_amounts(container, "limits").get("cpu")
+    of_pod = amounts((pod.spec.get("resources") or {}).get("limits"))
+    return container_amounts(container, "requests").get("cpu", limit or of_pod.get("cpu"))
+
+
 def pod_requests(pod: Pod, *, overhead: bool = True, with_claims: bool = False) -> Amounts:
     """The pod's requests as counted by the scheduler and the pod cgroup.
 

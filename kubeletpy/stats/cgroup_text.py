@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kubeletpy.host.kernel_text import lines, number, words
+from kubeletpy.pods.cgroup_units import default_weight_to_shares
 from kubeletpy.stats.usage import UNLIMITED, DeviceIo, GroupStats, Psi, PsiLine
 
 Texts = Mapping[str, str]
@@ -164,7 +165,8 @@ def from_v2(texts: Texts, at: int) -> GroupStats:
         throttled_ns=_scaled(cpu.get("throttled_usec"), _MICRO),
         quota_us=number(quota),
         period_us=number(period),
-        shares=_shares(weight),
+        shares=None if weight is None else default_weight_to_shares(weight),
+        weight=weight,
         memory=usage,
         working_set=_without(usage, inactive),
         rss=stat.get("anon"),
@@ -200,11 +202,6 @@ def _scaled(value: int | None, factor: int) -> int | None:
 def _without(whole: int | None, part: int | None) -> int | None:
     """The whole minus a part; never below 0, because counters are not read at the same instant."""
     return None if whole is None else max(0, whole - (part or 0))
-
-
-def _shares(weight: int | None) -> int | None:
-    """The v1 shares for a v2 weight (KEP-2254)."""
-    return None if weight is None else 2 + ((max(weight, 1) - 1) * 262142) // 9999
 
 
 def _v1_devices(texts: Texts) -> tuple[DeviceIo, ...]:

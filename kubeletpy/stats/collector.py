@@ -72,7 +72,9 @@ class StatsCollector:
         self._from = sources
         version = sources.groups.version if sources.groups is not None else 2
         self._locator = Locator(sources.runtime, version)
-        self._pods = PodFiles(sources.groups, sources.node, sources.clock, sources.pod_path)
+        self._pods = PodFiles(
+            sources.groups, sources.node, sources.clock, sources.pod_path, sources.pod
+        )
         self._usage = Shared(lambda: self._collect(detail=False))
         self._detail = Shared(lambda: self._collect(detail=True))
         self._disks = Shared(self._measure)

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from kubeletpy.clock import Clock
 from kubeletpy.host.kernel_text import lines, number
+from kubeletpy.pods.cgroup_units import MIN_SHARES, weight_to_shares
 from kubeletpy.stats import cgroup_text
 from kubeletpy.stats.usage import GroupStats
+from kubeletpy.structs import replace
 
 MAX_FILE = 64 << 10
 MAX_PROCESSES = 1000
@@ -139,6 +141,13 @@ def read_text(path: str) -> str:
         return ""
     finally:
         os.close(descriptor)
+
+
+def with_kubelet_shares(stats: GroupStats | None) -> GroupStats | None:
+    """The stats of a cgroup whose cpu.weight the agent wrote: the shares that it wrote it for."""
+    if stats is None or stats.weight is None:
+        return stats
+    return replace(stats, shares=max(weight_to_shares(stats.weight), MIN_SHARES))
 
 
 def _texts(files: list[tuple[str, str]], path: str) -> dict[str, str]:

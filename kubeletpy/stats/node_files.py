@@ -15,7 +15,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.host.kernel_text import number
 from kubeletpy.stats import proc_text
 from kubeletpy.stats.disks import space_with_device
-from kubeletpy.stats.group_files import GroupFiles, read_text
+from kubeletpy.stats.group_files import GroupFiles, read_text, with_kubelet_shares
 from kubeletpy.stats.usage import CgroupUsage, GroupKind, Network, NodeReading, RlimitStats
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -98,6 +98,8 @@ class NodeFiles:
             return CgroupUsage(kind, None, path=path, name=name)
         begun = self._groups.made_at(path)
         stats = self._groups.stats(path, detail=detail)
+        if path in self._pods:
+            stats = with_kubelet_shares(stats)
         return CgroupUsage(kind, stats, path=path, name=name, created_at=begun, started_at=begun)
 
     def _daemon(self, name: str, pid: int, boot: int, *, detail: bool) -> CgroupUsage:

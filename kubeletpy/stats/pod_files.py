@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 
+from kubeletpy.api.quantity import whole
 from kubeletpy.clock import Clock
+from kubeletpy.pods.cgroup_units import cpu_shares, shares_of_container
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import cpu_request
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
-from kubeletpy.stats.group_files import GroupFiles, descriptors
+from kubeletpy.stats.group_files import GroupFiles, descriptors, with_kubelet_shares
 from kubeletpy.stats.node_files import NodeFiles
 from kubeletpy.stats.usage import CgroupUsage, GroupKind, GroupStats, Network, PodReading, PodRef
 from kubeletpy.structs import replace
@@ -35,6 +40,7 @@ class PodFiles:
         groups: None where there are no cgroups to read.
         node: reads interfaces.
         pod_path: a pod's cgroup by uid; None when it has none of its own.
+        pod: the object of a pod by uid; None when no source has it.
     """
 
     def __init__(
@@ -43,11 +49,13 @@ class PodFiles:
         node: NodeFiles,
         clock: Clock,
         pod_path: Callable[[str], str | None],
+        pod: Callable[[str], Pod | None] = lambda uid: None,
     ) -> None:
         self._groups = groups
         self._node = node
         self._clock = clock
         self._pod_path = pod_path
+        self._pod = pod
 
     def read_pod(self, pod: RunningPod, located: Mapping[str, str], *, detail: bool) -> PodReading:
         """One pod.
@@ -70,7 +78,7 @@ class PodFiles:
         )
         group = CgroupUsage(
             GroupKind.POD,
-            self._stats(path, detail=detail),
+            with_kubelet_shares(self._stats(path, detail=detail)),
             path,
             pod=pod.ref,
             created_at=pod.sandbox.created_at,
@@ -84,9 +92,13 @@ class PodFiles:
         self, status: ContainerStatus, ref: PodRef, below: Mapping[str, str], detail: bool
     ) -> CgroupUsage:
         path = below.get(status.id, "")
+        stats = self._stats(path, detail=detail)
+        if stats is not None and stats.weight is not None:
+            requested = _requested_shares(self._pod(ref.uid), status)
+            stats = replace(stats, shares=shares_of_container(stats.weight, requested))
         return CgroupUsage(
             GroupKind.CONTAINER,
-            self._stats(path, detail=detail),
+            stats,
             path,
             name=status.name,
             pod=ref,
@@ -129,3 +141,12 @@ class PodFiles:
         found = self._node.network(f"{pid}/net", int(self._clock.now() * 1e9))
         # the process may have ended meanwhile, and its pid been reused
         return found if pid in groups.processes(path) else None
+
+
+def _requested_shares(pod: Pod | None, status: ContainerStatus) -> Iterator[int]:
+    """The shares of a container's spec, then those that its runtime reports."""
+    for _, container in () if pod is None else pod.all_containers():
+        if pod is not None and container["name"] == status.name:
+            yield cpu_shares(whole((cpu_request(pod, container) or Decimal(0)) * 1000))
+    if status.resources is not None and status.resources.cpu_shares is not None:
+        yield status.resources.cpu_shares

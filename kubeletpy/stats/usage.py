@@ -51,6 +51,7 @@ class GroupStats(Struct, frozen=True):
         swap: bytes in swap; ``swap_limit``: of swap alone, without memory.
         limit, reservation: of memory; None: unlimited or unknown.
         quota_us, period_us, shares: of cpu.
+        weight: cpu.weight of cgroup v2, for which the shares are a guess until more is known.
         faults, own_faults: page faults with and without those of child groups.
         pids, pids_max: tasks (threads).
     """
@@ -65,6 +66,7 @@ class GroupStats(Struct, frozen=True):
     quota_us: int | None = None
     period_us: int | None = None
     shares: int | None = None
+    weight: int | None = None
     memory: int | None = None
     working_set: int | None = None
     rss: int | None = None

@@ -20,6 +20,7 @@ from kubeletpy.pods.resources import (
     Amounts,
     amounts,
     container_amounts,
+    cpu_request,
     pod_level_requests_set,
     requested_below_pod,
 )
@@ -69,10 +70,9 @@ def container_resources(
     limits = container_amounts(container, "limits")
     of_pod = amounts((pod.spec.get("resources") or {}).get("limits"))
     raised = _raised_by_claims(pod, container, limits, of_pod) if claims(pod) else limits
-    cpu_limit = limits.get("cpu") or of_pod.get("cpu")
     resources = linux_resources(
         settings,
-        requests.get("cpu", cpu_limit),
+        cpu_request(pod, container),
         raised.get("cpu") or of_pod.get("cpu"),
         raised.get("memory") or of_pod.get("memory"),
     )

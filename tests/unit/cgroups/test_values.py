@@ -16,11 +16,10 @@ from kubeletpy.cgroups.values import (
     pod_resources,
     qos_group,
     reserved_group,
-    shares_to_weight,
     v1_files,
     v2_files,
-    weight_to_shares,
 )
+from kubeletpy.pods.cgroup_units import shares_to_weight, weight_to_shares
 from tests.unit.cgroups.pods import container, fixed, pod
 
 MI = 1 << 20

@@ -14,10 +14,8 @@ from kubeletpy.cgroups.values import (
     milli,
     pod_resources,
     reserved_group,
-    shares_to_weight,
-    weight_to_shares,
 )
-from kubeletpy.pods.cgroup_units import MAX_SHARES, MIN_SHARES
+from kubeletpy.pods.cgroup_units import MAX_SHARES, MIN_SHARES, shares_to_weight, weight_to_shares
 from kubeletpy.pods.resources import amounts
 from tests.unit.cgroups.pods import fixed, pod
 

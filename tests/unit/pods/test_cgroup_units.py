@@ -6,7 +6,15 @@ from decimal import Decimal
 
 import pytest
 
-from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
+from kubeletpy.pods.cgroup_units import (
+    cpu_quota,
+    cpu_shares,
+    default_weight_to_shares,
+    hugepage_limits,
+    shares_of_container,
+    shares_to_default_weight,
+    shares_to_weight,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +67,20 @@ def test_quota(millicores: int, period: int, quota: int) -> None:
 def test_pages(size: str, name: str) -> None:
     given = {f"hugepages-{size}": Decimal(5), "memory": Decimal(1)}
     assert hugepage_limits(given) == {name: 5}
+
+
+@pytest.mark.parametrize(
+    ("shares", "weight"),
+    [(0, 1), (2, 1), (3, 2), (102, 17), (512, 59), (1024, 100), (2048, 174), (262_144, 10_000)],
+)
+def test_weights_of_runc_1_3_2(shares: int, weight: int) -> None:
+    assert shares_to_default_weight(shares) == weight
+
+
+@pytest.mark.parametrize("millicores", [1, 10, 100, 250, 1000, 1500, 4000, 64_000, 300_000])
+def test_shares_of_a_weight_by_either_conversion(millicores: int) -> None:
+    shares = cpu_shares(millicores)
+    for convert in (shares_to_weight, shares_to_default_weight):
+        assert shares_of_container(convert(shares), [shares]) == shares
+    known = default_weight_to_shares(shares_to_default_weight(shares))
+    assert abs(known - shares) <= max(5, shares * 0.05)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
@@ -104,6 +105,7 @@ class Machine:
         self.directory = directory
         self.statuses: list[PodRuntimeStatus] = []
         self.paths: dict[str, str] = {}
+        self.pods: dict[str, Pod] = {}
 
     def group(self, path: str, pids: Sequence[int] = ()) -> None:
         """Create a cgroup."""
@@ -149,7 +151,7 @@ class Machine:
                 images=cast(Any, self.runtime),
                 clock=self.clock,
                 statuses=lambda: self.statuses,
-                pod=lambda uid: None,
+                pod=self.pods.get,
                 pod_path=pod_path,
                 groups=files,
                 node=node,

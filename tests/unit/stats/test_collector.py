@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from kubeletpy.clock import SystemClock
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, SandboxStatus
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    RuntimeResources,
+    SandboxStatus,
+)
 from kubeletpy.remote.errors import ResourceExhausted, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.stats import views
@@ -20,6 +25,7 @@ from kubeletpy.stats.locate import first_process
 from kubeletpy.stats.shared import Shared
 from kubeletpy.stats.views import StatsViews
 from kubeletpy.structs import replace
+from tests.unit.placement.machines import pod_of
 from tests.unit.stats.machine import Machine, Runtime
 from tests.unit.stats.readings import machine_info
 from tests.virtual_time import on_virtual_time
@@ -318,6 +324,53 @@ def test_the_scrape_may_be_the_runtimes_own(tmp_path: Path) -> None:
 )
 def test_the_first_process_in_the_info_of_a_runtime(info: str, pid: int) -> None:
     assert first_process(info) == pid
+
+
+@pytest.mark.parametrize(
+    ("spec", "reported", "weight", "shares"),
+    [
+        # by the conversion of runtimes until 2025, and by that of later ones
+        ({"requests": {"cpu": "1"}}, None, 39, 1024),
+        ({"requests": {"cpu": "1"}}, None, 100, 1024),
+        ({"requests": {"cpu": "100m"}}, None, 4, 102),
+        ({"requests": {"cpu": "100m"}}, None, 17, 102),
+        ({"limits": {"cpu": "2"}}, None, 174, 2048),
+        ({"requests": {"cpu": "512"}}, None, 10_000, 262_144),
+        ({}, None, 1, 2),
+        # while a resize is not carried out yet, the runtime's report fits and the spec does not
+        ({"requests": {"cpu": "2"}}, 1024, 39, 1024),
+        ({"requests": {"cpu": "2"}}, 1024, 100, 1024),
+        # neither fits: the inverse that is nearer to the request
+        ({"requests": {"cpu": "1"}}, None, 38, 972),
+        ({"requests": {"cpu": "1"}}, None, 101, 1037),
+        # no spec is known
+        (None, 1024, 100, 1024),
+        (None, None, 100, 1024),
+    ],
+)
+def test_shares_of_a_container(
+    tmp_path: Path, spec: Any, reported: int | None, weight: int, shares: int
+) -> None:
+    machine = Machine(tmp_path)
+    machine.add("u1", "a")
+    if reported is not None:
+        (pod,) = machine.statuses
+        resources = RuntimeResources(cpu_shares=reported)
+        containers = tuple(replace(each, resources=resources) for each in pod.containers)
+        machine.statuses[:] = [replace(pod, containers=containers)]
+    if spec is not None:
+        machine.pods["u1"] = pod_of({"name": "a", "image": "i", "resources": spec}, uid="u1")
+    for path, number in (("cri-containerd-u1xa.scope", weight), ("", 39), ("u1xsb", 1)):
+        (machine.cgroups / machine.paths["u1"].lstrip("/") / path / "cpu.weight").write_text(
+            f"{number}\n"
+        )
+    (machine.cgroups / "kubepods/cpu.weight").write_text("79\n")
+    _, detail = _usage(machine)
+    (pod,) = detail.pods
+    assert pod.containers[0].stats.shares == shares
+    # the agent itself writes weights of pods and of groups of pods
+    assert (pod.group.stats.shares, pod.sandbox.stats.shares) == (998, 2)
+    assert [group.stats.shares for group in detail.node.groups] == [2046]
 
 
 @pytest.mark.parametrize("name", ["abc", "cri-containerd-abc.scope", "crio-abc"])

@@ -233,7 +233,7 @@ def test_limits(text: str | None, expected: int | None) -> None:
 
 @pytest.mark.parametrize(
     ("weight", "shares"),
-    [("0", 2), ("1", 2), ("2", 28), ("100", 2597), ("9999", 262117), ("10000", 262144), ("", None)],
+    [("0", 2), ("1", 2), ("2", 5), ("100", 1024), ("9999", 262114), ("10000", 262144), ("", None)],
 )
 def test_shares_of_a_weight(weight: str, shares: int | None) -> None:
     assert cgroup_text.from_v2({"cpu.weight": weight}, 0).shares == shares
