@@ -126,7 +126,7 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
     ]
     # our own flags, not the user's: users need no deprecation warnings about them
     flag_values = replace(config.parse_flags(flags), warnings=())
-    return config.load_document(document, flag_values)
+    return config.load_document(document, flag_values, file_name=given.config or "")
 
 
 def _read_config(file: str) -> dict[str, object]:

@@ -83,7 +83,7 @@ def load_credential_providers(
     hashed = hashlib.sha256()
     for file, content in documents:
         hashed.update(len(content).to_bytes(8, "big") + content)
-        report = ProblemReport(file)
+        report = ProblemReport(file, strict=True)
         for provider in _parse_providers(content, report, token_gate=token_gate):
             if provider.name in seen:
                 where = "" if seen[provider.name] == file else f", first in {seen[provider.name]}"
@@ -91,7 +91,7 @@ def load_credential_providers(
                 report.add(at, provider.name, f"is given twice{where}")
             seen.setdefault(provider.name, file)
             found.append(provider)
-        problems += [*report.lenient, *report.problems]  # this kind of file is read strictly
+        problems += report.problems
     if problems:
         raise ConfigError(problems)
     return CredentialProviderConfig(tuple(found), f"sha256:{hashed.hexdigest()}")

@@ -65,7 +65,7 @@ def parse(
         report.add("(document)", None, "must be an object", missing=True)
         return {}
     for path in duplicates:
-        report.drop(path, None, "is given twice: the last one holds", missing=True)
+        report.drop(path, None, "is given twice", missing=True, then="the last value holds")
     for name, wanted in (("apiVersion", versions), ("kind", (kind,))):
         if name not in value:
             report.add(name, None, f"is required: {' or '.join(wanted)}", missing=True)

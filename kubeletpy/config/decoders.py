@@ -153,8 +153,9 @@ def unset(value: object, at: str, report: ProblemReport) -> None:
 
 def unknown(name: str, known: Mapping[str, Any] | list[str]) -> str:
     """The error message for a field that does not exist."""
-    near = get_close_matches(name, known, 1)
-    return "no such field" + (f"; did you mean {near[0]}?" if near else "")
+    names = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), names, 1)
+    return "no such field" + (f"; did you mean {names[near[0]]}?" if near else "")
 
 
 def quantity_text(value: object, at: str, report: ProblemReport) -> str | None:

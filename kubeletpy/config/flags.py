@@ -168,7 +168,7 @@ def _split(arguments: Sequence[str], problems: list[Problem]) -> dict[str, list[
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name, FLAGS, 1)
+    near = get_close_matches(name.lower(), FLAGS, 1)
     return "no such flag" + (f"; did you mean --{near[0]}?" if near else "")
 
 

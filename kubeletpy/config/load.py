@@ -16,7 +16,7 @@ from kubeletpy.api.merge_patch import apply_merge_patch
 from kubeletpy.config import cross_rules, decode, effects
 from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.flags import FlagValues, NodeFlags
-from kubeletpy.config.problems import ConfigError, Problem, ProblemReport
+from kubeletpy.config.problems import ConfigError, Problem, ProblemReport, show
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion, supported
 from kubeletpy.structs import Struct
@@ -67,6 +67,7 @@ def load(
     base_dir: str = "",
     version: KubernetesVersion = NEWEST,
     check: Check | None = None,
+    strict: bool = False,
 ) -> LoadedConfig:
     """Build the settings.
 
@@ -80,6 +81,7 @@ def load(
             ``--kubernetes-version`` names one.
         check: finds further problems, such as settings that do not fit the machine. Fields whose
             values could not be read have their defaults then, and their problems do not count.
+        strict: unknown fields and duplicates are problems, as in the program's own configuration.
 
     Raises:
         ConfigError: with every problem.
@@ -88,8 +90,8 @@ def load(
     version = supported(flag_values.node.kubernetes_version) or version
     warnings = list(flag_values.warnings)
     documents = [] if file_text is None else [(file_name, file_text)]
-    merged, problems, dropped = _merge_documents([*documents, *dropins], version)
-    warnings += [f"{each}; it is skipped" for each in dropped]
+    merged, problems, dropped = _merge_documents([*documents, *dropins], version, strict=strict)
+    warnings += map(str, dropped)
     found = decode.without_zeros(decode.leaves(merged, ProblemReport(version=version)))
     if not documents and not dropins:
         warnings.append(
@@ -114,7 +116,7 @@ def load(
         found_here = check(settings, flag_values.node)
         problems += [problem for problem in found_here if problem.field not in named]
     if problems:
-        raise ConfigError(dict.fromkeys([*dropped, *problems]))
+        raise ConfigError(dict.fromkeys(problems), dict.fromkeys(dropped))
     notices = effects.notices(
         settings, explicit, flag_values.ignored, flag_values.node.cloud_provider
     )
@@ -145,14 +147,48 @@ def load_document(
     document: Mapping[str, Any],
     flag_values: FlagValues | None = None,
     *,
+    file_name: str = "",
     version: KubernetesVersion = NEWEST,
+    strict: bool = False,
 ) -> LoadedConfig:
-    """Make settings from a document that is already decoded. Raises ConfigError."""
-    return load(json.dumps(document), (), flag_values, version=version)
+    """Make settings from a document that is already decoded.
+
+    ``file_name``, ``version`` and ``strict`` are as for :func:`load`. Raises ConfigError.
+    """
+    problems: list[Problem] = []
+    plain = _as_json(document, "", file_name, problems)
+    if problems:
+        raise ConfigError(problems)
+    return load(
+        json.dumps(plain),
+        (),
+        flag_values,
+        file_name=file_name,
+        version=version,
+        strict=strict,
+    )
+
+
+def _as_json(value: object, at: str, source: str, problems: list[Problem]) -> Any:
+    """A value as JSON has it; a problem for each that no document can have, such as a Path."""
+    if isinstance(value, Mapping):
+        return {
+            str(key): _as_json(each, f"{at}.{key}" if at else str(key), source, problems)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [
+            _as_json(each, f"{at}[{index}]", source, problems) for index, each in enumerate(value)
+        ]
+    if not isinstance(value, str | int | float | bool | None):
+        kind = type(value).__name__
+        allowed = f"must be a text, a number, true or false, a list or an object, not a {kind}"
+        problems.append(Problem(at, show(at, str(value)), allowed, source))
+    return value
 
 
 def _merge_documents(
-    documents: Sequence[tuple[str, str]], version: KubernetesVersion
+    documents: Sequence[tuple[str, str]], version: KubernetesVersion, *, strict: bool
 ) -> tuple[dict[str, Any], list[Problem], list[Problem]]:
     """The merged document, the problems, and what was dropped.
 
@@ -162,7 +198,7 @@ def _merge_documents(
     problems: list[Problem] = []
     dropped: list[Problem] = []
     for name, text in documents:
-        report = ProblemReport(name, version)
+        report = ProblemReport(name, version, strict=strict)
         document = decode.parse(text, report)
         decode.decode(decode.without_zeros(decode.leaves(document, report)), report)
         problems += report.problems

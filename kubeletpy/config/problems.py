@@ -43,14 +43,23 @@ class ConfigError(Exception):
 
     Attributes:
         problems: all of them, in the order they were found.
+        warnings: what would only be left out if there were no problem, and may be their cause.
     """
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], warnings: Iterable[Problem] = ()) -> None:
         self.problems = tuple(problems)
-        count = len(self.problems)
-        head = "1 problem" if count == 1 else f"{count} problems"
-        lines = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"{head} in the configuration:\n{lines}")
+        self.warnings = tuple(warnings)
+        head = _counted(len(self.problems), "problem")
+        if self.warnings:
+            head += f", {_counted(len(self.warnings), 'warning')}"
+        lines = [str(each) for each in self.problems]
+        lines += [f"warning: {each}" for each in self.warnings]
+        shown = "\n".join(f"  {line}" for line in lines)
+        super().__init__(f"{head} in the configuration:\n{shown}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def show(field: str, value: object) -> str:
@@ -74,9 +83,13 @@ class ProblemReport:
         lenient: what a strict reader refuses and this one warns about: unknown fields, duplicates.
     """
 
-    def __init__(self, source: str = "", version: KubernetesVersion = NEWEST) -> None:
+    def __init__(
+        self, source: str = "", version: KubernetesVersion = NEWEST, *, strict: bool = False
+    ) -> None:
+        """``strict``: what is otherwise left out is a problem."""
         self.source = source
         self.version = version
+        self._strict = strict
         self.problems: list[Problem] = []
         self.bad: set[str] = set()
         self.field = ""
@@ -88,7 +101,18 @@ class ProblemReport:
         self.problems.append(Problem(at, shown, allowed, self.source))
         self.bad.add(self.field or at)
 
-    def drop(self, at: str, value: object, why: str, *, missing: bool = False) -> None:
-        """Note what is dropped, or read only once of two times, and is not a problem."""
+    def drop(
+        self,
+        at: str,
+        value: object,
+        why: str,
+        *,
+        missing: bool = False,
+        then: str = "it is skipped",
+    ) -> None:
+        """Note what is skipped; only a strict reader has a problem with it."""
+        if self._strict:
+            self.add(at, value, why, missing=missing)
+            return
         shown = "" if missing else show(at, value)
-        self.lenient.append(Problem(at, shown, why, self.source))
+        self.lenient.append(Problem(at, shown, f"{why}; {then}", self.source))

@@ -85,13 +85,20 @@ def guest_config(
             again with the same directory continues.
         node_name: the name of the Node object; a DNS subdomain.
         kubeconfig: of the cluster to join; None: static pods only.
-        settings: fields of a KubeletConfiguration (docs/configuration.md), which win.
+        settings: fields of a KubeletConfiguration (docs/configuration.md), which win; None leaves
+            the guest's own value.
         flags: of ``kubeletpy run``, such as ``--node-labels=a=b``; they win, too.
 
     Raises:
-        ConfigError: a field or a flag is invalid; it names each, and what is allowed.
+        ConfigError: the name, a field or a flag is invalid or unknown; it names each, and what is
+            allowed.
     """
-    root = root_dir.absolute()
+    if not node_name:
+        raise config.ConfigError([config.Problem("node_name", "", "must not be empty")])
+    if isinstance(flags, str):
+        allowed = "must be a list of flags, not one text"
+        raise config.ConfigError([config.Problem("flags", flags, allowed)])
+    root = Path(root_dir).absolute()
     own = [
         f"--root-dir={root}",
         f"--cert-dir={root / 'pki'}",
@@ -99,10 +106,11 @@ def guest_config(
         f"--hostname-override={node_name}",
         "--keep-kernel-settings",
         "--no-cluster-dns",
-        *([f"--kubeconfig={kubeconfig.absolute()}"] if kubeconfig is not None else ()),
+        *([f"--kubeconfig={Path(kubeconfig).absolute()}"] if kubeconfig is not None else ()),
     ]
-    document = {**GUEST, "podLogsDir": str(root / "log" / "pods"), **(settings or {})}
-    return config.load_document(document, config.parse_flags([*own, *flags]))
+    chosen = {name: value for name, value in (settings or {}).items() if value is not None}
+    document = {**GUEST, "podLogsDir": str(root / "log" / "pods"), **chosen}
+    return config.load_document(document, config.parse_flags([*own, *flags]), strict=True)
 
 
 class Parts(Struct, frozen=True):

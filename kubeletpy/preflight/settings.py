@@ -64,7 +64,7 @@ def _problems(error: ConfigError) -> list[Finding]:
         what = f"{each.value}: {each.allowed}" if each.value else each.allowed
         then = "the agent does not start with it"
         found.append(Finding(Area.SETTINGS, Severity.BLOCKS, subject, what, then))
-    return found
+    return found + [Finding(Area.SETTINGS, Severity.NOTE, str(each), "") for each in error.warnings]
 
 
 def _findings(config: LoadedConfig) -> list[Finding]:

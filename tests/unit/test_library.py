@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kubeletpy.config.settings import attribute
+from kubeletpy.kubernetes_version import OLDEST
 from kubeletpy.library import (
     ConfigError,
     Container,
@@ -249,6 +252,50 @@ def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="maxPods"):
         guest_config(tmp_path, "n", settings={"maxPods": "many"})
     assert guest_config(tmp_path, "n", settings={"maxPods": 7}).settings.max_pods == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"settings": {"syncFreqency": "10s"}}, "no such field; did you mean syncFrequency?"),
+        ({"settings": {"MaxPods": 7}}, "MaxPods is 7: no such field; did you mean maxPods?"),
+        (
+            {"settings": {"authentication": {"anonymus": {}}}},
+            "authentication.anonymus is {}: no such field; did you mean anonymous?",
+        ),
+        (
+            {"settings": {"registerWithTaints": [{"key": "a", "effect": "NoExecute", "val": "b"}]}},
+            'registerWithTaints[0].val is "b": no such field; did you mean value?',
+        ),
+        ({"settings": {"maxPods": -1}}, "maxPods is -1: must be at least 0"),
+        ({"settings": {"maxPods": 7.5}}, "maxPods is 7.5: must be a whole number"),
+        ({"settings": {"podLogsDir": Path("/x")}}, 'podLogsDir is "/x": must be a text'),
+        ({"settings": {"featureGates": {"Nope": True}}}, "featureGates.Nope is true"),
+        ({"settings": {"kind": "Kubelet"}}, 'kind is "Kubelet": must be'),
+        ({"flags": ["--max-pod=7"]}, "--max-pod: no such flag; did you mean --max-pods?"),
+        ({"flags": "--max-pods=7"}, "flags is --max-pods=7: must be a list of flags"),
+        ({"node_name": "No_Name"}, '--hostname-override is "No_Name": must be a node\'s name'),
+        ({"node_name": ""}, "node_name: must not be empty"),
+    ],
+)
+def test_a_wrong_argument_of_a_guest_is_named(
+    arguments: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        guest_config(tmp_path, **{"node_name": "n", **arguments})
+
+
+def test_none_leaves_the_value_of_a_guest(tmp_path: Path) -> None:
+    settings = guest_config(tmp_path, "n", settings={"podLogsDir": None, "maxPods": None}).settings
+    assert settings.pod_logs_dir == str(tmp_path / "log" / "pods")
+    assert settings.max_pods == 10_000
+
+
+def test_a_guest_keeps_a_new_field_at_an_older_server(tmp_path: Path) -> None:
+    """The version of the server is known later: what it does not have is left out there."""
+    config = guest_config(tmp_path, "n", settings={"defaultPodSysctls": {}})
+    older = config.of_version(OLDEST)
+    assert any("defaultPodSysctls is {}: does not exist" in each for each in older.warnings)
 
 
 # -- the interface -------------------------------------------------------------------------------

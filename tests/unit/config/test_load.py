@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import json
-from pathlib import Path
+import re
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from kubeletpy import config
 
+DOCUMENT = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 # A file by kubeadm: zeros that mean "not set".
@@ -269,7 +273,7 @@ def test_mistakes_are_named(text: str, message: str) -> None:
         ("syncFreqency: 10s\n", "no such field; did you mean syncFrequency?; it is skipped"),
         ("clientCAFile: x\n", "did you mean authentication.x509.clientCAFile?"),
         ("authentication: {webhok: {}}\n", "authentication.webhok is {}: no such field; did you"),
-        ("maxPods: 1\nmaxPods: 2\n", "maxPods: is given twice: the last one holds"),
+        ("maxPods: 1\nmaxPods: 2\n", "maxPods: is given twice; the last value holds"),
         ("authentication: {x509: {clientCAFile: a, clientCAFile: b}}\n",
          "authentication.x509.clientCAFile: is given twice"),
         ("registerWithTaints: [{key: a, key: b, effect: NoExecute}]\n",
@@ -277,6 +281,7 @@ def test_mistakes_are_named(text: str, message: str) -> None:
         ("registerWithTaints: [{key: a, effect: NoExecute, colour: red}]\n",
          'registerWithTaints[0].colour is "red": no such field'),
         ("zzz: 1\n", "zzz is 1: no such field"),
+        ("SYNCFREQUENCY: 10s\n", "did you mean syncFrequency?"),
         ("authentication: {enabled: true}\n",
          "authentication.enabled is true: no such field; did you mean "
          "authentication.anonymous.enabled?"),
@@ -302,18 +307,62 @@ def test_every_problem_is_reported_at_once_with_its_source() -> None:
     with pytest.raises(config.ConfigError) as caught:
         config.load(
             HEAD + "maxPods: -1\nfoo: 1\n",
-            [("bad.conf", "port: 0.5\n")],
+            [("bad.conf", "port: 0.5\nport: 0.5\n")],
             config.parse_flags(["--registry-qps=-1"]),
             file_name="kubelet.yaml",
         )
-    assert str(caught.value).split("\n")[1:] == [
-        "  kubelet.yaml: foo is 1: no such field",
+    assert str(caught.value).split("\n") == [
+        "5 problems, 2 warnings in the configuration:",
         "  kubelet.yaml: maxPods is -1: must be at least 0",
         "  bad.conf: apiVersion: is required: kubelet.config.k8s.io/v1beta1",
         "  bad.conf: kind: is required: KubeletConfiguration",
         "  bad.conf: port is 0.5: must be a whole number from -2147483648 to 2147483647",
         "  --registry-qps: registryPullQPS is -1: must be at least 0",
+        "  warning: kubelet.yaml: foo is 1: no such field; it is skipped",
+        "  warning: bad.conf: port: is given twice; the last value holds",
     ]
+    assert caught.value.problems[0].field == "maxPods"
+
+
+def test_one_error_beside_an_unknown_field_is_one_problem_and_one_warning() -> None:
+    with pytest.raises(config.ConfigError) as caught:
+        config.load(HEAD + "syncFreqency: 10s\nmaxPods: -1\n", file_name="kubelet.yaml")
+    assert str(caught.value) == (
+        "1 problem, 1 warning in the configuration:\n"
+        "  kubelet.yaml: maxPods is -1: must be at least 0\n"
+        '  warning: kubelet.yaml: syncFreqency is "10s": no such field; did you mean '
+        "syncFrequency?; it is skipped"
+    )
+
+
+def test_an_unknown_gate_is_a_problem_as_for_the_kubelet() -> None:
+    (problem,) = problems("featureGates: {NoSuchGate: true}\nfoo: 1\n")
+    assert problem.startswith("featureGates.NoSuchGate is true")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (datetime.date(2026, 1, 2), 'podLogsDir is "2026-01-02": must be a text'),
+        (PurePosixPath("/x"), 'podLogsDir is "/x": must be a text'),
+        (b"/x", "not a bytes"),
+        ({"a", "b"}, "not a set"),
+    ],
+)
+def test_a_document_of_a_program_has_only_values_of_json(value: object, message: str) -> None:
+    with pytest.raises(config.ConfigError, match=re.escape(message)):
+        config.load_document({**DOCUMENT, "podLogsDir": value})
+    with pytest.raises(config.ConfigError, match=r"^1 problem .*\n  file: logging\.options\[0\] "):
+        config.load_document({**DOCUMENT, "logging": {"options": (value,)}}, file_name="file")
+
+
+def test_mappings_and_tuples_of_a_program_are_objects_and_lists() -> None:
+    read_only = MappingProxyType({"memory": "1Gi"})
+    loaded = config.load_document(
+        {**DOCUMENT, "kubeReserved": read_only, "clusterDNS": ("10.0.0.1",)}
+    )
+    assert loaded.settings.cluster_dns == ("10.0.0.1",)
+    assert dict(loaded.settings.kube_reserved) == {"memory": "1Gi"}
 
 
 def test_headers_are_masked() -> None:

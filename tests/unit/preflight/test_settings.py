@@ -28,6 +28,14 @@ def found(directory: Path, document: object, *flags: str) -> list[tuple[Severity
     return [(each.severity, each.text) for each in load_settings(values).findings]
 
 
+def test_an_unknown_field_beside_an_error_is_a_note(tmp_path: Path) -> None:
+    (problem, note) = found(tmp_path, {**HEAD, "maxPods": -1, "syncFreqency": "10s"})
+    assert problem[0] is Severity.BLOCKS
+    assert "maxPods" in problem[1]
+    assert note[0] is Severity.NOTE
+    assert "did you mean syncFrequency?; it is skipped" in note[1]
+
+
 @pytest.mark.parametrize(
     ("fields", "flags", "expected"),
     [
