@@ -19,8 +19,8 @@ DEFAULTS = (
 UNIX_SOCKETS = Path("/proc/net/unix")
 _START = (
     "Start one: kubeletpy up (in a checkout ./up.sh) for a node with an API of its own, "
-    "systemctl start kubeletpy for a node of a cluster. Of an agent with --root-dir DIR, use "
-    f"--socket DIR/{SOCKET_NAME}; of `up` with --state-dir DIR, --socket DIR/kubelet/{SOCKET_NAME}"
+    "systemctl start kubeletpy for a node of a cluster. An agent with --root-dir DIR is queried by "
+    f"--socket DIR/{SOCKET_NAME}, `up` with --state-dir DIR by --socket DIR/kubelet/{SOCKET_NAME}"
 )
 LISTENS = "00010000"
 """Flags of a listening socket in that table (__SO_ACCEPTCON)."""

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import re
 
+from kubeletpy.explain import handlers
 from kubeletpy.explain.containers import containers, ephemeral
 from kubeletpy.explain.facts import PodFacts
+from kubeletpy.explain.hints import STUCK_CALL
 from kubeletpy.explain.model import Wait, WaitKind
+from kubeletpy.explain.phrases import LATE_S
 from kubeletpy.explain.texts import one_line
+from kubeletpy.trace.names import TraceCall
 
 _NAME = r"([\w.*/-]{1,253})"
 _UNREGISTERED = re.compile(rf"DRA driver {_NAME}(?:, \S+)* is not registered")
@@ -49,6 +53,10 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
             return one_line(_claim(facts, wait.why))
         case WaitKind.RESIZE:
             return _RESIZES.get(wait.subject, "")
+        case WaitKind.HOOK:
+            return _hook(facts, wait)
+        case WaitKind.GRACE_PERIOD if wait.until is not None and facts.now - wait.until > LATE_S:
+            return STUCK_CALL
         case WaitKind.START_ERROR:
             return one_line(_env_file(wait.why))
         case WaitKind.RETRY if "user namespace" in wait.why:
@@ -58,6 +66,23 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
             )
         case _:
             return ""
+
+
+def _hook(facts: PodFacts, wait: Wait) -> str:
+    handler = handlers.hook(facts, wait.subject, wait.call)
+    shown = f"see why the {wait.call}{f' ({handler})' if handler else ''} does not end"
+    delete = f"kubectl delete pod -n {facts.namespace} {facts.name}"
+    if wait.call is TraceCall.PRE_STOP:
+        if facts.ending and not facts.static:
+            return f"{shown}; {delete} --now gives it up sooner"
+        return f"{shown}; it is given up when the grace period is over"
+    if wait.until is not None:
+        return "nothing: the hook ends by itself"
+    ends = "the end of the pod" if facts.static else delete
+    return (
+        f"{shown}, and give it a time limit of its own: nothing else limits it, and no container "
+        f"after it starts before; {ends} does not wait for it"
+    )
 
 
 def _claim(facts: PodFacts, why: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import OUT_OF, AdmissionReason
+from kubeletpy.explain import handlers
 from kubeletpy.explain.codes import CauseCode
 from kubeletpy.explain.containers import last_exit
 from kubeletpy.explain.facts import NodeTaint, PodFacts
@@ -18,7 +19,9 @@ from kubeletpy.explain.runs import ended_alone, has_log, never_ran
 from kubeletpy.explain.texts import one_line
 from kubeletpy.explain.volume_hints import volume_hint
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
+from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.conditions import find
+from kubeletpy.trace.names import TraceCall
 
 _REFUSED: Mapping[str, str] = {
     AdmissionReason.NODE_PORTS: "use another hostPort, or end the pod that has it",
@@ -47,7 +50,7 @@ _NO_MAPPED_MOUNT = (
     "use a node with Linux 6.3 or later, whose file systems map the ids of user namespaces, or "
     "remove hostUsers: false from the pod"
 )
-_STUCK_CALL = (
+STUCK_CALL = (
     "see the log of the container runtime for what is named, and whether a process of it is in "
     "state D: ps -eo pid,state,comm"
 )
@@ -88,8 +91,8 @@ _HINTS: Mapping[str, str] = {
     ),
     "watch": "see the API server's log; kubeletpy explain --node names all watches that fail",
     "resource-claim": "see the DRA driver that is named: its plugin must run on this node",
-    "stop": _STUCK_CALL,
-    "runtime-call": _STUCK_CALL,
+    "stop": STUCK_CALL,
+    "runtime-call": STUCK_CALL,
     "sandbox": _NO_NETWORK,
     "network": _NO_NETWORK,
     "cgroup": _SEE_MESSAGE,
@@ -108,7 +111,15 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return _access(facts)
         case CauseCode.IMAGE_ABSENT | CauseCode.REGISTRY if mounted := _mounted(facts, name):
             return f"check {mounted}: its name and tag, and that this node reaches its registry"
-        case CauseCode.CRASH | CauseCode.LIVENESS | CauseCode.STARTUP | CauseCode.POST_START:
+        case CauseCode.LIVENESS:
+            return _probe(facts, name, ProbeKind.LIVENESS)
+        case CauseCode.STARTUP | "startup-probe":
+            return _probe(facts, name, ProbeKind.STARTUP)
+        case "readiness-probe":
+            return _probe(facts, name, ProbeKind.READINESS)
+        case CauseCode.POST_START if hook := handlers.hook(facts, name, TraceCall.POST_START):
+            return f"correct its postStart hook ({hook}), or {_see_log(facts, name)}"
+        case CauseCode.CRASH | CauseCode.POST_START:
             return _see_log(facts, name)
         case CauseCode.NEVER_RAN:
             return _no_start(facts, name)
@@ -123,14 +134,15 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return _tolerate(facts.deleted_for[0], len(facts.deleted_for) - 1)
         case "image-pull":
             return _pull(facts, name)
-        case "startup-probe" | "readiness-probe":
-            return f"check the probe and what it requests; its log: {_logs(facts, name)}"
         case "init-container":
-            return _see_log(facts, name)
+            return (
+                f"{_see_log(facts, name)}. Nothing limits how long an init container runs; "
+                "activeDeadlineSeconds limits the whole pod"
+            )
         case CauseCode.CONTAINER_ENDED:
             return _ended(facts)
-        case "grace-period" | "hook" | "stop-order" if not facts.static:
-            return f"kubectl delete pod -n {facts.namespace} {facts.name} --now ends it sooner"
+        case "grace-period" | "stop-order":
+            return _ends_sooner(facts)
         case "volume":
             return volume_hint(facts, name)
         case CauseCode.REFUSED:
@@ -185,7 +197,31 @@ def _pull(facts: PodFacts, image: str) -> str:
     position = facts.pulls.get(image)
     if position is not None and position.ahead is not None:
         return "see the pulls before it; maxParallelImagePulls lets more run at once"
-    return "if it takes too long, see the registry, and the runtime's log"
+    registry, slash, _ = image.partition("/")
+    named = slash and (set(registry) & set(".:") or registry == "localhost")
+    return (
+        f"if it takes too long, see the registry{f' {registry}' if named else ''}, and the "
+        "runtime's log; only the runtime limits a pull"
+    )
+
+
+def _probe(facts: PodFacts, name: str, kind: ProbeKind) -> str:
+    requests = handlers.probe(facts, name, kind)
+    shown = f" ({requests})" if requests else ""
+    probe = f"check what its {kind.value.lower()} probe requests{shown}"
+    return f"{probe}; {_see_log(facts, name)}"
+
+
+def _ends_sooner(facts: PodFacts) -> str:
+    """For a container that is being stopped, in a pod that ends or that continues."""
+    if not facts.ending:
+        return (
+            "nothing: it is killed then and started again; terminationGracePeriodSeconds limits "
+            "that"
+        )
+    if facts.static:
+        return ""
+    return f"kubectl delete pod -n {facts.namespace} {facts.name} --now ends it sooner"
 
 
 def _refused(facts: PodFacts) -> str:

@@ -5,11 +5,12 @@ The other modules of the package compare members and pass data on; only this one
 
 from __future__ import annotations
 
+from kubeletpy.explain import handlers
 from kubeletpy.explain.amounts import sizes
 from kubeletpy.explain.causes import cause
 from kubeletpy.explain.containers import find_view, last_exit
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import Wait, WaitKind
+from kubeletpy.explain.model import Role, Wait, WaitKind
 from kubeletpy.explain.probes import last_words
 from kubeletpy.explain.runs import killed_by, never_ran
 from kubeletpy.explain.texts import duration, one_line, restarts, until
@@ -90,6 +91,14 @@ def spared(found: Spared) -> str:
     )
 
 
+def hook(facts: PodFacts, container: str, call: Name) -> str:
+    """A hook that runs: its command or address, and whether it has no time limit."""
+    endless = call is TraceCall.POST_START and handlers.pause(facts, container, call) is None
+    limit = "nothing limits it" if endless else ""
+    shown = "; ".join(filter(None, (handlers.hook(facts, container, call), limit)))
+    return f"{call} ({shown})" if shown else str(call)
+
+
 def static_name(holder: str) -> str:
     """A static pod waits for its namesake with that uid."""
     return f"the static pod of the same name before it (uid {holder}) still ends"
@@ -118,10 +127,13 @@ def api_write(message: str, tries: int, unreported: str = "") -> str:
 
 
 def sentence(facts: PodFacts, wait: Wait) -> str:
-    name = f"container {wait.subject}"
+    view = find_view(facts, wait.subject)
+    init = wait.kind is WaitKind.INIT_CONTAINER or (view is not None and view.kind is Role.INIT)
+    name = f"init container {wait.subject}" if init else f"container {wait.subject}"
     then = f"; next try {until(wait.until, facts.now)}" if wait.until is not None else ""
     since = f" for {duration(facts.now - wait.since)}" if wait.since is not None else ""
-    left = f", given up {until(wait.until, facts.now)}" if wait.until is not None else ""
+    end = "ends" if wait.call is TraceCall.POST_START else "given up"
+    left = f", {end} {until(wait.until, facts.now)}" if wait.until is not None else ""
     match wait.kind:
         case WaitKind.CRASH_BACKOFF:
             due = "" if wait.until is None else f"; it restarts {until(wait.until, facts.now)}"
@@ -149,12 +161,11 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.RUNTIME_CALL:
             return f"{wait.why} {wait.subject}".strip() + f" has been running{since}"
         case WaitKind.PROBE:
-            view = find_view(facts, wait.subject)
             if view is None or view.since is None:
                 return f"{wait.why} ({name})"
             return f"{wait.why} ({name}, {duration(facts.now - view.since)} after its start)"
         case WaitKind.INIT_CONTAINER:
-            return f"init {name} {wait.why}{since}"
+            return f"{name} {wait.why}{since}"
         case WaitKind.READINESS_GATE:
             return f"readiness gate {wait.subject}: {wait.why}"
         case WaitKind.RUNTIME:

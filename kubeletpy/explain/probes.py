@@ -20,13 +20,22 @@ def probes(facts: PodFacts) -> tuple[ProbeView, ...]:
     return tuple(_view(facts, report) for report in facts.probe_reports)
 
 
+def find_report(facts: PodFacts, container: str, kind: ProbeKind) -> ProbeReport | None:
+    """The latest findings of a probe; None: the container has no such probe now."""
+    reports = (each for each in facts.probe_reports if each.container == container)
+    return next((each for each in reports if each.kind is kind), None)
+
+
 def last_words(facts: PodFacts, container: str, kind: ProbeKind) -> str:
-    """The problem that a probe's latest run found; "" when there was none or no output."""
-    for report in facts.probe_reports:
-        found = report.last
-        if (report.container, report.kind) == (container, kind) and found is not None:
-            return "" if found.outcome is ProbeOutcome.SUCCESS else one_line(found.words, MAX_WORDS)
-    return ""
+    """The problem that a probe's latest run found; "" when there was none or no output.
+
+    Until the latest container has had a run, that for which the one before it was killed.
+    """
+    report = find_report(facts, container, kind)
+    found = None if report is None else report.last or report.killed_with
+    if found is None or found.outcome is ProbeOutcome.SUCCESS:
+        return ""
+    return one_line(found.words, MAX_WORDS)
 
 
 def _view(facts: PodFacts, report: ProbeReport) -> ProbeView:

@@ -44,11 +44,14 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
         return None
     if record.finished and not (facts.pod is not None and facts.pod.being_deleted):
         return None
-    from kubeletpy.explain.waits import waits  # imported on the first check
+    from kubeletpy.explain.model import WaitKind  # imported on the first check
+    from kubeletpy.explain.waits import waits
 
     found = waits(facts)
     if found:
-        return f"{found[0].kind} {found[0].subject}".rstrip(), found[0].why
+        first = found[0]  # who may read an event need not be allowed to read the hook's command
+        why = first.call if first.kind is WaitKind.HOOK and first.call else first.why
+        return f"{first.kind} {first.subject}".rstrip(), why
     if record.finished:
         return "API", "the removal of the pod was requested"
     return "worker", f"it goes on, with a grace period of {record.grace or 1}s"

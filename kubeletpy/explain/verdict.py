@@ -7,7 +7,7 @@ from kubeletpy.explain.causes import cause
 from kubeletpy.explain.codes import CauseCode, crash_code, terminal_code, wait_code
 from kubeletpy.explain.containers import containers, ephemeral, exits
 from kubeletpy.explain.facts import PodFacts
-from kubeletpy.explain.model import Wait, WaitKind
+from kubeletpy.explain.model import ContainerStateKey, Wait, WaitKind
 from kubeletpy.explain.phrases import MAX_SAID, keeps_ending, sentence, times
 from kubeletpy.explain.runs import ended_alone, restless
 from kubeletpy.explain.since import asked_to_end, ready_since
@@ -82,7 +82,8 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
     if blocker is not None:
         begun_word = "running, not ready" if facts.phase == "Running" else "not running"
         if blocker.kind in _OF_STARTS:
-            begun_word = "not running" if len(views) == 1 else "not all of it runs"
+            runs = any(view.state is ContainerStateKey.RUNNING for view in views)
+            begun_word = "not all of it runs" if runs else "not running"
         if blocker.kind is WaitKind.INIT_CONTAINER or (
             blocker.kind is WaitKind.PROBE and facts.phase == "Pending"
         ):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from kubeletpy.allocation.conditions import DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
 from kubeletpy.api import types as api
-from kubeletpy.explain import phrases
+from kubeletpy.explain import handlers, phrases
 from kubeletpy.explain.causes import cause
 from kubeletpy.explain.containers import containers, ephemeral
 from kubeletpy.explain.facts import PodFacts
@@ -141,10 +141,21 @@ def _calls(facts: PodFacts) -> Iterator[Wait]:
 
 def _call(facts: PodFacts, kind: WaitKind, action: Action) -> Wait:
     what, since = action.what, action.since
+    if kind is WaitKind.HOOK:
+        return _hook(facts, action)
     if kind is WaitKind.GRACE_PERIOD and facts.ending:
         # a stop that fails is requested again, also by a restarted agent
         since = min(since, asked_to_end(facts) or since)
     return Wait(kind, action.subject, what, since, action.until, what)
+
+
+def _hook(facts: PodFacts, action: Action) -> Wait:
+    name, until = action.subject, action.until
+    pause = handlers.pause(facts, name, action.what)
+    if pause is not None and (until is None or action.since + pause < until):
+        until = action.since + pause
+    why = phrases.hook(facts, name, action.what)
+    return Wait(WaitKind.HOOK, name, why, action.since, until, action.what)
 
 
 def _pull(facts: PodFacts, action: Action) -> Wait:

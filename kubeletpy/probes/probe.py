@@ -17,8 +17,8 @@ class Probe:
     """One probe of one container."""
 
     __slots__ = (
-        *("container", "entry", "kind", "last", "last_at", "pod", "pod_ip", "queued", "spec"),
-        *("state", "task"),
+        *("container", "entry", "killed_with", "kind", "last", "last_at", "pod", "pod_ip"),
+        *("queued", "spec", "state", "task"),
     )
 
     def __init__(
@@ -34,6 +34,7 @@ class Probe:
         self.task: asyncio.Task[ProbeFinding] | None = None
         self.last: ProbeFinding | None = None
         self.last_at = 0.0
+        self.killed_with: ProbeFinding | None = None
         self.queued = False
 
     @property
@@ -69,6 +70,7 @@ def report(probe: Probe) -> ProbeReport:
         state.streak,
         spec.success_threshold if succeeded else spec.failure_threshold,
         state.due,
+        probe.killed_with,
     )
 
 

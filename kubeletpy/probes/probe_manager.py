@@ -164,6 +164,8 @@ class KubeProbeManager:
         """Adopt a new state: abandon a run for another container, and set the timer."""
         old, probe.state = probe.state, state
         if state.container_id != old.container_id:
+            killed = old.on_hold and old.last is ProbeOutcome.FAILURE
+            probe.killed_with = probe.last if killed else None
             probe.last = None
         if state.ended or state.container_id != old.container_id:
             if probe.task is not None:

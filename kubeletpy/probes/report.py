@@ -38,3 +38,5 @@ class ProbeReport(Struct, frozen=True):
     threshold: int = 1
     """Consecutive runs needed to settle it."""
     next_at: float | None = None
+    killed_with: ProbeFinding | None = None
+    """The run for which the previous container was killed; None: it was not."""

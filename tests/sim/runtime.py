@@ -53,6 +53,8 @@ class SimRuntime:
         self.network_ready = True
         self.start_takes = (0.02, 0.06)
         """Seconds that StartContainer takes: least and most."""
+        self.commands: dict[str, tuple[float, cri.ExecSyncResponse]] = {}
+        """Commands that a container runs, by their first word: seconds, and the answer."""
         self.events = EventQueue(rng) if events else None
         self.observers: list[Observer] = []
         self.refuses: Callable[[cri.PodSandboxConfig], str] = lambda config: ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kubeletpy.api.types import JSON
+from kubeletpy.remote.generated import api_pb2 as cri
 from tests.sim import scripts
 from tests.sim.troubles import NAME, Trouble
 from tests.sim.troubles_storage import begin
@@ -89,7 +90,77 @@ async def _debug_program(world: World) -> float:
     return world.clock.now()
 
 
+async def _post_start_hangs(world: World) -> float:
+    world.runtime.commands["wait-for"] = (1e6, cri.ExecSyncResponse())
+    hook = {"postStart": {"exec": {"command": ["wait-for", "db:5432"]}}}
+    made = [container("app", "run", lifecycle=hook), container("next", "run")]
+    return await begin(world, pod(NAME, made))
+
+
+async def _no_pulse(world: World) -> float:
+    answer = cri.ExecSyncResponse(exit_code=1, stdout=b"no pulse")
+    world.runtime.commands["pulse"] = (0.0, answer)
+    probe = {"exec": {"command": ["pulse", "--now"]}, "periodSeconds": 1, "failureThreshold": 4}
+    began = await begin(world, pod(NAME, [container("app", "run", livenessProbe=probe)]))
+    return began + 4
+
+
+async def _never_up(world: World) -> float:
+    world.runtime.commands["up"] = (0.0, cri.ExecSyncResponse(exit_code=1))
+    probe = {"exec": {"command": ["up"]}, "periodSeconds": 1, "failureThreshold": 10**6}
+    return await begin(world, pod(NAME, [container("app", "run", startupProbe=probe)]))
+
+
+async def _init_runs_on(world: World) -> float:
+    return await begin(world, pod(NAME, [container("app", "run")], init=[container("up", "run")]))
+
+
+async def _only_init_fails(world: World) -> float:
+    return await begin(world, pod(NAME, [container("app", "run")], init=[container("up", "fail")]))
+
+
 TROUBLES = (
+    Trouble(
+        name="a postStart hook that does not end",
+        kind="hooks and probes",
+        make=_post_start_hangs,
+        what=("not running", "container app", "postStart", "wait-for db:5432", "nothing limits"),
+        waits=("hook app", "wait-for db:5432"),
+        todo=("wait-for db:5432", "time limit", "kubectl delete pod -n default web"),
+        wrong=("--now",),
+    ),
+    Trouble(
+        name="a liveness probe that fails again and again",
+        kind="hooks and probes",
+        make=_no_pulse,
+        what=("container app", "liveness", "no pulse"),
+        waits=("backoff app",),
+        todo=("pulse --now", "after 4 failures", "no pulse", "kubectl logs"),
+    ),
+    Trouble(
+        name="a startup probe that never succeeds",
+        kind="hooks and probes",
+        make=_never_up,
+        what=("container app", "startup"),
+        waits=("probe app",),
+        todo=("command 'up'", "1000000 failures", r"\d+ so far", "kubectl logs"),
+    ),
+    Trouble(
+        name="an init container that runs on",
+        kind="hooks and probes",
+        make=_init_runs_on,
+        what=("initializing", "container up"),
+        waits=("init container up",),
+        todo=("kubectl logs", "-c up", "nothing limits", "activeDeadlineSeconds"),
+    ),
+    Trouble(
+        name="the only init container keeps failing",
+        kind="hooks and probes",
+        make=_only_init_fails,
+        what=("^not running: init container up", "exit code 3"),
+        waits=("backoff up",),
+        todo=("kubectl logs", "-c up"),
+    ),
     Trouble(
         name="a restart rule keeps a container restarting",
         kind="restart rules",

@@ -50,7 +50,7 @@ SICK = [
         "killed-by-liveness-probe",
         lambda it: it.event("Killing"),
         CRASH,
-        (LOG.format("liveness"),),
+        ("liveness probe requests (command '", 'output "no pulse', LOG.format("liveness")),
     ),
     Sick(
         "sidecar",
@@ -58,7 +58,7 @@ SICK = [
         "startup-probe",
         lambda it: it.started("proxy"),
         ("probe", "proxy"),
-        ("check the probe", "-c proxy"),
+        ("check what its startup probe requests (command '", "-c proxy"),
         until=False,
     ),
     Sick(
@@ -99,7 +99,7 @@ SICK = [
         "post-start-hook",
         lambda it: it.event("FailedPostStartHook"),
         CRASH,
-        (LOG.format("hook"),),
+        ("correct its postStart hook (command 'sh -c echo hook", LOG.format("hook")),
     ),
     Sick(
         "crash",
@@ -155,12 +155,15 @@ SICK = [
         "readiness-probe",
         lambda it: it.started(),
         ("probe", "main"),
-        ("check the probe", LOG.format("unready")),
+        ("check what its readiness probe requests (command '", LOG.format("unready")),
         until=False,
     ),
     Sick(
         "init",
-        ("container first keeps exiting (last exit code 5", '"schema missing"; it restarts in'),
+        (
+            "not running: init container first keeps exiting (last exit code 5",
+            '"schema missing"; it restarts in',
+        ),
         "crash",
         lambda it: it.event("Started"),
         ("crash backoff", "first"),

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -20,12 +21,15 @@ def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
     missing = {"configMapKeyRef": {"name": "nope", "key": "a"}}
     complains = ["/bin/sh", "-c", "echo no route to the database; exit 1"]
     unready = {"exec": {"command": complains}, "periodSeconds": 1}
+    hangs = {"exec": {"command": ["sleep", "1000"]}}
     node.apply(
         pod("well"),
         pod("crash", container("main", "exit 3")),
         pod("noimage", {"name": "main", "image": "127.0.0.1:1/none:1"}),
         pod("noconfig", container("main", env=[{"name": "A", "valueFrom": missing}])),
         pod("init", initContainers=[container("first", "sleep 1000")]),
+        pod("hook", container("main", lifecycle={"postStart": hangs})),
+        pod("badinit", initContainers=[container("first", "exit 4")]),
         pod("unready", container("main", readinessProbe=unready)),
         pod("huge", container("main", resources={"requests": {"cpu": "900"}}), nodeName=node.name),
         namespace=namespace,
@@ -36,6 +40,8 @@ def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
         "noimage": ("main can't start: ImagePullBackOff", "connection refused", "next try in"),
         "noconfig": ("CreateContainerConfigError", "nope"),
         "init": ("initializing: init container first (1 of 1)",),
+        "hook": ("not running: container main: postStart hook (command 'sleep 1000'; nothing l",),
+        "badinit": ("not running: init container first keeps exiting (last exit code 4",),
         "unready": (
             "running, not ready: its readiness probe fails: no route to the database (container",
         ),
@@ -53,6 +59,12 @@ def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
         r"Probes\n  main  readiness  counts as failure  last failure.*no route to the database",
         text,
     )
+    hook = explained(node, namespace, "hook")
+    assert "postStart hook (command 'sleep 1000') does not end" in hook["hint"]
+    began = time.monotonic()
+    node.kubectl("delete", "pod", "hook", namespace=namespace)
+    node.wait_removed(namespace, "hook")
+    assert time.monotonic() - began < 20, "its end does not wait for the hook"
     crash = explained(node, namespace, "crash")
     (wait,) = crash["waits"]
     assert 0 < wait["until"] - crash["at"] <= 20

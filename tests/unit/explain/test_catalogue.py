@@ -58,7 +58,8 @@ BAD = ProbeOutcome.FAILURE
 def start(code: str, message: str, **more: Any) -> dict[str, Any]:
     """A container that has been failing to start for 300 s."""
     error = StartError(code, message, NOW + 7, more.pop("cause", ""), more.pop("about", None))
-    status = not_ready(waiting(code, **more.pop("entry", {})), phase=more.pop("phase", "Pending"))
+    entry, ips = waiting(code, **more.pop("entry", {})), more.pop("ips", [])
+    status = not_ready(entry, phase=more.pop("phase", "Pending"), podIPs=ips)
     return {"status": status, "start_errors": {"main": error}, "wrong_since": NOW - 300, **more}
 
 
@@ -96,6 +97,24 @@ SIDECAR = make_pod(
 )
 SECRET = make_pod(
     imagePullSecrets=[{"name": "regcred"}], containers=[{"name": "main", "image": "i"}]
+)
+PROBED = make_pod(
+    containers=[
+        {
+            "name": "main",
+            "image": "i",
+            "ports": [{"name": "tls", "containerPort": 8443}],
+            "livenessProbe": {
+                "httpGet": {
+                    "scheme": "HTTPS",
+                    "path": "/live?x=1",
+                    "port": "tls",
+                    "httpHeaders": [{"name": "Authorization", "value": "Bearer abc"}],
+                },
+                "failureThreshold": 4,
+            },
+        }
+    ]
 )
 LIMITED = make_pod(
     containers=[{"name": "main", "image": "i", "resources": {"limits": {"memory": "16Mi"}}}]
@@ -305,31 +324,39 @@ CASES: list[Case] = [
     ),
     (
         "killed by its liveness probe, in its backoff",
-        None,
+        PROBED,
         crash(
+            ips=[{"ip": "10.0.0.7"}],
             probe_reports=(
                 ProbeReport("main", ProbeKind.LIVENESS, BAD, ProbeFinding(BAD, "no route")),
-            )
+            ),
         ),
         "not running: container main keeps being killed because its liveness probe fails: no "
         "route, "
         "4 restarts; it restarts in 7s",
         "killed-by-liveness-probe",
-        LOG,
+        "check what its liveness probe requests (GET https://10.0.0.7:8443/live?x=1, which kills "
+        f'the container after 4 failures in a row, last output "no route"); {LOG}',
         300,
     ),
     (
         "killed by its liveness probe, running again",
-        None,
+        PROBED,
         {
             "status": {"containerStatuses": [RESTARTED]},
+            "probe_reports": (
+                ProbeReport(
+                    "main", ProbeKind.LIVENESS, None, killed_with=ProbeFinding(BAD, "no route")
+                ),
+            ),
             "history": kills(),
             "wrong_since": NOW - 300,
         },
-        "running, for 20s, but container main keeps being killed because its liveness probe fails, "
-        "4 restarts",
+        "running, for 20s, but container main keeps being killed because its liveness probe fails: "
+        "no route, 4 restarts",
         "killed-by-liveness-probe",
-        f"{LOG} --previous",
+        "check what its liveness probe requests (GET https://10.0.0.1:8443/live?x=1, which kills "
+        f'the container after 4 failures in a row, last output "no route"); {LOG} --previous',
         300,
     ),
     (
@@ -413,7 +440,7 @@ CASES: list[Case] = [
             "log_ends": {"first": "schema missing"},
             "wrong_since": NOW - 60,
         },
-        "not all of it runs: container first keeps exiting (last exit code 5, 3 restarts): "
+        "not running: init container first keeps exiting (last exit code 5, 3 restarts): "
         '"schema missing"; it restarts in 9s',
         "crash",
         "see its log: kubectl logs -n default web -c first",
@@ -439,7 +466,8 @@ CASES: list[Case] = [
         "20s after "
         "its start)",
         "startup-probe",
-        "check the probe and what it requests; its log: kubectl logs -n default web -c proxy",
+        "check what its startup probe requests (which kills the container after 3 failures in a "
+        'row, last output "no route"); see its log: kubectl logs -n default web -c proxy',
         20,
     ),
     (
@@ -462,7 +490,8 @@ CASES: list[Case] = [
         "grace period "
         "ended 40s ago, and the runtime has not answered since",
         "grace-period",
-        "kubectl delete pod -n default web --now ends it sooner",
+        "see the log of the container runtime for what is named, and whether a process of it is in "
+        "state D: ps -eo pid,state,comm",
         45,
     ),
     (
@@ -708,7 +737,8 @@ CASES: list[Case] = [
         },
         "not running: image i is being pulled for 30s",
         "image-pull",
-        "if it takes too long, see the registry, and the runtime's log",
+        "if it takes too long, see the registry, and the runtime's log; only the runtime limits a "
+        "pull",
         30,
     ),
     (
@@ -774,7 +804,7 @@ CASES: list[Case] = [
         "after its "
         "start)",
         "readiness-probe",
-        "check the probe and what it requests; its log: kubectl logs -n default web -c main",
+        f"check what its readiness probe requests; {LOG}",
         12,
     ),
     (

@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.explain.facts import NodeTaint
 from kubeletpy.explain.hints import hint
 from kubeletpy.structs import replace
-from tests.unit.explain.facts import exited, facts, not_ready, running, waiting
+from tests.unit.explain.facts import NOW, exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
 
 LOG = "see its log: kubectl logs -n default web"
@@ -77,7 +77,26 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
             f"{LOG} -c main",
         ),
         ("failed", "", {}, LOG),
-        ("hook", "main", {}, "kubectl delete pod -n default web --now ends it sooner"),
+        (
+            "stop-order",
+            "main",
+            {"worker": {"terminating_at": NOW - 5}},
+            "kubectl delete pod -n default web --now ends it sooner",
+        ),
+        (
+            "grace-period",
+            "main",
+            {},
+            "nothing: it is killed then and started again; terminationGracePeriodSeconds limits "
+            "that",
+        ),
+        (
+            "image-pull",
+            "registry.example:5000/a/b:1",
+            {},
+            "if it takes too long, see the registry registry.example:5000, and the runtime's log; "
+            "only the runtime limits a pull",
+        ),
         ("running", "main", {}, ""),
         (
             "refused",

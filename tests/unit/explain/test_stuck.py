@@ -69,6 +69,14 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
 ]
 
 
+def test_an_event_does_not_have_the_command_of_a_hook() -> None:
+    """Who may read events need not be allowed to read pods."""
+    hook = {"preStop": {"exec": {"command": ["drain", "--token=abc"]}}}
+    ending = make_pod(deleting=30, containers=[{"name": "main", "lifecycle": hook}])
+    trace = doing(TraceCall.PRE_STOP, "main", 41, 30)
+    assert held_up_by(facts(ending, worker=LATE, trace=trace)) == ("hook main", "preStop hook")
+
+
 @pytest.mark.parametrize(("changes", "what"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_the_blocker_of_a_termination(changes: dict[str, Any], what: str | None) -> None:
     found = held_up_by(facts(**{"pod": DELETED, **changes}))

@@ -228,7 +228,8 @@ STARTING = """\
 default/web: running, not ready: image tools:5 is being pulled for 5s
 
   Since      22:14:55 (5s ago)
-  To do      if it takes too long, see the registry, and the runtime's log
+  To do      if it takes too long, see the registry, and the runtime's log; only the runtime \
+limits a pull
   Worker     syncing for 30s, a sync runs
   Next sync  in 42s, or on the next event
   Status     Running, not Ready

@@ -321,3 +321,21 @@ async def test_the_last_result_of_a_probe_is_kept_in_reports() -> None:
     world.manager.remove_pod(pod.uid)
     assert world.manager.reports(pod.uid) == ()
     await world.manager.close()
+
+
+@on_virtual_time
+async def test_the_run_that_killed_a_container_is_kept_until_the_next_one_starts_again() -> None:
+    world, pod = World(), probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND)
+    world.manager.add_pod(pod)
+    world.words, world.answer = "no pulse", lambda target: BAD
+    world.start(pod)
+    await asyncio.sleep(5)
+    world.start(pod, "c2")
+    kept = {each.kind: each.killed_with for each in world.manager.reports(pod.uid)}
+    assert kept == {LIVENESS: (BAD, "no pulse"), READINESS: None}
+    world.answer = lambda target: OK
+    await asyncio.sleep(5)
+    world.start(pod, "c3")
+    kept = {each.kind: each.killed_with for each in world.manager.reports(pod.uid)}
+    assert kept == {LIVENESS: None, READINESS: None}, "the second one ended by itself"
+    await world.manager.close()
