@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from kubeletpy.api import types as api
+from kubeletpy.handlers.outcome import HandlerError
 from kubeletpy.handlers.ports import host_port, resolve_port
 from kubeletpy.structs import Struct, replace
 
@@ -87,14 +88,21 @@ def request_for(
     """The request of an action; ``agent`` is the User-Agent unless the action has one.
 
     Raises:
-        HandlerError: the port is not known.
+        HandlerError: the port is not known, or the scheme.
     """
-    tls = str(action.get("scheme") or "").lower() == "https"
+    scheme = str(action.get("scheme") or "http").lower()
+    if scheme not in ("http", "https"):
+        raise HandlerError(f'unsupported protocol scheme "{scheme:.63}"')
     host = str(action.get("host") or "") or pod_ip
     port = resolve_port(action.get("port"), ports)
     headers, host_header = _headers(action.get("httpHeaders") or (), agent)
     return HttpRequest(
-        tls, host, port, _target(str(action.get("path") or "")), tuple(headers), host_header
+        scheme == "https",
+        host,
+        port,
+        _target(str(action.get("path") or "")),
+        tuple(headers),
+        host_header,
     )
 
 

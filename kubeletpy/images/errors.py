@@ -29,13 +29,14 @@ NOT_VERIFIED = "is on the node, but no pull has verified this pod's credentials 
 """Part of the message of NEVER_PULL where the image is there, and the pod may not use it."""
 
 
-def never_pulled(image: str, *, present: bool) -> str:
+def never_pulled(image: str, *, present: bool, policy: str = "Never") -> str:
     """The message of NEVER_PULL. ``present``: the image is on the node, but not for this pod."""
     if present:
         return (
-            f'Container image "{image}" {NOT_VERIFIED}, and the pull policy of Never allows no pull'
+            f'Container image "{image}" {NOT_VERIFIED}, '
+            f"and the pull policy of {policy} allows no pull"
         )
-    return f'Container image "{image}" is not present with pull policy of Never'
+    return f'Container image "{image}" is not present with pull policy of {policy}'
 
 
 class ImageError(Exception):

@@ -132,7 +132,7 @@ class ImageManager:
             wanted_policy, present, _pull_required(action, present=bool(present))
         )
         if action is ImageAction.REFUSE:
-            message = never_pulled(image, present=bool(present))
+            message = never_pulled(image, present=bool(present), policy=wanted_policy)
             note(TraceCall.LOOK_UP_IMAGE, image, error=message)
             raise self._reported(
                 reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 ALWAYS = "Always"
+IF_NOT_PRESENT = "IfNotPresent"
 NEVER = "Never"
 
 
@@ -17,7 +18,7 @@ class ImageAction(StrEnum):
     USE = "use"
     PULL = "pull"
     REFUSE = "refuse"
-    """The policy is Never, and the image is not available to this pod (ErrImageNeverPull)."""
+    """The policy is Never or unknown, and the image is not available to this pod."""
 
 
 def needs_lookup(pull_policy: str) -> bool:
@@ -29,10 +30,11 @@ def decide(pull_policy: str, *, present: bool, accessible: bool = True) -> Image
     """Decide by policy.
 
     ``accessible``: whether the pod may use the present image without presenting its credentials to
-    the registry. A present image that it may not use is treated as absent.
+    the registry. A present image that it may not use is treated as absent. An unknown policy is
+    refused: it may have been meant to be stricter than the known ones.
     """
     if pull_policy == ALWAYS:
         return ImageAction.PULL
-    if present and accessible:
+    if present and accessible and pull_policy in (IF_NOT_PRESENT, NEVER):
         return ImageAction.USE
-    return ImageAction.REFUSE if pull_policy == NEVER else ImageAction.PULL
+    return ImageAction.PULL if pull_policy == IF_NOT_PRESENT else ImageAction.REFUSE

@@ -20,6 +20,7 @@ from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError, about
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
+from kubeletpy.pods.known_values import pull_policy_problem
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState
@@ -174,6 +175,9 @@ class ContainerStarter:
         self, run: SyncRun, action: StartContainer, wanted: api.Container
     ) -> LocalImage:
         """Get an image onto the node: the container's, or one that it mounts."""
+        if problem := pull_policy_problem(wanted):
+            message = f"container {action.name} has a malformed field: {problem}"
+            fail(self._recorder, run, action, CONFIG_ERROR, message)
         try:
             return await self._images.ensure_image_exists(
                 run.pod,

@@ -16,6 +16,7 @@ from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs, build_environment
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
 from kubeletpy.pods.granted import NOWHERE, DeviceNode, Placement
+from kubeletpy.pods.known_values import container_problem
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -98,9 +99,11 @@ def _build(
     settings: RuntimeSettings,
     inputs: ContainerInputs,
 ) -> cri.ContainerConfig:
+    name = container["name"]
+    if problem := container_problem(container):
+        raise ContainerConfigError(f"container {name} has a malformed field: {problem}")
     verify_run_as_non_root(pod, container, inputs.image_user)
     environment = build_environment(pod, container, inputs.environment)
-    name = container["name"]
     if len(path := container.get("terminationMessagePath") or "") >= PATH_MAX:
         raise ContainerConfigError(
             f"terminationMessagePath has {len(path)} characters, a path less than {PATH_MAX}"

@@ -17,6 +17,7 @@ from kubeletpy.api import types as api
 from kubeletpy.api.sysctls import namespace_of, normalize, shared_namespaces
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.hostname import HostnameError, kernel_hostname
+from kubeletpy.pods.known_values import pod_problem
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.resources import pod_limits, pod_requests
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -59,6 +60,8 @@ def build_pod_sandbox_config(
         SandboxConfigError: the spec requests something impossible; the message names the field.
     """
     try:
+        if problem := pod_problem(pod):
+            raise SandboxConfigError(f"pod {pod.key} has a malformed field: {problem}")
         config = cri.PodSandboxConfig(
             metadata=cri.PodSandboxMetadata(
                 name=pod.name, namespace=pod.namespace, uid=pod.uid, attempt=attempt
@@ -101,7 +104,7 @@ def _port_mappings(pod: Pod) -> Iterable[cri.PortMapping]:
         for port in container.get("ports") or ():
             if not port.get("hostPort"):
                 continue
-            protocol = _PROTOCOLS.get(port.get("protocol", ""), cri.TCP)
+            protocol = _PROTOCOLS[port.get("protocol") or "TCP"]
             key = (port.get("hostIP"), port["hostPort"], protocol)
             if key in seen:
                 continue

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from kubeletpy.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError, RunAsNonRootError
+from kubeletpy.pods.known_values import MAX_ID, context_problem, unknown
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.namespaces import (
@@ -20,6 +21,8 @@ from kubeletpy.runtime_manager.config.namespaces import (
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
+_PROFILES = ("RuntimeDefault", "Localhost", "Unconfined")
+
 ImageUser = int | str | None
 """The user an image names: a uid, a user name, or None when it names none (then it is root)."""
 
@@ -27,7 +30,6 @@ MAX_APPARMOR_NAME = 4095
 """The longest that an API server takes."""
 _SHOWN_NAME = 100
 APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
-MAX_UID = 2**31 - 1
 MASKED_PATHS = (
     "/proc/asound",
     "/proc/acpi",
@@ -73,7 +75,8 @@ def verify_run_as_non_root(pod: Pod, container: api.Container, image_user: Image
     where = f'(pod: "{pod.description}", container: {container["name"]})'
     uid = context.get("runAsUser")
     if uid is not None:
-        if uid == 0:
+        if not 0 < uid <= MAX_ID:
+            # a runtime that keeps 32 bits makes root of 2^32
             raise RunAsNonRootError(f"container's runAsUser breaks non-root policy {where}")
         return
     if not image_user:
@@ -83,10 +86,10 @@ def verify_run_as_non_root(pod: Pod, container: api.Container, image_user: Image
             f"container has runAsNonRoot and image has non-numeric user ({image_user}), cannot "
             f"verify user is non-root {where}"
         )
-    if not 0 < image_user <= MAX_UID:
+    if not 0 < image_user <= MAX_ID:
         raise RunAsNonRootError(
             f"container has runAsNonRoot and image has an invalid user id ({image_user}). "
-            f"(Must be 1-({MAX_UID})): must be between 0 and {MAX_UID}, inclusive {where}"
+            f"(Must be 1-({MAX_ID})): must be between 0 and {MAX_ID}, inclusive {where}"
         )
 
 
@@ -112,6 +115,8 @@ def build_security_context(
             "the pod requests a user namespace (hostUsers: false), which this version does not "
             "support"
         )
+    if problem := context_problem(of_pod) or context_problem(context):
+        raise ContainerConfigError(f"container {container['name']}: {problem}")
     unmasked = context.get("procMount") == "Unmasked"
     policy = groups_policy(of_pod)
     if policy is None:
@@ -128,7 +133,7 @@ def build_security_context(
         no_new_privs=context.get("allowPrivilegeEscalation") is False,
         masked_paths=() if unmasked else MASKED_PATHS + settings.thermal_throttle_paths,
         readonly_paths=() if unmasked else READONLY_PATHS,
-        seccomp=_seccomp(context.get("seccompProfile"), settings),
+        seccomp=_seccomp(container["name"], context.get("seccompProfile"), settings),
         apparmor=apparmor,
         apparmor_profile=legacy_apparmor,
     )
@@ -144,8 +149,8 @@ def build_security_context(
 
 def groups_policy(context: api.PodSecurityContext) -> cri.SupplementalGroupsPolicy | None:
     """How the image's /etc/group applies; None for a policy that CRI does not have."""
-    name = context.get("supplementalGroupsPolicy") or "Merge"
-    if name == "Merge":
+    name = context.get("supplementalGroupsPolicy")
+    if name in (None, "Merge"):
         return cri.Merge
     return cri.Strict if name == "Strict" else None
 
@@ -184,14 +189,19 @@ def _groups(of_pod: api.PodSecurityContext, extra: Sequence[int]) -> list[int]:
     ]
 
 
-def _seccomp(profile: api.SeccompProfile | None, settings: RuntimeSettings) -> cri.SecurityProfile:
-    given: api.SeccompProfile = profile or {}
-    kind = given.get("type")
-    if kind == "RuntimeDefault" or (profile is None and settings.seccomp_default):
+def _seccomp(
+    name: str, profile: api.SeccompProfile | None, settings: RuntimeSettings
+) -> cri.SecurityProfile:
+    if profile is None:
+        profile = {"type": "RuntimeDefault" if settings.seccomp_default else "Unconfined"}
+    kind = profile.get("type")
+    if problem := unknown("seccompProfile.type", kind, _PROFILES):
+        raise ContainerConfigError(f"container {name}: {problem}")
+    if kind == "RuntimeDefault":
         return cri.SecurityProfile(profile_type=cri.SecurityProfile.RuntimeDefault)
-    if kind != "Localhost":
+    if kind == "Unconfined":
         return cri.SecurityProfile(profile_type=cri.SecurityProfile.Unconfined)
-    path = given.get("localhostProfile")
+    path = profile.get("localhostProfile")
     if not path:
         raise ContainerConfigError(
             "localhostProfile must be set if seccompProfile type is Localhost."

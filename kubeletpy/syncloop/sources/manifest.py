@@ -19,6 +19,8 @@ from kubeletpy.config.yaml_depth import TooDeep, check_depth
 from kubeletpy.pods import defaults, volume_fields
 from kubeletpy.pods.canonical_spec import canonical_spec
 from kubeletpy.pods.hostname import LABEL, SUBDOMAIN
+from kubeletpy.pods.known_values import container_problem
+from kubeletpy.pods.known_values import pod_problem as value_problem
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
 from kubeletpy.pods.pod_manager import static_name
 from kubeletpy.pods.shape import pod_problem
@@ -229,6 +231,10 @@ def _check(pod: Mapping[str, Any]) -> None:
         image = container.get("image")
         if not isinstance(image, str) or not image.strip():
             raise ManifestError(f"invalid pod: container {name} has no image")
+        if problem := container_problem(container):
+            raise ManifestError(f"invalid pod: container {name}: {problem}")
+    if problem := value_problem(view):
+        raise ManifestError(f"invalid pod: {problem}")
     if refused := next(volume_fields.problems(view.spec), None):
         raise ManifestError(f"invalid pod: {refused}")
     what = forbidden_reference(view.spec)

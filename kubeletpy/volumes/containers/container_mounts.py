@@ -187,8 +187,8 @@ def recursive_read_only(spec: Mapping[str, Any], mount: Mount, supported: bool) 
     Raises:
         ContainerConfigError: it must be, but cannot be.
     """
-    asked = spec.get("recursiveReadOnly") or "Disabled"
-    if asked == "Disabled":
+    asked = spec.get("recursiveReadOnly")
+    if asked in (None, "Disabled"):
         return False
     if not mount.readonly:
         problem = "requires readOnly"

@@ -174,6 +174,13 @@ def test_ipv6_and_schemes() -> None:
     assert b"User-Agent: kube-lifecycle/1.36\r\n" in request.encoded()
 
 
+def test_an_unknown_scheme_is_not_sent_without_encryption() -> None:
+    for scheme in ("HTTPS ", "tls", "ftp"):
+        with pytest.raises(HandlerError, match="unsupported protocol scheme"):
+            request_for({"port": 443, "scheme": scheme}, (), "10.0.0.1", "kube-probe/1.36")
+    assert not request_for({"port": 80, "scheme": ""}, (), "10.0.0.1", "kube-probe/1.36").tls
+
+
 @pytest.mark.parametrize(
     ("location", "url"),
     [

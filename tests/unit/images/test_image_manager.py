@@ -11,6 +11,7 @@ import pytest
 
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.image_manager import ImageManager, LocalImage, PullSettings
+from kubeletpy.images.policy import ImageAction, decide
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.errors import CRIError, Unavailable
 from tests.garbage import no_collections
@@ -101,6 +102,12 @@ async def test_never() -> None:
     message = 'Container image "x:1" is not present with pull policy of Never'
     assert (error.code, error.message) == ("ErrImageNeverPull", message)
     assert node.events.seen == [f"Warning ErrImageNeverPull: {message}"]
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_an_unknown_policy_neither_uses_nor_pulls(present: bool) -> None:
+    assert decide("always", present=present) is ImageAction.REFUSE
+    assert decide("Never", present=present) is not ImageAction.PULL
 
 
 @on_virtual_time

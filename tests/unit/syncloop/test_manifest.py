@@ -218,6 +218,11 @@ def test_dates_stay_text() -> None:
         (WEB.replace("    image: nginx:1.25\n", "").encode(), "no image"),
         (manifest(containers=[]), "containers is empty"),
         (manifest(containers=[{"name": "a", "image": " "}]), "container a has no image$"),
+        (manifest(restartPolicy="never"), 'restartPolicy is "never", not one of Always'),
+        (
+            manifest(containers=[{**PLAIN, "imagePullPolicy": "always"}]),
+            'container \\w+: imagePullPolicy is "always", not one of Always',
+        ),
         (manifest(containers=[{**PLAIN, "args": [None]}]), r"args\[0\]: "),
         (manifest(tolerations={"a": 1}), "tolerations: is not a list"),
         (manifest(containers=[{"name": "a", "image": "i"}] * 2), "two containers"),

@@ -243,6 +243,32 @@ async def test_config_error(tmp_path: Path) -> None:
     assert node.events.seen[-1].startswith("Warning Failed: Error: ")
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"securityContext": {"seccompProfile": {"type": "Strict"}}},
+            'container app: seccompProfile.type is "Strict", not one of RuntimeDefault, Localhost, '
+            "Unconfined; correct the pod's spec",
+        ),
+        (
+            {"imagePullPolicy": "always"},
+            'container app has a malformed field: imagePullPolicy is "always", not one of Always, '
+            "IfNotPresent, Never; correct the pod's spec",
+        ),
+    ],
+)
+@on_virtual_time
+async def test_an_unknown_value_is_a_config_error(
+    tmp_path: Path, fields: Any, message: str
+) -> None:
+    node = FakeNode(tmp_path)
+    result = await node.sync(make_pod(container("app", **fields)))
+    error = result.start_errors["app"]
+    assert (error.code, error.message) == ("CreateContainerConfigError", message)
+    assert node.events.seen[-1] == f"Warning Failed: Error: {message}"
+
+
 @on_virtual_time
 async def test_init_failure_stops_the_sync_but_a_sidecars_does_not(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)

@@ -130,6 +130,8 @@ def test_groups() -> None:
     assert built({}).supplemental_groups_policy == cri.Merge
     with pytest.raises(ContainerConfigError, match="unsupported supplementalGroupsPolicy: Loose"):
         built({"supplementalGroupsPolicy": "Loose"})
+    with pytest.raises(ContainerConfigError, match=r"unsupported supplementalGroupsPolicy: $"):
+        built({"supplementalGroupsPolicy": ""})
 
 
 LOCAL = {"type": "Localhost", "localhostProfile": "dir/p.json"}
@@ -163,7 +165,46 @@ def test_seccomp(of_pod: Any, of_container: Any, default: bool, kind: int, ref: 
     assert (security.seccomp.profile_type, security.seccomp.localhost_ref) == (kind, ref)
 
 
-@pytest.mark.parametrize("path", [None, "", "../x", "a/../../x", "/etc/passwd"])
+@pytest.mark.parametrize("default", [False, True])
+@pytest.mark.parametrize(
+    ("profile", "shown"),
+    [
+        ({}, "missing"),
+        ({"type": ""}, '""'),
+        ({"type": "Runtimedefault"}, '"Runtimedefault"'),
+        ({"type": "localhost", "localhostProfile": "p.json"}, '"localhost"'),
+        ({"localhostProfile": "p.json"}, "missing"),
+    ],
+)
+def test_an_unknown_seccomp_type_is_refused(profile: Any, shown: str, default: bool) -> None:
+    settings = RuntimeSettings(seccomp_root="/kubelet/seccomp", seccomp_default=default)
+    why = f"container app: seccompProfile.type is {shown}, not one of RuntimeDefault, Localhost"
+    for levels in ((profile, None), (None, {"seccompProfile": profile})):
+        of_pod, of_container = levels
+        of_pod = None if of_pod is None else {"seccompProfile": of_pod}
+        with pytest.raises(ContainerConfigError) as refused:
+            built(of_pod, of_container, settings=settings)
+        assert str(refused.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_container", "field"),
+    [
+        (None, {"runAsUser": 2**32}, "runAsUser"),
+        (None, {"runAsUser": -1}, "runAsUser"),
+        ({"runAsGroup": 2**32}, None, "runAsGroup"),
+        ({"fsGroup": -(2**32)}, None, "fsGroup"),
+        ({"supplementalGroups": [5, 2**32]}, None, "supplementalGroups"),
+    ],
+)
+def test_ids_that_a_runtime_may_cut_to_those_of_root(
+    of_pod: Any, of_container: Any, field: str
+) -> None:
+    with pytest.raises(ContainerConfigError, match=f"securityContext.{field} is -?[0-9]+, not an"):
+        built(of_pod, of_container)
+
+
+@pytest.mark.parametrize("path", [None, "", "../x", "a/../../x", "/etc/passwd", "..", "a/.."])
 def test_bad_seccomp_paths_are_refused(path: str | None) -> None:
     profile = {"type": "Localhost", "localhostProfile": path}
     with pytest.raises(ContainerConfigError, match="localhostProfile"):
@@ -257,6 +298,9 @@ def test_bad_apparmor_profiles_are_refused(profile: Any) -> None:
 NON_ROOT_ROWS = [
     ("explicit-root", 0, 7, "runAsUser breaks non-root policy"),
     ("explicit-user", 5, 0, None),
+    ("explicit-largest", 2**31 - 1, 0, None),
+    ("explicit-root-in-32-bits", 2**32, 7, "runAsUser breaks non-root policy"),
+    ("explicit-negative", -(2**32), 7, "runAsUser breaks non-root policy"),
     ("image-name", None, "app", "image has non-numeric user (app), cannot verify"),
     ("image-root", None, 0, "image will run as root"),
     ("image-none", None, None, "image will run as root"),

@@ -226,6 +226,7 @@ def test_names_from_hostile_manifests() -> None:
         ("Enabled", False, "PRIVATE", True, "requires readOnly"),
         ("Enabled", True, "HOST_TO_CONTAINER", True, "requires mountPropagation"),
         ("Sometimes", True, "PRIVATE", True, "unknown value"),
+        ("", True, "PRIVATE", True, "unknown value"),
     ],
 )
 def test_recursive_read_only(
