@@ -169,8 +169,12 @@ class SyncLoop:
 
     def housekeeping_soon(self, uid: str = "") -> None:
         """Make the next pass at once: a worker is done with a pod that a source still has."""
-        if not uid or self._pods.get(uid) is not None:
+        current = self._pods.current(uid)
+        if not uid or current is not None:
             self._soon.set()
+        if current is not None:
+            pod, mirror = current
+            self._drop_evicted(mirror or pod, uid)
 
     def awaits_admission(self, uid: str) -> bool:
         """Whether it is still undecided if a pod may run here."""
@@ -302,8 +306,15 @@ class SyncLoop:
             self._allocations.reconciled(old, pod)
             if resolved.pod.spec.get("readinessGates"):
                 self._send(UpdateType.SYNC, resolved.pod, resolved.mirror)
-            if pod.status.get("phase") == "Failed" and pod.status.get("reason") == "Evicted":
-                self._dead.remove_all(resolved.pod.uid)
+            self._drop_evicted(pod, resolved.pod.uid)
+
+    def _drop_evicted(self, shown: Pod, uid: str) -> None:
+        """Remove an evicted pod's dead containers once the API shows how they ended.
+
+        The API may show it before this agent has started: then no change of the object follows.
+        """
+        if shown.status.get("phase") == "Failed" and shown.status.get("reason") == "Evicted":
+            self._dead.remove_all(uid)
 
     def _pass_api_object(self, changed: Pod, pod: Pod) -> None:
         if changed.source == SOURCE_API:

@@ -573,6 +573,24 @@ async def test_evicted_pods_lose_their_dead_containers() -> None:
     await node.stop()
 
 
+@pytest.mark.parametrize(("reason", "removed"), [("Evicted", ["c1"]), ("OutOfcpu", [])])
+@on_virtual_time
+async def test_pods_evicted_under_an_earlier_agent_lose_their_dead_containers(
+    reason: str, removed: list[str]
+) -> None:
+    """The API shows the end already: its object changes no more."""
+    node = Node()
+    cleaner = asyncio.ensure_future(node.dead.run())
+    evicted: Any = {**pod_object(), "status": {"phase": "Failed", "reason": reason}}
+    node.loop.deliver("api", [evicted])
+    node.cache.set(with_exited("c1"))
+    node.loop.housekeeping_soon("uid-web")
+    await settle()
+    assert set(node.runtime.deleted) == set(removed)
+    cleaner.cancel()
+    await node.stop()
+
+
 def with_exited(*ids: str) -> PodRuntimeStatus:
     containers = tuple(
         ContainerStatus(i, "main", ContainerState.EXITED, created_at=n) for n, i in enumerate(ids)
