@@ -86,6 +86,14 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     signals.republish_pods.connect(core.housekeeping.republish_pods)
     if core.node.manager is not None:
         signals.node_changed.connect(core.node.manager.poke)
+    manager, lease, slices = core.node.manager, core.node.lease, core.claims.slices
+    csi_writer = storage.csi.writer if storage.csi is not None else None
+    signals.node_replaced.connect(
+        loop.node_replaced,
+        *([lease.node_replaced] if lease is not None else []),
+        *([csi_writer.node_replaced] if csi_writer is not None else []),
+        *([lambda: slices.node_replaced(own_node.uid())] if slices is not None else []),
+    )
     signals.runtime_health_changed.connect(loop.runtime_health_changed, signals.node_changed)
     signals.shutdown_changed.connect(
         lambda: core.runtime.hurry(shutdown.shutting_down), signals.node_changed
@@ -96,12 +104,14 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
         *last_left,
         storage.claims.node_changed,
         lambda: core.runtime_upkeep.node_shown(own_node.current()),
+        *([lambda: csi_writer.node_shown(own_node.as_shown())] if csi_writer is not None else []),
+        *([manager.node_shown] if manager is not None else []),
     )
     signals.node_answered.connect(
         *last_left,
         storage.claims.node_changed,
         *([certificate.node_changed] if certificate is not None else []),
-        *([storage.csi.writer.node_answered] if storage.csi is not None else []),
+        *([csi_writer.node_answered] if csi_writer is not None else []),
     )
     signals.api_back.connect(*core.api_back)
     signals.node_health.connect(core.health.node_health)

@@ -24,6 +24,7 @@ from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.dra.health_state import HealthState
+    from kubeletpy.dra.slices import SliceCleaner
 
 
 class ClaimParts(Struct, frozen=True):
@@ -34,6 +35,8 @@ class ClaimParts(Struct, frozen=True):
     drivers: DraDrivers
     device_health: Callable[[Pod], Mapping[str, list[api.ResourceStatus]]]
     """allocatedResourcesStatus of each container of a pod that has claims."""
+    slices: SliceCleaner | None
+    """None: there is no API, or no plugins."""
 
 
 def build_claims(context: BuildContext) -> ClaimParts:
@@ -71,12 +74,13 @@ def build_claims(context: BuildContext) -> ClaimParts:
             keep=lambda found: manager.pods_known(found.existing),
         ),
     ]
+    slices: SliceCleaner | None = None
     if kube_api is not None and outside.plugins is not None:
         from kubeletpy.dra.slices import SliceCleaner
 
-        cleaner = SliceCleaner(kube_api, context.node_name, drivers)
-        components.append(Component(cleaner, (Task("resource-slices", cleaner.run),)))
-    return ClaimParts(components, manager, drivers, health.statuses)
+        slices = SliceCleaner(kube_api, context.node_name, drivers)
+        components.append(Component(slices, (Task("resource-slices", slices.run),)))
+    return ClaimParts(components, manager, drivers, health.statuses, slices)
 
 
 class _Health:

@@ -39,7 +39,7 @@ class ApiNode(Struct, frozen=True):
 
     def problems(self) -> list[Callable[[], str]]:
         """Why the API does not have or hear of the node, for explain."""
-        return [each.problem for each in (self.manager, self.lease) if each is not None]
+        return [each.problem for each in (self.manager, self.own, self.lease) if each is not None]
 
     def components(self, sync_static_pods: Run) -> list[Component]:
         """Tasks that run once pods can be synced; mirror pods wait for the node's registration."""
@@ -98,13 +98,14 @@ def build_node(
         options.name,
         api.pods if api is not None else None,
         recorder,
+        clock,
         initial=initial_node(machine.facts, options, info, node_ips=node_ips, now=started_at),
         written=lambda: node.node if node is not None else None,
         shown=signals.node_shown,
         rng=rng,
     )
     if api is not None:
-        node = manager = NodeManager(
+        node = NodeManager(
             api.heartbeats,
             clock,
             options,
@@ -121,6 +122,9 @@ def build_node(
                 started_at=started_at if machine.started_at is None else machine.started_at,
             ),
             newest=own.as_shown,
+            deleted=own.deleted,
+            not_found=own.not_found,
+            replaced=signals.node_replaced,
             answered=signals.node_answered,
             volumes_in_use=volumes_in_use,
             volumes_in_use_written=volumes_in_use_written,
@@ -132,11 +136,11 @@ def build_node(
             clock,
             options.name,
             options.lease_duration_s,
-            node_uid=lambda: manager.uid,
+            node_uid=own.live_uid,
             answered_again=signals.api_back,
             rng=rng,
         )
         mirrors = ApiMirrorKeeper(
-            api.pods, options.name, lambda: manager.uid or None, wanted=wanted, rng=rng
+            api.pods, options.name, lambda: own.live_uid() or None, wanted=wanted, rng=rng
         )
     return ApiNode(node, lease, mirrors, own)

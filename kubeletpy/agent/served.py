@@ -57,6 +57,7 @@ class MetricsRenderer:
         known = (*pods.pods(), *pods.mirrors())
         metrics.pods.ephemeral_containers(sum(len(pod.ephemeral_containers) for pod in known))
         metrics.pods.in_runtime(*self._core.state.cache.counts())
+        metrics.node.object_exists.set(bool(self._core.node.own.live_uid()))
         return metrics.render()
 
 

@@ -86,6 +86,8 @@ class Signals(Struct, frozen=True):
     """The watch has shown the node's object, possibly changed."""
     node_answered: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The API has shown us the node."""
+    node_replaced: AgentSignal[[]] = field(default_factory=AgentSignal)
+    """Somebody has created the Node object anew, with another uid: the node serves that one."""
     api_back: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The API answers again: the node's lease is renewed after it could not be."""
     node_health: Question[[], NodeHealth] = field(default_factory=Question)

@@ -160,6 +160,11 @@ def explained(kubectl: Kubectl, pod: Any) -> tuple[dict[str, Any] | None, str]:
 
 
 def _why_not(node: str, said: str) -> str:
+    if f'nodes "{node}" not found' in said:
+        return (
+            f"the API has no Node object {node}: it was deleted, or its machine has never "
+            "registered; restart the agent on that machine, or create the Node object"
+        )
     if "(NotFound)" in said or "404" in said:
         return f"node {node} explains nothing about it: it runs the kubelet, or no longer this pod"
     if "(Forbidden)" in said:

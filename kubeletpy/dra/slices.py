@@ -1,6 +1,9 @@
 """Deletes the ResourceSlices of drivers that were removed: their devices must not be allocated.
 
-Drivers write their slices themselves. Source: docs/reference/behaviour-resources.md, rv.
+Drivers write their slices themselves, and name the Node object of their start as owner. Slices of
+a Node that was created anew get its uid here: the cluster would collect them as garbage.
+
+Source: docs/reference/behaviour-resources.md, rv.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import logging
 
 from kubeletpy.dra.drivers import DraDrivers
 from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.protocol import RESOURCESLICES, KubeApi
+from kubeletpy.kubeapi.protocol import RESOURCESLICES, KubeApi, PatchType
 from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
@@ -19,6 +22,9 @@ GONE_S = 30.0
 """How long a driver may be away. Source: docs/reference/constants.csv:
 DRA reconcile / slice wipe delay."""
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 300.0
+ADOPTIONS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Seconds before each pass over the slices of a Node that was created anew: a driver that notices
+the removal of its slices writes them with the former owner again."""
 _ALL = ""
 
 
@@ -31,6 +37,7 @@ class SliceCleaner:
         self._drivers = drivers
         self._pending: dict[str, asyncio.Task[None]] = {}
         self._running = False
+        self._adopting: asyncio.Task[None] | None = None
         drivers.on_change(self._changed)
 
     async def run(self) -> None:
@@ -42,7 +49,45 @@ class SliceCleaner:
             await asyncio.Event().wait()
         finally:
             self._running = False
-            await cancel_tasks(self._pending.values())
+            await cancel_tasks((*self._pending.values(), self._adopting))
+
+    def node_replaced(self, uid: str) -> None:
+        """The Node object was created anew, with this uid: its slices get it as their owner."""
+        if self._adopting is not None:
+            self._adopting.cancel()
+            self._adopting = None
+        if self._running:
+            self._adopting = asyncio.create_task(self._adopt(uid), name="slices of a new Node")
+
+    async def _adopt(self, uid: str) -> None:
+        drivers: set[str] = set()
+        for wait in ADOPTIONS_S:
+            await asyncio.sleep(wait)
+            try:
+                drivers = await self._adopt_once(uid)
+            except ApiError as error:
+                log.debug("resource slices not adopted", extra={"why": str(error)})
+        if drivers:
+            log.warning(
+                "drivers still write resource slices for a Node that was deleted: restart them",
+                extra={"drivers": sorted(drivers)},
+            )
+
+    async def _adopt_once(self, uid: str) -> set[str]:
+        """Correct the owner of each slice; returns the drivers of those that had a former one."""
+        selector = f"spec.nodeName={self._node_name}"
+        listed = await self._api.list(RESOURCESLICES, field_selector=selector)
+        found: set[str] = set()
+        for each in listed.get("items") or ():
+            owners = each["metadata"].get("ownerReferences") or []
+            new = [{**owner, "uid": uid} if owner["kind"] == "Node" else owner for owner in owners]
+            if new != owners:
+                found.add(each["spec"]["driver"])
+                patch = {"metadata": {"ownerReferences": new}}
+                await self._api.patch(
+                    RESOURCESLICES, each["metadata"]["name"], patch, patch_type=PatchType.MERGE
+                )
+        return found
 
     def _changed(self, driver: str) -> None:
         pending = self._pending.get(driver)

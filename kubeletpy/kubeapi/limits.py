@@ -40,6 +40,30 @@ class RateLimiter:
         return delay
 
 
+class RepairPace:
+    """When to write again what others remove from the API: the first time at once, then ever later.
+
+    Another program may remove it each time. The wait between two repairs doubles, until they are
+    four times as far apart as required.
+    """
+
+    def __init__(self, first: float, longest: float) -> None:
+        """``first`` and ``longest``: seconds between two repairs."""
+        self._first, self._longest = first, longest
+        self._wait = first
+        self._last = float("-inf")
+
+    def due(self, now: float) -> bool:
+        """Whether a repair may be made."""
+        return now >= self._last + self._wait
+
+    def repaired(self, now: float) -> None:
+        """A repair is made now."""
+        calm = now >= self._last + 4 * self._wait
+        self._wait = self._first if calm else min(2 * self._wait, self._longest)
+        self._last = now
+
+
 def spread(wait: float, chance: float) -> float:
     """Seconds to wait when a server requested ``wait``: up to twice as long, never less.
 

@@ -12,6 +12,10 @@ class NodeMetrics:
         self.node_name = families.gauge(
             "kubelet_node_name", "Always 1; the label is the node's name.", "node"
         )
+        self.object_exists = families.gauge(
+            "kubeletpy_node_object_exists",
+            "1 if the API has the Node object; 0 if it was deleted, or is not registered yet.",
+        )
         self.shutdown_start = families.gauge(
             "kubelet_graceful_shutdown_start_time_seconds",
             "When the last graceful shutdown of the node began, in Unix seconds.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from kubeletpy.api import node_labels
 from kubeletpy.api import types as api
@@ -247,6 +248,27 @@ def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | 
     if new_notes:
         metadata["annotations"] = new_notes
     return {"metadata": metadata} if metadata else None
+
+
+def removed_metadata(node: api.Node, wanted: api.Node) -> JSON | None:
+    """A patch with the labels and annotations of a registration that the node no longer has.
+
+    Only keys that a start corrects too; one that has another value is left as it is.
+    """
+    patch = metadata_patch(node, wanted)
+    changes = cast(JSON, (patch or {}).get("metadata") or {})
+    lost = {
+        kind: missing
+        for kind, values in changes.items()
+        if (
+            missing := {
+                key: value
+                for key, value in values.items()
+                if value is not None and key not in (cast(JSON, node["metadata"]).get(kind) or {})
+            }
+        )
+    }
+    return {"metadata": lost} if lost else None
 
 
 def machine_labels(node: api.Node, architecture: str) -> JSON | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -48,7 +49,8 @@ class LeaseKeeper:
         answered_again: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
     ) -> None:
-        """``node_uid`` returns the uid of the Node, the lease's owner; empty while unknown.
+        """``node_uid`` returns the uid of the Node, the lease's owner; empty: the API has no Node,
+        and no lease is created for it.
         ``answered_again`` is called when a renewal works after one that did not."""
         self._api = kube_api
         self._clock = clock
@@ -59,6 +61,7 @@ class LeaseKeeper:
         self._rng = rng or random.Random()
         self._failing = False
         self._why = ""
+        self._now = asyncio.Event()
         self._in_step = True
         """The next renewal may coincide with those of other nodes: all have just started, or have
         met the same outage."""
@@ -68,6 +71,10 @@ class LeaseKeeper:
         if not self._failing:
             return ""
         return f"the API can't be used: the node's lease is not renewed: {self._why}"
+
+    def node_replaced(self) -> None:
+        """The Node object was created anew: renew at once, and make it the lease's owner."""
+        self._now.set()
 
     async def run(self) -> None:
         """Renew until cancelled. A failed renewal is retried soon and logged once."""
@@ -92,7 +99,10 @@ class LeaseKeeper:
             pause = until_renewal(period, self._rng.random(), in_step=self._in_step)
             self._failing = self._in_step = False
             retry = FIRST_RETRY_S
-            await asyncio.sleep(pause)
+            self._now.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._now.wait()
 
     async def renew(self) -> None:
         """Renew once; creates the lease when there is none. Raises ApiError."""
@@ -102,18 +112,34 @@ class LeaseKeeper:
             "renewTime": format_micro_time(self._clock.now()),
         }
         try:
-            await self._api.patch(
-                LEASES, self._name, {"spec": spec}, NAMESPACE, patch_type=PatchType.MERGE
-            )
+            lease = await self._patch({"spec": spec})
         except NotFound:
-            await self._create(spec)
+            if uid := self._node_uid():
+                await self._create(spec, uid)
+            return
+        owners = (lease.get("metadata") or {}).get("ownerReferences") or ()
+        uid = self._node_uid()
+        if uid and all(owner.get("uid") != uid for owner in owners):
+            try:
+                await self._patch({"metadata": {"ownerReferences": self._owners(uid)}})
+            except ApiError as error:
+                # the lease is renewed anyway; the next renewal tries again
+                log.warning("the lease's owner was not changed", extra={"why": str(error)})
 
-    async def _create(self, spec: JSON) -> None:
-        metadata: JSON = {"name": self._name, "namespace": NAMESPACE}
-        if uid := self._node_uid():
-            metadata["ownerReferences"] = [
-                {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": uid}
-            ]
+    async def _patch(self, patch: JSON) -> JSON:
+        return await self._api.patch(
+            LEASES, self._name, patch, NAMESPACE, patch_type=PatchType.MERGE
+        )
+
+    def _owners(self, uid: str) -> list[JSON]:
+        return [{"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": uid}]
+
+    async def _create(self, spec: JSON, uid: str) -> None:
+        metadata: JSON = {
+            "name": self._name,
+            "namespace": NAMESPACE,
+            "ownerReferences": self._owners(uid),
+        }
         lease: JSON = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",

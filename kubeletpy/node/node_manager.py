@@ -19,6 +19,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from kubeletpy.kubeapi.limits import RepairPace
 from kubeletpy.kubeapi.protocol import NODES, KubeApi
 from kubeletpy.node import build
 from kubeletpy.node.build import ImageSummary, RuntimeInfo
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 7.0
 JITTER = 0.04
+METADATA_REPAIR_S, LONGEST_REPAIR_S = 10.0, 600.0
+"""Between two repairs of labels or annotations that others remove."""
 IMAGES_FRESH_S = 30.0
 IMAGES_WAIT_S = 2.0
 """How long the status waits for the image list; after that it shows the last one."""
@@ -58,6 +61,9 @@ class NodeManager:
         list_images: Callable[[], Awaitable[Sequence[ImageSummary]]],
         startup: NodeStartup,
         newest: Callable[[], api.Node | None] | None = None,
+        deleted: Callable[[], bool] = lambda: False,
+        not_found: Callable[[], None] = lambda: None,
+        replaced: Callable[[], None] = lambda: None,
         answered: Callable[[], None] = lambda: None,
         volumes_in_use: Callable[[], list[str] | None] = lambda: None,
         volumes_in_use_written: Callable[[], None] = lambda: None,
@@ -69,6 +75,9 @@ class NodeManager:
         list_images: may fail.
         newest: the newest object that the API has shown, by watch or response, without any value of
             our own; None: the last response.
+        deleted: whether the API had the Node, and has it no more: nothing is written then.
+        not_found: called when a write is answered that way.
+        replaced: called when a Node of another uid is served, which somebody has created.
         answered: called each time that the API has shown us the node.
         volumes_in_use: attachable volumes of which there is something on the node; None: not known
             yet.
@@ -100,6 +109,11 @@ class NodeManager:
         """A write has failed and may have been done anyway: what is shown may be outdated."""
         self._devices = devices
         self.newest = newest or (lambda: self._node)
+        self._deleted = deleted
+        self._not_found = not_found
+        self._replaced = replaced
+        self._served_uid = ""
+        self._pace = RepairPace(METADATA_REPAIR_S, LONGEST_REPAIR_S)
         self._unregistered = ""
         self.registered = asyncio.Event()
         """Set once the API has the node."""
@@ -120,7 +134,12 @@ class NodeManager:
     @property
     def uid(self) -> str:
         """The Node's uid; empty before registration."""
-        return "" if self._node is None else self._node["metadata"].get("uid", "")
+        return _uid(self._node)
+
+    def node_shown(self) -> None:
+        """The API has shown the Node by watch: one that was created anew is served at once."""
+        if self.registered.is_set() and self._is_replaced(self.newest()):
+            self.poke()
 
     def poke(self) -> None:
         """Something shown in the status has changed: write it now."""
@@ -133,12 +152,16 @@ class NodeManager:
         await self._register()
         await self._until_known()
         while True:
+            self._poked.clear()
             try:
-                await self._keep_labels()
-                await self._write_status()
-                if self._node is not None and build.is_ready(self._node.get("status") or {}):
-                    self.ready.set()
+                if await self._exists():
+                    await self._keep_metadata()
+                    await self._write_status()
+                    if self._node is not None and build.is_ready(self._node.get("status") or {}):
+                        self.ready.set()
             except ApiError as error:
+                if isinstance(error, NotFound):
+                    self._not_found()
                 log.warning(
                     "could not write the node status; trying again",
                     extra={"node": self._options.name, "why": str(error)},
@@ -204,6 +227,7 @@ class NodeManager:
                 await asyncio.sleep(delay * (0.75 + self._rng.random() / 2))
                 delay = min(delay * 2, LAST_RETRY_S)
                 continue
+            self._served_uid = self.uid
             self.registered.set()
             return
 
@@ -213,12 +237,8 @@ class NodeManager:
             self._remember(await self._api.get(NODES, name))
             return
         existing, _ = await run_together(self._find(), self._fresh_images())
-        wanted = build.new_node(
-            self._options,
-            self._options.name,
-            self._facts.architecture,
-            build.with_volumes_in_use(await self._status({}), self._volumes_in_use(), {}),
-        )
+        status = build.with_volumes_in_use(await self._status({}), self._volumes_in_use(), {})
+        wanted = self._wanted(status)
         if existing is None:
             try:
                 created = await self._api.create(NODES, cast(JSON, wanted))
@@ -236,6 +256,39 @@ class NodeManager:
             existing = await self._api.patch(NODES, name, patch)
         self._remember(existing)
 
+    def _wanted(self, status: api.NodeStatus) -> api.Node:
+        """The Node as it would be registered."""
+        name, architecture = self._options.name, self._facts.architecture
+        return build.new_node(self._options, name, architecture, status)
+
+    async def _exists(self) -> bool:
+        """Whether the API has the Node; one that was created anew is taken over."""
+        if self._deleted():
+            found = await self._find()
+            if found is None:
+                return False
+            self._remember(found)
+        newest = self.newest()
+        if newest is not None and self._is_replaced(newest):
+            await self._take_over(newest)
+        return True
+
+    def _is_replaced(self, node: api.Node | None) -> bool:
+        return _uid(node) not in ("", self._served_uid)
+
+    async def _take_over(self, node: api.Node) -> None:
+        patch = build.metadata_patch(node, self._wanted({})) if self._options.register else None
+        if patch is not None:
+            self._remember(await self._api.patch(NODES, self._options.name, patch))
+        else:
+            self._remember(cast(JSON, node))
+        log.warning(
+            "the Node object was created anew by somebody else; it is served from now on",
+            extra={"node": self._options.name, "uid": _uid(node)},
+        )
+        self._served_uid = _uid(node)
+        self._replaced()
+
     async def _find(self) -> JSON | None:
         """The Node object of an earlier start; None: there is none, or it may not be read."""
         try:
@@ -251,10 +304,19 @@ class NodeManager:
             self._startup.ready()
         self._answered()
 
-    async def _keep_labels(self) -> None:
-        """Correct the scheduling labels that only we may set: operating system and architecture."""
-        node = self.newest()
-        patch = None if node is None else build.machine_labels(node, self._facts.architecture)
+    async def _keep_metadata(self) -> None:
+        """Correct the labels that only we may set: operating system and architecture.
+
+        Other labels and annotations of the registration are written again if they were removed.
+        """
+        node, now = self.newest(), asyncio.get_running_loop().time()
+        if node is None:
+            return
+        patch = build.machine_labels(node, self._facts.architecture)
+        if patch is None and self._options.register and self._pace.due(now):
+            patch = build.removed_metadata(node, self._wanted({}))
+            if patch is not None:
+                self._pace.repaired(now)
         if patch is not None:
             self._remember(await self._api.patch(NODES, self._options.name, patch))
 
@@ -286,6 +348,8 @@ class NodeManager:
         answer = await self._api.patch(NODES, self._options.name, patch, subresource="status")
         self._unsure = False
         self._remember(answer)
+        if self._is_replaced(self._node):
+            self.poke()  # created anew since: it has only what differs from the former one
         self._wrote(now, in_step=in_step)
         self._volumes_in_use_written()
         self._record_condition_events(old, status)
@@ -299,6 +363,10 @@ class NodeManager:
         for reason in condition_events(old, new):
             message = f"Node {self._options.name} status is now: {reason}"
             self._recorder.event(reference, NORMAL, reason, message)
+
+
+def _uid(node: api.Node | None) -> str:
+    return "" if node is None else node["metadata"].get("uid") or ""
 
 
 def until_report(period: float, chance: float, *, in_step: bool) -> float:

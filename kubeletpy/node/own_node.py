@@ -13,7 +13,9 @@ from collections.abc import Callable
 from typing import cast
 
 from kubeletpy.api import types as api
+from kubeletpy.api.times import format_time
 from kubeletpy.api.types import JSON
+from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
 from kubeletpy.kubeapi.errors import ApiError
@@ -32,6 +34,7 @@ class OwnNode:
         name: str,
         kube_api: KubeApi | None,
         recorder: EventRecorder,
+        clock: Clock,
         *,
         initial: api.Node,
         written: Callable[[], api.Node | None] = lambda: None,
@@ -47,10 +50,16 @@ class OwnNode:
         self.name = name
         self._api = kube_api
         self._recorder = recorder
+        self._clock = clock
         self._initial = initial
         self._written = written
         self._shown = shown
         self._watched: api.Node | None = None
+        self._deleted_revision = -1
+        """The Node was deleted at this revision, unless the API has shown it since."""
+        self._deleted_at = 0.0
+        self._former = ""
+        """Uid of the object that the present one has replaced; its revision may be newer."""
         self._unschedulable = False
         self._made: tuple[api.Node, api.Node] | None = None
         self._reflector: Reflector | None = None
@@ -66,12 +75,41 @@ class OwnNode:
 
     def as_shown(self) -> api.Node | None:
         """The newest object that the API has shown, unchanged; None before it has shown any."""
-        return _newer(self._watched, self._written())
+        written = self._written()
+        if written is not None and self._former and _uid(written) == self._former:
+            written = None
+        return _newer(self._watched, written)
 
     def uid(self) -> str:
         """The uid of the Node object; empty until the API has shown it."""
         known = self.as_shown()
-        return "" if known is None else str(known["metadata"].get("uid") or "")
+        return "" if known is None else _uid(known)
+
+    def live_uid(self) -> str:
+        """The uid of the Node object, as owner of others; empty while the API has none."""
+        return "" if self.deleted() else self.uid()
+
+    def deleted(self) -> bool:
+        """Whether the API had the Node object, and has it no more."""
+        known = self.as_shown()
+        return known is not None and revision(known) <= self._deleted_revision
+
+    def problem(self) -> str:
+        """That the Node object was deleted, and what to do; empty while the API has it."""
+        if not self.deleted():
+            return ""
+        return (
+            f"the API has no Node object {self.name} any more: it was deleted at "
+            f"{format_time(self._deleted_at)}. The agent does not register a deleted node again by "
+            "itself: it may have been removed on purpose. To have it back, restart the agent, or "
+            "create the Node object: the agent then serves it at once"
+        )
+
+    def not_found(self) -> None:
+        """The API has answered that it has no such Node object."""
+        known = self.as_shown()
+        if known is not None:
+            self._note_deletion(revision(known))
 
     def current(self) -> api.Node:
         """The node as far as known, with our own amounts: for decisions, not for comparisons.
@@ -116,11 +154,36 @@ class OwnNode:
 
     def _replace(self, objects: list[JSON]) -> None:
         for found in objects:
-            self._note_node(cast(api.Node, found))
+            self._note_watched(found)
+        if not objects:
+            self.not_found()
 
     def _event(self, event: WatchEvent) -> None:
         if event.type != "DELETED":
-            self._note_node(cast(api.Node, event.object))
+            self._note_watched(event.object)
+        elif event.object["metadata"].get("name") == self.name:
+            known = self.as_shown()
+            at = revision(cast(api.Node, event.object))
+            self._note_deletion(at if known is None else max(at, revision(known)))
+
+    def _note_watched(self, found: JSON) -> None:
+        node = cast(api.Node, found)
+        if node["metadata"].get("name") == self.name:
+            self._deleted_revision = -1
+            if (uid := self.uid()) and uid != _uid(node):
+                self._former, self._watched = uid, None
+        self._note_node(node)
+
+    def _note_deletion(self, at: int) -> None:
+        if self.deleted():
+            return
+        self._deleted_revision = at
+        self._deleted_at = self._clock.now()
+        log.warning(
+            "the Node object was deleted: it is not registered again unless the agent is restarted",
+            extra={"node": self.name},
+        )
+        self._shown()
 
     def _note_node(self, found: api.Node) -> None:
         if found["metadata"].get("name") != self.name:
@@ -143,6 +206,10 @@ class OwnNode:
             "features": own.get("features") or {},
         }
         return {**found, "status": merged}
+
+
+def _uid(node: api.Node) -> str:
+    return str(node["metadata"].get("uid") or "")
 
 
 def _newer(one: api.Node | None, other: api.Node | None) -> api.Node | None:

@@ -163,6 +163,10 @@ class SyncLoop:
 
     async def sync_static_pods(self) -> None:
         """The node object exists: mirrors can be made now."""
+        self.node_replaced()
+
+    def node_replaced(self) -> None:
+        """The node object was created anew: mirrors of static pods can be made again."""
         for pod in self._pods.pods():
             if pod.is_static:
                 self.sync_pod(pod.uid)

@@ -56,7 +56,7 @@ class DriverOnNode(Struct, frozen=True):
 
 
 def node_patch(
-    node: JSON, present: Mapping[str, DriverOnNode], gone: Set[str], subject: str = ""
+    node: Mapping[str, Any], present: Mapping[str, DriverOnNode], gone: Set[str], subject: str = ""
 ) -> JSON | None:
     """The changes of the Node object for its drivers; None: nothing to change.
 

@@ -1,8 +1,10 @@
 """Reports a node's CSI drivers to the cluster, and that it is ready for them.
 
 One write at a time, each with the whole state, so that whatever failed before is part of the next
-one; a failed write of a driver's removal is repeated. Source: docs/reference/behaviour-storage.md,
-sm2, sm3.
+one; a failed write of a driver's removal is repeated. While drivers are registered, their entries
+are checked every 40 to 50 s, and written again if somebody has removed them.
+
+Source: docs/reference/behaviour-storage.md, sm2, sm3.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from kubeletpy.kubeapi.errors import ApiError, NotFound
-from kubeletpy.kubeapi.limits import jittered_waits
+from kubeletpy.kubeapi.limits import RepairPace, jittered_waits
 from kubeletpy.kubeapi.protocol import CSINODES, NODES, KubeApi
 from kubeletpy.volumes.csi.node_object import (
     NOT_INITIALIZED,
@@ -29,6 +32,10 @@ log = logging.getLogger(__name__)
 
 WAITS_S = (0.01, 0.05, 0.25)
 """Before each retry of one write, plus a jitter of up to a tenth."""
+CHECK_S = 40.0
+"""Between two checks of the CSINode, plus a jitter of up to a quarter."""
+LONGEST_REPAIR_S = 600.0
+"""Between two repairs of a CSINode that somebody removes each time."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 30.0
 """Between writes that nobody waits for."""
 
@@ -54,6 +61,8 @@ class CsiNodeWriter:
         self._ready = kube_api is None
         self._soon = asyncio.Event()
         self._when_ready: Callable[[], None] = lambda: None
+        self._node: Mapping[str, Any] | None = None
+        self._pace = RepairPace(CHECK_S, LONGEST_REPAIR_S)
 
     @property
     def problem(self) -> str:
@@ -69,11 +78,20 @@ class CsiNodeWriter:
         if not self._ready:
             self._soon.set()
 
+    def node_shown(self, node: Mapping[str, Any] | None) -> None:
+        """The API shows this Node object; None: it has none."""
+        self._node = node
+
+    def node_replaced(self) -> None:
+        """The Node object was created anew: all of this is to be written for the new one."""
+        self._untold.set()
+        self._soon.set()
+
     async def run(self) -> None:
-        """Make the CSINode exist, then retry failed writes, until cancelled."""
+        """Make the CSINode exist, retry failed writes and undo removals, until cancelled."""
         self._untold.set()
         while True:
-            await self._untold.wait()
+            await self._until_due()
             waits = jittered_waits(_FIRST_WAIT_S, _LONGEST_WAIT_S, self._rng)
             while self._untold.is_set():
                 try:
@@ -81,6 +99,48 @@ class CsiNodeWriter:
                 except (ApiError, NodeObjectConflict) as error:
                     log.debug("CSINode not written", extra={"why": str(error)})
                     await self._wait(next(waits))
+
+    async def _until_due(self) -> None:
+        while not self._untold.is_set():
+            try:
+                async with asyncio.timeout(CHECK_S * self._rng.uniform(1, 1.25)):
+                    await self._untold.wait()
+            except TimeoutError:
+                await self._check()
+
+    async def _check(self) -> None:
+        """Have what somebody has removed written again, but not against a program that insists."""
+        now = asyncio.get_running_loop().time()
+        if self._api is None or not self._present or not self._pace.due(now):
+            return
+        async with self._writing:
+            try:
+                removed = await self._removed(self._api)
+            except ApiError as error:
+                log.debug("CSINode not checked", extra={"why": str(error)})
+                return
+        if removed:
+            log.warning(
+                "CSI drivers of this node were removed from the API: they are written again",
+                extra={"removed": removed, "drivers": sorted(self._present)},
+            )
+            self._pace.repaired(now)
+            self._untold.set()
+
+    async def _removed(self, api: KubeApi) -> str:
+        """What the API lacks of the drivers; empty: nothing. Raises ApiError."""
+        node = self._node
+        if node is not None and node_patch(node, self._present, self._gone) is not None:
+            return "annotation or labels of the Node"
+        try:
+            found = await api.get(CSINODES, self._name)
+        except NotFound:
+            return "the CSINode"
+        uid = ((node or {}).get("metadata") or {}).get("uid") or ""
+        if uid and not owned_by(found, uid):
+            return "the CSINode of this Node object"
+        changed = changed_csi_node(found, self._present, self._gone)
+        return "" if changed is None else "entries of the CSINode"
 
     async def _wait(self, seconds: float) -> None:
         self._soon.clear()

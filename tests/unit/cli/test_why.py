@@ -88,6 +88,11 @@ def test_names_of_pods(kubectl: FakeKubectl) -> None:
             "node n1 explains nothing about it: it runs the kubelet, or no longer this pod",
         ),
         (
+            'Error from server (NotFound): nodes "n1" not found',
+            "the API has no Node object n1: it was deleted, or its machine has never registered; "
+            "restart the agent on that machine, or create the Node object",
+        ),
+        (
             "Error from server (Forbidden): nodes is forbidden",
             "you may not query node n1: that requires permission to get nodes/proxy",
         ),

@@ -127,6 +127,41 @@ async def test_slices_of_absent_drivers_are_deleted(tmp_path: Path) -> None:
     running.cancel()
 
 
+@on_virtual_time
+async def test_slices_of_a_node_that_was_created_anew_get_it_as_their_owner(tmp_path: Path) -> None:
+    class Written(Slices):
+        """A driver writes a slice for the former Node twice."""
+
+        patched: list[Any]
+
+        async def list(self, resource: Resource, *, field_selector: str) -> Any:
+            assert field_selector == "spec.nodeName=n1"
+            node = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "old"}
+            stale = asyncio.get_running_loop().time() < 5
+            metadata = {
+                "name": "s",
+                "ownerReferences": [{**node, "uid": "old" if stale else "new"}],
+            }
+            other = {"name": "o", "ownerReferences": [{"kind": "DaemonSet", "uid": "x"}]}
+            spec = {"driver": A}
+            return {"items": [{"metadata": each, "spec": spec} for each in (metadata, other)]}
+
+        async def patch(self, resource: Resource, name: str, patch: Any, **_: Any) -> Any:
+            (owner,) = patch["metadata"]["ownerReferences"]
+            self.patched.append((asyncio.get_running_loop().time(), name, owner["uid"]))
+
+    node, api = Node(tmp_path, DriverInProcess(A)), Written()
+    api.patched = []
+    cleaner = SliceCleaner(cast(Any, api), "n1", node.drivers)
+    cleaner.node_replaced("early")
+    running = asyncio.create_task(cleaner.run())
+    await asyncio.sleep(1)
+    cleaner.node_replaced("new")
+    await asyncio.sleep(300)
+    assert api.patched == [(1, "s", "new"), (2, "s", "new"), (4, "s", "new")]
+    running.cancel()
+
+
 HEALTH, HEALTH_ALPHA = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
 
 

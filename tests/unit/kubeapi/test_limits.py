@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from kubeletpy.kubeapi.limits import RateLimiter, jittered_waits, spread
+from kubeletpy.kubeapi.limits import RateLimiter, RepairPace, jittered_waits, spread
 from tests.virtual_time import on_virtual_time, timed
 
 
@@ -39,3 +39,21 @@ def test_waits_double_with_jitter_up_to_a_limit() -> None:
     waits = list(islice(jittered_waits(0.8, 30, random.Random(1)), 10))
     for seconds, base in zip(waits, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30, 30], strict=True):
         assert base <= seconds <= 2 * base
+
+
+def test_repairs_are_made_at_once_and_then_ever_later() -> None:
+    pace, made = RepairPace(10, 100), list[int]()
+    for now in range(1000):  # something is removed again each second
+        if pace.due(now):
+            pace.repaired(now)
+            made.append(now)
+    assert made == [0, 10, 30, 70, 150, 250, 350, 450, 550, 650, 750, 850, 950]
+
+
+def test_a_repair_that_lasts_is_forgotten() -> None:
+    pace = RepairPace(10, 100)
+    for now in (0, 10, 30, 70):
+        pace.repaired(now)
+    assert not pace.due(149)
+    pace.repaired(70 + 4 * 80)
+    assert pace.due(70 + 4 * 80 + 10)

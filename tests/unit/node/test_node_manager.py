@@ -75,9 +75,9 @@ class NodeApi:
             return self.lease
         if self.node is None:
             raise NotFound('nodes "n" not found')
-        if labels := (patch.get("metadata") or {}).get("labels"):
+        for key, values in (patch.get("metadata") or {}).items():
             old = self.node["metadata"]
-            told = {**old, "labels": {**(old.get("labels") or {}), **labels}}
+            told = {**old, key: {**(old.get(key) or {}), **values}}
             self.node = {**self.node, "metadata": told}
         if "status" in patch:
             self.node = strategic_merge(SCHEMA, self.node, {"status": patch["status"]})
@@ -437,6 +437,39 @@ async def test_an_outage_cancels_the_list_of_images_which_is_requested_again() -
 
 
 @on_virtual_time
+async def test_a_lease_follows_its_node() -> None:
+    class Leases(NodeApi):
+        async def patch(self, resource: Any, name: str, patch: Any, *_: Any, **options: Any) -> Any:
+            found = await super().patch(resource, name, patch)
+            self.lease = {**found, "metadata": {**found["metadata"], **patch.get("metadata", {})}}
+            return self.lease
+
+    api, uid = Leases(), [""]
+    keeper = LeaseKeeper(
+        api,  # type: ignore[arg-type]
+        LoopClock(),
+        "n",
+        40,
+        node_uid=lambda: uid[0],
+        rng=random.Random(1),
+    )
+    task = asyncio.create_task(keeper.run())
+    await asyncio.sleep(60)
+    assert api.lease is None, "the API has no Node that would own it"
+    assert keeper.problem() == ""
+    for each in ("a", "b"):
+        uid[0] = each
+        keeper.node_replaced()
+        await asyncio.sleep(1)
+        assert api.lease is not None
+        assert [owner["uid"] for owner in api.lease["metadata"]["ownerReferences"]] == [each]
+    patched = len(api.log)
+    await asyncio.sleep(20)
+    assert len(api.log) <= patched + 3, "one request each time"
+    task.cancel()
+
+
+@on_virtual_time
 async def test_a_hanging_list_of_images_does_not_delay_the_status() -> None:
     api, health = NodeApi(), {"now": NodeHealth()}
     of = manager(api, lambda: health["now"], Recorder())
@@ -562,7 +595,9 @@ def _as_in_the_agent(api: NodeApi, **options: Any) -> tuple[NodeManager, OwnNode
     of = manager(api, NodeHealth, Recorder(), **options)
     given = NodeOptions(name="n", **options)
     initial = initial_node(FACTS, given, RuntimeInfo(), node_ips=["10.0.0.1"], now=0.0)
-    own = OwnNode("n", None, cast(Any, Recorder()), initial=initial, written=lambda: of.node)
+    own = OwnNode(
+        "n", None, cast(Any, Recorder()), LoopClock(), initial=initial, written=lambda: of.node
+    )
     of.newest = own.as_shown
     return of, own
 

@@ -9,7 +9,7 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import WatchEvent
 from kubeletpy.node.own_node import OwnNode
 from tests.unit.kubeapi.scripted_api import ScriptedApi
-from tests.virtual_time import on_virtual_time, settle
+from tests.virtual_time import LoopClock, on_virtual_time, settle
 
 
 def node(version: str, name: str = "n", **fields: Any) -> Any:
@@ -64,7 +64,7 @@ async def test_the_watch_keeps_up_with_an_administrator() -> None:
             ]
         ],
     )
-    own = OwnNode("n", api, events, initial=INITIAL)
+    own = OwnNode("n", api, events, LoopClock(), initial=INITIAL)
     assert own.current() is INITIAL
     task = asyncio.create_task(own.run())
     await own.wait_synced(within=5)
@@ -86,7 +86,7 @@ async def test_the_watch_keeps_up_with_an_administrator() -> None:
 async def test_the_newest_known_object_counts() -> None:
     written: list[Any] = [node("7")]
     api = Api()
-    own = OwnNode("n", api, Events(), initial=INITIAL, written=lambda: written[0])
+    own = OwnNode("n", api, Events(), LoopClock(), initial=INITIAL, written=lambda: written[0])
     assert own.current()["metadata"]["labels"] == {"v": "7"}
     assert await own.newest() is None
     api.live = node("8")
@@ -100,13 +100,90 @@ async def test_the_newest_known_object_counts() -> None:
 
 @on_virtual_time
 async def test_without_an_api_or_an_answer() -> None:
-    alone = OwnNode("n", None, Events(), initial=INITIAL)
+    alone = OwnNode("n", None, Events(), LoopClock(), initial=INITIAL)
     await alone.wait_synced(within=5)
     await alone.run()
     assert await alone.newest() is None
     assert alone.current() is INITIAL
-    deaf = OwnNode("n", Api(), Events(), initial=INITIAL)
+    deaf = OwnNode("n", Api(), Events(), LoopClock(), initial=INITIAL)
     loop = asyncio.get_running_loop()
     before = loop.time()
     await deaf.wait_synced(within=5)
     assert loop.time() - before == 5
+
+
+def of_uid(uid: str, version: str) -> Any:
+    found = node(version)
+    found["metadata"]["uid"] = uid
+    return found
+
+
+@on_virtual_time
+async def test_a_deleted_node_is_reported_until_it_is_shown_again() -> None:
+    shown: list[str] = []
+    written: list[Any] = [of_uid("a", "3")]
+    pause = 10.0
+    api = Api(
+        [listed(of_uid("a", "3"))],
+        [
+            [
+                pause,
+                WatchEvent("DELETED", of_uid("a", "5")),
+                pause,
+                WatchEvent("ADDED", of_uid("b", "6")),
+                1000.0,
+            ]
+        ],
+    )
+    own = OwnNode(
+        "n",
+        api,
+        Events(),
+        LoopClock(),
+        initial=INITIAL,
+        written=lambda: written[0],
+        shown=lambda: shown.append(own.live_uid()),
+    )
+    task = asyncio.create_task(own.run())
+    await asyncio.sleep(5)
+    assert (own.deleted(), own.live_uid(), own.problem()) == (False, "a", "")
+    await asyncio.sleep(10)
+    assert own.deleted()
+    written[0] = of_uid("a", "4")  # the answer to a write before the deletion
+    assert own.deleted()
+    assert own.problem() == (
+        "the API has no Node object n any more: it was deleted at 2023-11-14T22:13:30Z. The agent "
+        "does not register a deleted node again by itself: it may have been removed on purpose. "
+        "To have it back, restart the agent, or create the Node object: the agent then serves it "
+        "at once"
+    )
+    await asyncio.sleep(10)
+    assert (own.deleted(), own.live_uid(), own.problem()) == (False, "b", "")
+    assert shown == ["a", "", "b"]
+    task.cancel()
+    await settle()
+
+
+@on_virtual_time
+async def test_a_list_without_the_node_means_that_it_was_deleted() -> None:
+    written: list[Any] = [None]
+    own = OwnNode("n", Api(), Events(), LoopClock(), initial=INITIAL, written=lambda: written[0])
+    own._replace([])
+    assert not own.deleted(), "it has not been registered yet"
+    written[0] = of_uid("a", "3")
+    own._replace([])
+    assert own.deleted()
+    written[0] = of_uid("b", "4")
+    assert (own.deleted(), own.live_uid()) == (False, "b")
+    own.not_found()
+    assert own.deleted()
+
+
+@on_virtual_time
+async def test_the_node_of_a_restored_cluster_counts_although_its_revision_is_older() -> None:
+    own = OwnNode(
+        "n", Api(), Events(), LoopClock(), initial=INITIAL, written=lambda: of_uid("a", "900")
+    )
+    own._replace([of_uid("a", "900")])
+    own._replace([of_uid("b", "7")])
+    assert own.live_uid() == "b"

@@ -199,6 +199,89 @@ async def test_the_csi_node_of_a_node_that_was_deleted_is_made_anew() -> None:
 
 
 @on_virtual_time
+async def test_a_deleted_csi_node_is_made_again_within_a_minute() -> None:
+    cluster = Cluster()
+    writer = make(cluster)
+    running = asyncio.create_task(writer.run())
+    await writer.install(A)
+    await writer.install(B)
+    for _ in range(3):
+        await asyncio.sleep(300)
+        del cluster.objects["csinodes", "", "n"]
+        await asyncio.sleep(60)
+        assert names(cluster) == ["a", "b"]
+    running.cancel()
+
+
+@on_virtual_time
+async def test_what_others_remove_of_drivers_is_written_again() -> None:
+    cluster = Cluster()
+    writer = make(cluster)
+    running = asyncio.create_task(writer.run())
+    await writer.install(A)
+    cluster.put(CSINODES, "n", spec={"drivers": []}, metadata={})
+    await asyncio.sleep(60)
+    assert names(cluster) == ["a"]
+    await asyncio.sleep(300)
+    cluster.put(NODES, "n", metadata={"uid": "node-uid", "labels": {}})
+    writer.node_shown(cluster.get_now(NODES, "n"))
+    await asyncio.sleep(60)
+    found = cluster.get_now(NODES, "n")["metadata"]
+    assert json.loads(found["annotations"][ANNOTATION]) == {"a": "node-a"}
+    assert found["labels"] == {"zone": "1"}
+    running.cancel()
+
+
+@on_virtual_time
+async def test_a_program_that_deletes_the_csi_node_each_time_gets_ever_fewer_writes() -> None:
+    cluster = Cluster()
+    writer = make(cluster)
+    running = asyncio.create_task(writer.run())
+    await writer.install(A)
+
+    async def delete_at_once() -> None:
+        while True:
+            cluster.objects.pop(("csinodes", "", "n"), None)
+            await cluster.wrote()
+
+    deleting = asyncio.create_task(delete_at_once())
+    await asyncio.sleep(3600)
+    made = cluster.calls.count("create csinodes")
+    assert 5 <= made <= 12
+    deleting.cancel()
+    running.cancel()
+
+
+@on_virtual_time
+async def test_without_drivers_or_changes_the_api_has_nothing_to_do() -> None:
+    cluster = Cluster()
+    writer = make(cluster)
+    running = asyncio.create_task(writer.run())
+    await asyncio.sleep(600)
+    assert cluster.calls == ["get nodes", "get csinodes", "create csinodes"]
+    await writer.install(A)
+    cluster.calls.clear()
+    await asyncio.sleep(600)
+    assert set(cluster.calls) == {"get csinodes"}
+    assert len(cluster.calls) <= 15
+    running.cancel()
+
+
+@on_virtual_time
+async def test_a_node_that_was_created_anew_gets_its_drivers_at_once() -> None:
+    cluster = Cluster()
+    writer = make(cluster)
+    running = asyncio.create_task(writer.run())
+    await writer.install(A)
+    cluster.put(NODES, "n", metadata={"uid": "new"})
+    writer.node_replaced()
+    await asyncio.sleep(1)
+    assert cluster.get_now(CSINODES, "n")["metadata"]["ownerReferences"][0]["uid"] == "new"
+    assert ANNOTATION in cluster.get_now(NODES, "n")["metadata"]["annotations"]
+    running.cancel()
+
+
+@on_virtual_time
 async def test_a_collision_is_final_and_takes_nothing_from_others() -> None:
     cluster = Cluster(zone="2")
     writer = make(cluster)
