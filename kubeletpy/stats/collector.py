@@ -8,6 +8,7 @@ gate PodAndContainerStatsFromCRI) the runtime's numbers take precedence over the
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kubeletpy.clock import Clock
@@ -82,13 +83,16 @@ class StatsCollector:
         self._silent = False
         """It has been logged that the runtime gives no stats."""
 
-    async def usage(self) -> Reading:
-        """Cpu, memory and swap. A runtime that fails is reported in ``Reading.problem``."""
-        return await self._usage.get()
+    async def usage(self, begun_after: float = -math.inf) -> Reading:
+        """Cpu, memory and swap. A runtime that fails is reported in ``Reading.problem``.
 
-    async def detail(self) -> Reading:
+        ``begun_after``: a time of the loop's clock; earlier readings do not serve.
+        """
+        return await self._usage.get(begun_after)
+
+    async def detail(self, begun_after: float = -math.inf) -> Reading:
         """Everything that cgroups, interfaces and the runtime report, including writable layers."""
-        return await self._detail.get()
+        return await self._detail.get(begun_after)
 
     async def disks(self) -> Disks:
         """File systems, volumes and logs: some numbers are up to a minute old."""

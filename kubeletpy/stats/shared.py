@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -27,13 +28,14 @@ class Shared(Generic[V]):
         """Cancel the value that is being made."""
         await cancel_tasks((self._made,))
 
-    async def get(self) -> V:
-        """The value."""
+    async def get(self, begun_after: float = -math.inf) -> V:
+        """The value, from a making that began after a time of the loop's clock."""
         now = asyncio.get_running_loop().time()
         made = self._made
         if (
             made is None
             or made.cancelled()
+            or self._at < begun_after
             or (made.done() and (now - self._at >= MAX_AGE_S or made.exception() is not None))
         ):
             made = self._made = asyncio.ensure_future(self._make())

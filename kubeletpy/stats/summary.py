@@ -34,26 +34,32 @@ from kubeletpy.volumes.claims.on_disk import MeasuredVolume
 _SUMMED = ("cpu_ns", "memory", "working_set", "rss", "faults", "major_faults", "swap")
 
 
-def rated(reading: Reading, rates: Rates) -> dict[str, int]:
-    """Add a reading's cpu times as samples: key of :func:`rate_key` -> billionths of a core.
+def rated(reading: Reading, rates: Rates) -> tuple[dict[str, int], bool]:
+    """Add a reading's cpu times as samples. Keys not in the reading are forgotten.
 
-    Keys not in the reading are forgotten.
+    Returns:
+        key of :func:`rate_key` -> billionths of a core; and whether a reading WINDOW_MIN_NS later
+        would show more of them.
     """
-    groups = [reading.node.group, *reading.node.system]
+    groups = [(each, 0) for each in (reading.node.group, *reading.node.system)]
     for pod in reading.pods:
-        groups += [replace(pod.group, stats=pod_stats(pod)), *pod.containers]
+        # the sum of the containers of a pod without a cgroup did not begin with 0 at its start
+        own = pod.group.stats is not None and pod.group.stats.cpu_ns is not None
+        since = pod.group.created_at if own else 0
+        groups.append((replace(pod.group, stats=pod_stats(pod)), since))
+        groups += [(each, each.started_at) for each in pod.containers]
     found: dict[str, int] = {}
     seen: set[str] = set()
-    for group in groups:
+    for group, since in groups:
         if group.stats is None or group.stats.cpu_ns is None:
             continue
         key = rate_key(group)
         seen.add(key)
-        rate = rates.nano_cores(key, group.stats.at, group.stats.cpu_ns)
+        rate = rates.nano_cores(key, group.stats.at, group.stats.cpu_ns, since)
         if rate is not None:
             found[key] = rate
     rates.forget_others(seen)
-    return found
+    return found, rates.lacks(seen, reading.at)
 
 
 def rate_key(group: CgroupUsage) -> str:

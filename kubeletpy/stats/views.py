@@ -7,9 +7,11 @@ loaded on first use: many nodes serve only one or two.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kubeletpy.host.patient_threads import PatientThreads
@@ -19,7 +21,7 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.stats import proc_text
 from kubeletpy.stats.collector import StatsCollector
 from kubeletpy.stats.group_files import read_text
-from kubeletpy.stats.rates import Rates
+from kubeletpy.stats.rates import WINDOW_MIN_NS, Rates
 from kubeletpy.stats.usage import Disks, Reading
 from kubeletpy.tasks import run_together
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from kubeletpy.stats.cadvisor import MachineInfo
 
 log = logging.getLogger(__name__)
+
+SECOND_READING_S = 1.1 * WINDOW_MIN_NS / 1e9
+"""Time from a reading to the next one by which it has rates."""
 
 FROM_FILES, FROM_RUNTIME = "cadvisor", "cri"
 WRITERS = 2
@@ -64,9 +69,29 @@ class StatsViews:
     async def summary(self, *, only_cpu_and_memory: bool) -> bytes:
         """The document of /stats/summary, as JSON."""
         if only_cpu_and_memory:
-            return await self._threads.run(self._summary, await self._collector.usage(), None)
-        reading, disks = await run_together(self._collector.detail(), self._collector.disks())
-        return await self._threads.run(self._summary, reading, disks)
+            reading, rates = await self._rated(self._collector.usage)
+            return await self._threads.run(self._summary, reading, rates, None)
+        (reading, rates), disks = await run_together(
+            self._rated(self._collector.detail), self._collector.disks()
+        )
+        return await self._threads.run(self._summary, reading, rates, disks)
+
+    async def _rated(
+        self, read: Callable[[float], Awaitable[Reading]]
+    ) -> tuple[Reading, Mapping[str, int]]:
+        """A reading, and the cpu rates up to it.
+
+        The first request after a start, or after a long time, waits for a second reading.
+        """
+        from kubeletpy.stats.summary import rated
+
+        reading = await read(-math.inf)
+        rates, lacking = await self._threads.run(rated, reading, self._rates)
+        if lacking:
+            await asyncio.sleep(SECOND_READING_S)
+            reading = await read(asyncio.get_running_loop().time())
+            rates, _ = await self._threads.run(rated, reading, self._rates)
+        return reading, rates
 
     async def resource_metrics(self) -> bytes:
         """The scrape of /metrics/resource."""
@@ -100,10 +125,9 @@ class StatsViews:
 
         return await self._threads.run(cri_metrics.render, self._descriptors, pods)
 
-    def _summary(self, reading: Reading, disks: Disks | None) -> bytes:
-        from kubeletpy.stats.summary import rated, summary
+    def _summary(self, reading: Reading, rates: Mapping[str, int], disks: Disks | None) -> bytes:
+        from kubeletpy.stats.summary import summary
 
-        rates = rated(reading, self._rates)
         document = summary(reading, rates, disks, self._node_name)
         return json.dumps(document, separators=(",", ":")).encode()
 

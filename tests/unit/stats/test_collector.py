@@ -259,9 +259,6 @@ def test_views(tmp_path: Path) -> None:
     @on_virtual_time
     async def check() -> None:
         shown = StatsViews(machine.collector(), "node-1", lambda: FACTS, provider=provided.append)
-        first = json.loads(await shown.summary(only_cpu_and_memory=True))
-        assert "usageNanoCores" not in first["pods"][0]["containers"][0]["cpu"]
-        await asyncio.sleep(2)
         second = json.loads(await shown.summary(only_cpu_and_memory=False))
         (pod,) = second["pods"]
         assert pod["containers"][0]["cpu"]["usageNanoCores"] == 0
@@ -275,6 +272,68 @@ def test_views(tmp_path: Path) -> None:
 
     check()
     assert provided == [views.FROM_FILES]
+
+
+def _cpu(document: Any) -> dict[str, int | None]:
+    """The usageNanoCores of everything in a summary."""
+    (pod,) = document["pods"]
+    groups = [document["node"], *document["node"]["systemContainers"], pod, *pod["containers"]]
+    named = [each.get("name") or each.get("nodeName") or "pod" for each in groups]
+    rates = [each["cpu"].get("usageNanoCores") for each in groups]
+    return dict(zip(named, rates, strict=True))
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_the_first_summary_has_cpu_rates(tmp_path: Path, short: bool) -> None:
+    """It measures twice; so does one after a long time, and none in between."""
+    machine = Machine(tmp_path, Runtime(containers=[container_stats("u1xa")]))
+    machine.group("/kubepods")
+    machine.add("u1", "a")
+
+    @on_virtual_time
+    async def check() -> None:
+        now = asyncio.get_running_loop().time
+        shown = StatsViews(machine.collector(), "node-1", lambda: FACTS)
+        for pause, waits in ((0, True), (0.1, False), (15, False), (300, False), (700, True)):
+            await asyncio.sleep(pause)
+            asked = now()
+            both = await asyncio.gather(
+                *(shown.summary(only_cpu_and_memory=short) for _ in range(2))
+            )
+            for each in both:
+                rates = _cpu(json.loads(each))
+                assert rates.keys() >= {"node-1", "pods", "pod", "a"}
+                assert set(rates.values()) == {0}
+            assert (now() - asked > 0.5) == waits
+            assert now() - asked < 0.7
+
+    check()
+
+
+def test_a_new_container_has_a_cpu_rate_since_its_start(tmp_path: Path) -> None:
+    """Also one that takes the place of another, whose counter begins at 0 again."""
+    machine = Machine(tmp_path)
+    machine.group("/kubepods")
+    machine.add("u1", "a")
+
+    @on_virtual_time
+    async def check() -> None:
+        now = asyncio.get_running_loop().time
+        shown = StatsViews(machine.collector(), "node-1", lambda: FACTS)
+        await shown.summary(only_cpu_and_memory=True)
+        await asyncio.sleep(30)
+        (pod,) = machine.statuses
+        started = int((machine.clock.now() - 10) * 1e9)
+        (old,) = pod.containers
+        again = replace(old, id="u1xb", started_at=started, created_at=started)
+        machine.statuses[:] = [replace(pod, containers=(again,))]
+        machine.group("/kubepods/podu1/cri-containerd-u1xb.scope")
+        asked = now()
+        rates = _cpu(json.loads(await shown.summary(only_cpu_and_memory=True)))
+        assert rates["a"] == 400_000_000, "4 s of CPU in 10 s"
+        assert now() == asked, "it does not wait"
+
+    check()
 
 
 class Metrics(Runtime):

@@ -96,3 +96,25 @@ def test_within_ten_seconds_the_rate_is_since_the_begin() -> None:
     for at, used in ((0, 0), (4, 4), (8, 4)):
         rates.nano_cores("a", at * SECOND, used * SECOND)
     assert rates.nano_cores("a", 9 * SECOND, 9 * SECOND) == SECOND
+
+
+def test_a_window_can_begin_with_a_start_of_the_last_minute() -> None:
+    rates, now = Rates(), 1_000 * SECOND
+    assert rates.nano_cores("a", now, SECOND, now - 10 * SECOND) == SECOND // 10
+    assert rates.nano_cores("b", now, SECOND, now - 60 * SECOND) is None, "no current usage"
+    assert rates.nano_cores("c", now, SECOND, now + SECOND) is None, "a clock that was set back"
+    assert rates.nano_cores("d", now, SECOND, now - SECOND // 4) is None, "too short"
+    assert rates.nano_cores("d", now + SECOND // 4, SECOND) == 2 * SECOND
+    # a counter that starts anew under the same key has no known start
+    assert rates.nano_cores("a", now + SECOND, SECOND // 2, now - 10 * SECOND) is None
+
+
+def test_rates_that_are_worth_a_second_sample() -> None:
+    rates, now = Rates(), 1_000 * SECOND
+    rates.nano_cores("fresh", now, SECOND)
+    rates.nano_cores("old", now - SECOND, SECOND)
+    rates.nano_cores("known", now, SECOND, now - SECOND)
+    assert rates.lacks(["fresh", "known"], now)
+    assert not rates.lacks(["known", "unseen"], now)
+    assert not rates.lacks(["old"], now), "its source has no newer numbers"
+    assert not rates.lacks(["fresh"], now + SECOND // 2)

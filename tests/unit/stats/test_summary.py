@@ -60,7 +60,7 @@ def whole() -> JSON:
     later = NOW + 2 * SECOND
     main = container(stats=stats(later, 5 * SECOND))
     group = replace(pod().group, stats=stats(later, 8 * SECOND))
-    found = rated(reading(pod(containers=(main,), group=group), at=later), rates)
+    found, _ = rated(reading(pod(containers=(main,), group=group), at=later), rates)
     return summary(
         reading(pod(containers=(main,), group=group), at=later), found, disks(), "node-1"
     )

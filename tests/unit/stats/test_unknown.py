@@ -263,7 +263,7 @@ def test_rates_are_of_those_whose_cpu_time_is_known() -> None:
 
     def read(*of: GroupStats | None) -> dict[str, int]:
         known = tuple(replace(a_container(each), id=str(number)) for number, each in enumerate(of))
-        return rated(Reading(NOW, node(GroupStats(NOW)), (a_pod(*known),)), rates)
+        return rated(Reading(NOW, node(GroupStats(NOW)), (a_pod(*known),)), rates)[0]
 
     def at(seconds: int, cpu_ns: int) -> GroupStats:
         return stats(NOW + seconds * SECOND, cpu_ns)
