@@ -6,6 +6,7 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
@@ -18,6 +19,7 @@ from kubeletpy.explain.removed_pods import RemovedPods
 from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.explain.stuck import StuckPods
 from kubeletpy.foresee.node_queries import NodeQueries
+from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pod_resources.server import PodResourcesServer
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.server.certificate import ServingCertificate
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
     from kubeletpy.api.types import JSON
     from kubeletpy.foresee.model import Foreseen
     from kubeletpy.pod_resources.answers import NodeAllocations
+
+
+_UNITS = {
+    "/containerd.sock": "containerd.service",
+    "/crio.sock": "crio.service",
+    "/cri-dockerd.sock": "cri-docker.service",
+}
+"""Socket names of runtimes -> the units that their packages install."""
 
 
 class Observers(Struct, frozen=True):
@@ -71,6 +81,11 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         node=core.node.own.current,
         pulls=core.images.manager.pulls,
         runtime_good_at=lambda: core.monitor.good_at,
+        runtime_start=runtime_start(
+            core.settings.container_runtime_endpoint if core.outside.sockets else "",
+            core.root,
+            systemd=Path("/run/systemd/system").is_dir(),
+        ),
         node_name=core.node_name,
         spared=eviction.spared,
     )
@@ -119,6 +134,20 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         StuckPods(snapshots.ending, snapshots.facts, core.recorder),
         gone,
         certificate,
+    )
+
+
+def runtime_start(endpoint: str, root: Path, *, systemd: bool) -> RuntimeStart:
+    """What starts the runtime of an endpoint ("": it has none) for an agent with that root.
+
+    ./up.sh keeps its runtime in the directory ``containerd`` beside the agent's ``node/kubelet``.
+    """
+    socket = endpoint.removeprefix("unix://")
+    units = (unit for name, unit in _UNITS.items() if socket.endswith(name))
+    return RuntimeStart(
+        endpoint,
+        next(units, "") if systemd else "",
+        by_up=socket == str(root.parent.parent / "containerd" / "containerd.sock"),
     )
 
 

@@ -28,6 +28,8 @@ from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.metrics.exposition import CONTENT_TYPE
+from kubeletpy.node.build import RuntimeStart
+from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.server.build import KubeletServer
 from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
@@ -126,7 +128,7 @@ def served(
         checks = {"log": log_problem, "syncloop": loop_health.error}
         components.append(Component(checks, (Task("watchdog", partial(outside.watchdog, checks)),)))
     of_node = (
-        lambda: monitor.runtime_error() or monitor.network_error(),
+        lambda: _runtime_problem(monitor, snapshots.runtime_start) or monitor.network_error(),
         device_plugins,
         *problems,
     )
@@ -217,6 +219,16 @@ def served(
         serving = Serving(servers)
         components.append(Component(serving, (Task("serving", serving.run, late=True),)))
     return components
+
+
+def _runtime_problem(monitor: RuntimeMonitor, start: RuntimeStart) -> str:
+    """Why the runtime can't be used, and what to do."""
+    why = monitor.runtime_error()
+    if not why or monitor.unanswered:
+        return why
+    from kubeletpy.explain.hints import start_runtime
+
+    return f"{why}; {start_runtime(start)}"
 
 
 async def _usage(collector: StatsCollector) -> JSON:

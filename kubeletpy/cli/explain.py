@@ -92,10 +92,13 @@ def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NoSuchPo
 
     kubeconfig = own_api.kubeconfig(path)
     told = None if kubeconfig is None else from_own_api(kubeconfig, *names(given))
-    found = None if told is None else from_api.unscheduled(told[0])
+    found = None if told is None else from_api.unscheduled(told.pod, told.others)
     if told is not None and given.output == "text":
         node_says = "" if found is not None else str(error)
-        sys.stdout.write(from_api.explain(*told, node_says, now=time.time()))
+        text = from_api.explain(
+            told.pod, told.events, node_says, now=time.time(), others=told.others
+        )
+        sys.stdout.write(text)
     elif found is not None:
         print(json.dumps({"error": str(error), "api": to_builtins(found)}, indent=2))
     else:
@@ -105,8 +108,16 @@ def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NoSuchPo
     return 1
 
 
-def from_own_api(kubeconfig: Path, namespace: str, name: str) -> tuple[Any, list[Any]] | None:
-    """The pod as the API of `kubeletpy up` has it, and its events; None: there is no answer.
+class PodInApi(NamedTuple):
+    """A pod as an API has it, its events, and the pods that explain why no node has it."""
+
+    pod: Any
+    events: list[Any]
+    others: list[Any]
+
+
+def from_own_api(kubeconfig: Path, namespace: str, name: str) -> PodInApi | None:
+    """The pod as the API of `kubeletpy up` has it; None: there is no answer.
 
     The node itself may not read pods of other nodes; root may, with the administrator's kubeconfig.
     """
@@ -119,7 +130,7 @@ def from_own_api(kubeconfig: Path, namespace: str, name: str) -> tuple[Any, list
     kubectl = why.Kubectl(program, why.parser().parse_args(asked))
     try:
         pod = json.loads(kubectl.run("get", "pod", "--output=json", "--", name))
-        return pod, why.events(kubectl, pod)
+        return PodInApi(pod, why.events(kubectl, pod), why.other_pods(kubectl, pod))
     except (why.KubectlFailed, ValueError):
         return None
 

@@ -123,6 +123,7 @@ class OwnApi:
     async def unplaced_pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """All about a pod that no node has; None: there is no such pod."""
         from kubeletpy.explain import unplaced
+        from kubeletpy.explain.unschedulable import wants_host_ports
         from kubeletpy.kubeapi.errors import BadRequest, NotFound
         from kubeletpy.kubeapi.protocol import PODS
 
@@ -131,7 +132,11 @@ class OwnApi:
                 pod = await self._client.get(PODS, name, namespace=namespace)
             except (NotFound, BadRequest):
                 return None
-            return unplaced.explain_unscheduled(pod, await self._events(namespace, name))
+            others = []
+            if wants_host_ports(pod):
+                others = await self._items(PODS, None, "spec.nodeName!=", MAX_PODS)
+            events = await self._events(namespace, name)
+            return unplaced.explain_unscheduled(pod, events, others)
 
     async def events(self, namespace: str, name: str) -> list[dict[str, Any]]:
         """Events of schedulers and controllers about a pod, in the form of the agent's events."""

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from kubeletpy.cli.closed_output import quiet_if_closed
 from kubeletpy.explain import from_api, render
+from kubeletpy.explain.unschedulable import wants_host_ports
 from kubeletpy.pods.pod import CONFIG_MIRROR
 from kubeletpy.pods.pod_manager import MAX_NAMESAKES, static_name
 
@@ -55,7 +56,9 @@ def _why(arguments: Sequence[str] | None) -> int:
     if found is not None:
         sys.stdout.write(render.pod(found, colours=sys.stdout.isatty()))
         return 0
-    sys.stdout.write(from_api.explain(pod, events(kubectl, pod), node_says, now=time.time()))
+    about = events(kubectl, pod)
+    text = from_api.explain(pod, about, node_says, now=time.time(), others=other_pods(kubectl, pod))
+    sys.stdout.write(text)
     return 0
 
 
@@ -126,6 +129,13 @@ def find_pod(kubectl: Kubectl) -> Any:
         if use := " or ".join(islice(keys, MAX_NAMESAKES)):
             raise KubectlFailed(f"{error}; use {use}") from error
         raise
+
+
+def other_pods(kubectl: Kubectl, pod: Any) -> list[Any]:
+    """The pods of all nodes, if they matter for why no node has this one."""
+    if (pod.get("spec") or {}).get("nodeName") or not wants_host_ports(pod):
+        return []
+    return _pods(kubectl, "--all-namespaces", "--field-selector=spec.nodeName!=")
 
 
 def _pods(kubectl: Kubectl, *arguments: str) -> list[Any]:

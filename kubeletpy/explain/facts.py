@@ -12,6 +12,7 @@ from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.images.pull_position import PullPosition
 from kubeletpy.kubeapi.failing_watches import FailingWatch
+from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
@@ -63,6 +64,7 @@ class PodFacts(Struct, frozen=True):
     write_problem: WriteProblem | None = None
     trace: PodTrace | None = None
     runtime_error: str = ""
+    runtime_start: RuntimeStart = field(default_factory=RuntimeStart)
     runtime_good_at: float | None = None
     """When the runtime was last known to be well, on the event loop's clock; None: never."""
     network_error: str = ""

@@ -6,25 +6,29 @@ returns; all external text is on one line and without control characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.explain.codes import CauseCode
 from kubeletpy.explain.moments import api_time, clock_time, since
 from kubeletpy.explain.texts import one_line, restarts
+from kubeletpy.explain.unschedulable import next_step
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.status.store import CONTAINER_LISTS
 from kubeletpy.structs import Struct
 
 View = Mapping[str, Any]
 MAX_EVENTS = 6
-_CHANGE = (
-    "change what the message names: the pod's requests, nodeSelector, affinity or tolerations, or "
-    "a node"
-)
 
 
-def explain(pod: View, events: Sequence[View], node_says: str = "", *, now: float) -> str:
+def explain(
+    pod: View,
+    events: Sequence[View],
+    node_says: str = "",
+    *,
+    now: float,
+    others: Sequence[View] = (),
+) -> str:
     """The lines of the explanation, the answer first.
 
     Args:
@@ -32,13 +36,14 @@ def explain(pod: View, events: Sequence[View], node_says: str = "", *, now: floa
         events: of the pod, in any order.
         node_says: why its node explains nothing.
         now: Unix seconds.
+        others: see :func:`unscheduled`.
     """
     metadata = pod.get("metadata") or {}
     name = one_line(f"{metadata.get('namespace')}/{metadata.get('name')}")
     lines = [f"{name}: {verdict(pod)}"]
     if node_says:
         lines += ["", f"  {one_line(node_says)}; this is what the API has:"]
-    if not_placed := unscheduled(pod):
+    if not_placed := unscheduled(pod, others):
         lines += ["", *not_placed.lines(now)]
     if details := list(_details(pod)):
         lines += ["", *(f"  {one_line(detail)}" for detail in details)]
@@ -93,15 +98,19 @@ class Unscheduled(Struct, frozen=True):
         yield f"  Waits for  {self.waits}"
 
 
-def unscheduled(pod: View) -> Unscheduled | None:
-    """None: a node has it, or it has ended."""
+def unscheduled(pod: View, others: Iterable[View] = ()) -> Unscheduled | None:
+    """Return None if a node has it, or if it has ended.
+
+    ``others``: pods of the cluster, to name those that have its host ports.
+    """
     metadata, spec, status = (pod.get(each) or {} for each in ("metadata", "spec", "status"))
     if spec.get("nodeName") or metadata.get("deletionTimestamp") or status.get("phase") == "Failed":
         return None
     condition = condition_of(status, "PodScheduled")
     begun = condition.get("lastTransitionTime") or metadata.get("creationTimestamp")
     scheduler = one_line(spec.get("schedulerName") or "default-scheduler")
-    waits, hint = f"scheduler {scheduler}: it tries again when nodes or pods change", _CHANGE
+    waits = f"scheduler {scheduler}: it tries again when nodes or pods change"
+    hint = next_step(pod, str(condition.get("message") or ""), others)
     if not condition:
         waits, hint = f"scheduler {scheduler}", "see whether that scheduler runs, and its log"
     elif condition.get("reason") == "SchedulingGated":

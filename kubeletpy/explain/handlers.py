@@ -1,4 +1,4 @@
-"""What the probes and hooks of a container run or request, as text. Pure.
+"""Texts of the commands and addresses that probes and hooks use. Pure.
 
 The texts come from the pod's spec, which whoever reads an explanation may read as well. They never
 have the value of a variable (a command has ``$(NAME)``), nor a header of a request.
@@ -37,7 +37,7 @@ def pause(facts: PodFacts, container: str, call: Name | str | None) -> int | Non
 
 
 def probe(facts: PodFacts, container: str, kind: ProbeKind) -> str:
-    """What a probe requests, how often it has failed, and when that has an effect.
+    """A probe: its command or address, how often it has failed, and when that has an effect.
 
     Example: ``GET http://10.0.0.1:80/live, which kills the container after 3 failures in a row``.
     """

@@ -18,6 +18,7 @@ from kubeletpy.explain.phrases import mounted_image
 from kubeletpy.explain.runs import ended_alone, has_log, never_ran
 from kubeletpy.explain.texts import one_line
 from kubeletpy.explain.volume_hints import volume_hint
+from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.conditions import find
@@ -85,7 +86,6 @@ _HINTS: Mapping[str, str] = {
     ),
     "readiness-gate": "check the controller that has to set this condition",
     "finalizer": "check the controller that owns the finalizer",
-    "runtime": "see whether the container runtime runs, and its log (systemctl status containerd)",
     "api-write": (
         "see whether the API server can be reached from this node and takes its credentials"
     ),
@@ -143,6 +143,8 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return _ended(facts)
         case "grace-period" | "stop-order":
             return _ends_sooner(facts)
+        case "runtime":
+            return start_runtime(facts.runtime_start)
         case "volume":
             return volume_hint(facts, name)
         case CauseCode.REFUSED:
@@ -165,6 +167,23 @@ def final(facts: PodFacts, code: str) -> bool:
         CauseCode.FAILED,
         CauseCode.GONE,
     )
+
+
+def start_runtime(known: RuntimeStart) -> str:
+    """What to do about a runtime that does not answer: one line."""
+    socket = known.endpoint.removeprefix("unix://")
+    if known.by_up:
+        return (
+            f"run ./up.sh again: it starts the container runtime at {socket}, beside the agent "
+            f"that runs; its log is {socket.rpartition('/')[0]}/containerd.log"
+        )
+    runtime = f"the container runtime{f' at {socket}' if socket else ''}"
+    if known.unit:
+        return (
+            f"see whether {runtime} runs: systemctl status {known.unit}; systemctl restart "
+            f"{known.unit} starts it; its log: journalctl -u {known.unit}"
+        )
+    return f"see whether {runtime} runs, and its log"
 
 
 def _no_start(facts: PodFacts, name: str) -> str:
@@ -226,6 +245,8 @@ def _ends_sooner(facts: PodFacts) -> str:
 
 def _refused(facts: PodFacts) -> str:
     reason = facts.status.get("reason") or ""
+    if facts.port_holders:
+        return f"{_REFUSED[AdmissionReason.NODE_PORTS]}: {'; '.join(facts.port_holders)}"
     if facts.taints:
         return _tolerate(facts.taints[0], len(facts.taints) - 1)
     if reason.startswith(OUT_OF) and reason not in _REFUSED:

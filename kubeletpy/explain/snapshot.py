@@ -13,6 +13,7 @@ from kubeletpy.clock import Clock
 from kubeletpy.devices.model import AwaitedPlugins
 from kubeletpy.dra.model import ClaimWait
 from kubeletpy.kubeapi.failing_watches import FailingWatch
+from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
 from kubeletpy.pods.pod_manager import PodManager, static_name
@@ -65,6 +66,7 @@ class Snapshots(Struct, frozen=True):
     pulls: Callable[[str], Mapping[str, PullPosition]]
     runtime_good_at: Callable[[], float | None]
     """When the runtime was last well, on the event loop's clock."""
+    runtime_start: RuntimeStart
     node_name: str
     spared: Callable[[str], Spared | None]
     """How a critical pod exceeds a limit of its own storage."""
@@ -138,6 +140,7 @@ class Snapshots(Struct, frozen=True):
             write_problem=self.statuses.problem(uid),
             trace=self.workers.traces.pod_trace(uid),
             runtime_error=self.runtime_error(),
+            runtime_start=self.runtime_start,
             runtime_good_at=self.runtime_good_at(),
             network_error=self.network_error(),
             name_holder=self._name_holder(pod, record),

@@ -49,9 +49,14 @@ def _line(pod: View, waiting: from_api.Unscheduled, newest: Mapping[str, View]) 
     }
 
 
-def explain_unscheduled(pod: View, events: Iterable[View]) -> JSON | None:
-    """All about one such pod, as about a pod of the node; None: it waits for no scheduler."""
-    waiting = from_api.unscheduled(pod)
+def explain_unscheduled(
+    pod: View, events: Iterable[View], others: Iterable[View] = ()
+) -> JSON | None:
+    """All about one such pod, as about a pod of the node; None: it waits for no scheduler.
+
+    ``others``: pods of the cluster, to name those that have its host ports.
+    """
+    waiting = from_api.unscheduled(pod, others)
     if waiting is None:
         return None
     status = pod.get("status") or {}

@@ -25,6 +25,19 @@ UNINITIALIZED_TAINT: api.Taint = {
 }
 
 
+class RuntimeStart(Struct, frozen=True):
+    """Where the container runtime listens, and what starts it.
+
+    Attributes:
+        unit: the runtime's unit; "" where systemd does not run, or the unit is unknown.
+        by_up: ./up.sh has its own runtime there.
+    """
+
+    endpoint: str = ""
+    unit: str = ""
+    by_up: bool = False
+
+
 class RuntimeInfo(Struct, frozen=True):
     """The runtime's report about itself, for the Node object."""
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -185,8 +186,16 @@ def test_a_node_from_nothing_and_back(up_sh: UpSh) -> None:
         assert (now["containerID"], now["state"]) == (was["containerID"], was["state"])
         assert now["restartCount"] == 0
 
-    # down, with the agent still running, removes all of it
+    # its runtime dies: explain names what starts it, which does
     containerd = private_containerd(up_sh.home)
+    containerd.kill()
+    socket = up_sh.home / "node" / "kubelet" / "explain.sock"
+    explain = [sys.executable, "-m", "kubeletpy.cli.main", "explain", f"--socket={socket}"]
+    wait_until(lambda: "run ./up.sh again" in run(*explain), "what starts the runtime")
+    assert "run ./up.sh again" in run(*explain, "sample")
+    assert "its containerd had died, and runs again" in up_sh.run().stdout
+
+    # down, with the agent still running, removes all of it
     network, pid = containerd.network, containerd.pid
     uid = after["metadata"]["uid"]
     assert Path(f"/var/log/pods/default_sample_{uid}").is_dir()

@@ -10,6 +10,7 @@ import pytest
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
+from kubeletpy.agent.observers import runtime_start
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.config import ConfigError, NodeFlags, default_settings
@@ -261,3 +262,21 @@ async def test_runtime_features_are_read_from_the_newest_version(tmp_path: Path)
 async def test_ids_that_no_kernel_maps_end_the_start_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"userNamespaces\.idsPerPod 65536 with maxPods 65535: "):
         made(tmp_path, maxPods=65535)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "root", "unit", "by_up"),
+    [
+        ("", "/var/lib/kubelet", "", False),
+        ("unix:///run/containerd/containerd.sock", "/var/lib/kubelet", "containerd", False),
+        ("/run/crio/crio.sock", "/var/lib/kubeletpy/node/kubelet", "crio", False),
+        ("unix:///run/cri-dockerd.sock", "/var/lib/kubelet", "cri-docker", False),
+        ("unix:///x/containerd/containerd.sock", "/x/node/kubelet", "containerd", True),
+        ("unix:///run/k3s/other.sock", "/x/node/kubelet", "", False),
+    ],
+)
+def test_what_starts_the_runtime(endpoint: str, root: str, unit: str, by_up: bool) -> None:
+    for systemd in (True, False):
+        found = runtime_start(endpoint, Path(root), systemd=systemd)
+        assert found.unit == (f"{unit}.service" if unit and systemd else "")
+        assert (found.endpoint, found.by_up) == (endpoint, by_up)

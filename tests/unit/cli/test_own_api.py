@@ -19,6 +19,7 @@ from kubeletpy.kubeapi.formats import JsonFormat
 from kubeletpy.kubeapi.protocol import (
     CONFIGMAPS,
     EVENTS,
+    NODES,
     PERSISTENTVOLUMECLAIMS,
     PODS,
     SECRETS,
@@ -142,6 +143,27 @@ async def test_pods_without_a_node(client: KubeClient, tmp_path: Path) -> None:
     for other in ("placed", "none", "../x"):
         read = partial(own_api.OwnApi.unplaced_pod, namespace="default", name=other)
         assert await reading(path, read) is None
+
+
+async def test_the_pod_that_has_a_host_port_is_named(client: KubeClient, tmp_path: Path) -> None:
+    path = own_api.kubeconfig(tmp_path / SOCKET)
+    assert path is not None
+    ready = {"type": "Ready", "status": "True"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    await client.create(NODES, node)
+    status = {"conditions": [ready], "allocatable": {"pods": "9"}, "capacity": {"pods": "9"}}
+    await client.patch(NODES, "n1", {"status": status}, subresource="status")
+    ports = [{"containerPort": 80, "hostPort": 8080}]
+    spec = {"containers": [{"name": "a", "image": "a:1", "ports": ports}]}
+    await create(client, PODS, "first", spec={**spec, "nodeName": "n1"})
+    await create(client, PODS, "second", spec=spec)
+    async with asyncio.timeout(30):
+        told = None
+        while told is None or "free ports" not in told["verdict"]:
+            told = await reading(path, lambda api: api.unplaced_pod("default", "second"))
+    assert told["hint"] == (
+        "use another hostPort, or end the pod that has it: port 8080/TCP: default/first on node n1"
+    )
 
 
 async def reading(path: Path, read: Callable[[own_api.OwnApi], Awaitable[Any]]) -> Any:

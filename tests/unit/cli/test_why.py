@@ -171,6 +171,23 @@ def test_pods_by_uid_by_their_manifests_name_or_in_another_namespace(
         assert kubectl.calls[-1].endswith(f"/nodes/n1/proxy/explain/ns/{found}")
 
 
+def test_the_pod_that_has_a_host_port_is_named(kubectl: FakeKubectl, capsys: Any) -> None:
+    about = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    message = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested ports."
+    spec = {"containers": [{"name": "a", "ports": [{"hostPort": 80}]}]}
+    status = {"conditions": [{**about, "message": message}]}
+    holder = {**listed("front"), "spec": {**spec, "nodeName": "n1"}}
+    kubectl.answers(
+        pod={**POD, "spec": spec, "status": status}, others={"items": [holder]}, events=EVENTS
+    )
+    assert why.main(["ns/web"]) == 0
+    hint = "use another hostPort, or end the pod that has it: port 80/TCP: ns/front on node n1"
+    assert f"  To do      {hint}\n" in capsys.readouterr().out
+    assert kubectl.calls[-1].endswith(
+        "get pods --all-namespaces --field-selector=spec.nodeName!= --output=json"
+    )
+
+
 def test_no_pod_and_no_kubectl(
     kubectl: FakeKubectl, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

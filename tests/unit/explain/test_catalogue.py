@@ -523,7 +523,7 @@ CASES: list[Case] = [
         "pod ports "
         "(18080/TCP: default/other); that is final",
         "refused",
-        "use another hostPort, or end the pod that has it",
+        "use another hostPort, or end the pod that has it: 18080/TCP: default/other",
         300,
     ),
     (
@@ -787,7 +787,7 @@ CASES: list[Case] = [
         "running and ready, for 20s; but the container runtime can't be used: container runtime is "
         "down: it has not answered for 30 s",
         "runtime",
-        "see whether the container runtime runs, and its log (systemctl status containerd)",
+        "see whether the container runtime runs, and its log",
         35,
     ),
     (

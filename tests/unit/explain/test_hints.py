@@ -8,6 +8,7 @@ import pytest
 
 from kubeletpy.explain.facts import NodeTaint
 from kubeletpy.explain.hints import hint
+from kubeletpy.node.build import RuntimeStart
 from kubeletpy.structs import replace
 from tests.unit.explain.facts import NOW, exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
@@ -125,3 +126,29 @@ def test_hints(code: str, name: str, changes: dict[str, Any], words: str) -> Non
     more = {key: value for key, value in changes.items() if key != "pod"}
     made = facts(pod, **more)
     assert hint(replace(made, pod=changes.get("pod", made.pod)), code, name) == words
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (RuntimeStart(), "see whether the container runtime runs, and its log"),
+        (
+            RuntimeStart("unix:///run/x.sock"),
+            "see whether the container runtime at /run/x.sock runs, and its log",
+        ),
+        (
+            RuntimeStart("unix:///run/crio/crio.sock", "crio.service"),
+            "see whether the container runtime at /run/crio/crio.sock runs: systemctl status "
+            "crio.service; systemctl restart crio.service starts it; its log: journalctl -u "
+            "crio.service",
+        ),
+        (
+            RuntimeStart("unix:///home/containerd/containerd.sock", "containerd.service", True),
+            "run ./up.sh again: it starts the container runtime at "
+            "/home/containerd/containerd.sock, beside the agent that runs; its log is "
+            "/home/containerd/containerd.log",
+        ),
+    ],
+)
+def test_what_starts_the_runtime(known: RuntimeStart, words: str) -> None:
+    assert hint(facts(runtime_start=known), "runtime", "") == words

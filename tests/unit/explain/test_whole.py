@@ -183,7 +183,7 @@ AWAY = """\
 default/web: running and ready; but the container runtime can't be used: no such socket
 
   Since      2023-11-12 22:15:00 (2d ago)
-  To do      see whether the container runtime runs, and its log (systemctl status containerd)
+  To do      see whether the container runtime runs, and its log
   Worker     syncing for 30s
   Next sync  in 42s, or on the next event
   Status     Running, Ready
@@ -298,7 +298,7 @@ Containers
 UNKNOWN = """\
 default/static: not started: the container runtime can't be used: no such socket
 
-  To do      see whether the container runtime runs, and its log (systemctl status containerd)
+  To do      see whether the container runtime runs, and its log
   Worker     none
   Status     Pending, not Ready
   Address    10.0.0.1
