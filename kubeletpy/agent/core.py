@@ -409,6 +409,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         active=active,
         queries=state.queries,
         delete_mirror=mirrors.delete if mirrors is not None else lambda mirror: None,
+        reconcile_mirror=mirrors.reconcile if mirrors is not None else lambda pod, mirror: None,
         found=signals.pods_counted,
         metrics=metrics.pods,
     )

@@ -88,7 +88,8 @@ class StatusWriter:
                 except ApiError as error:
                     if await self._is_absent(entry, error):
                         log.debug("pod is absent", extra={"pod": entry.pod.key, "why": str(error)})
-                        self._forget(entry)
+                        if not entry.pod.is_static:  # its status waits for another mirror
+                            self._forget(entry)
                         return
                     self._record_refusal(entry, error)
                     if self._gives_up(entry, error):

@@ -41,6 +41,7 @@ class Housekeeping:
         queries: WorkerQueries,
         metrics: PodCountMetrics,
         delete_mirror: Callable[[Pod], None] = lambda mirror: None,
+        reconcile_mirror: Callable[[Pod, Pod | None], None] = lambda pod, mirror: None,
         found: Callable[[NodePods], None] = lambda found: None,
     ) -> None:
         """``found`` is called after each pass that found different pods from the one before; it
@@ -52,6 +53,7 @@ class Housekeeping:
         self._active = active
         self._queries = queries
         self._delete_mirror = delete_mirror
+        self._reconcile_mirror = reconcile_mirror
         self._found = found
         self._metrics = metrics
         self._last: NodePods | None = None
@@ -70,6 +72,7 @@ class Housekeeping:
         for mirror in self._pods.orphan_mirrors():
             if not self._is_pictured(mirror, unsettled):
                 self._delete_mirror(mirror)
+        self._restore_mirrors(pods, unsettled)
         active = self._active.active(pods)
         self._metrics.pods(_by_static(pods), _by_static(active), len(mirrors))
         admitted = [pod for pod in active if pod.uid not in unsettled]
@@ -89,6 +92,16 @@ class Housekeeping:
             return True
         known = (self._cache.status(uid) for uid in unsettled)
         return any(s and (s.namespace, s.name) == (mirror.namespace, mirror.name) for s in known)
+
+    def _restore_mirrors(self, pods: Sequence[Pod], unsettled: Collection[str]) -> None:
+        """Have missing mirrors made, also of pods that are not synced: finished, rejected, or in
+        the middle of a long sync. A pod that is ending still needs the mirror of its name."""
+        for pod in pods:
+            if not pod.is_static or pod.uid in unsettled:
+                continue
+            holder = self._queries.name_holder(pod.full_name)
+            if holder in ("", pod.uid) and not self._queries.is_static_terminating(pod.full_name):
+                self._reconcile_mirror(pod, self._pods.mirror_of(pod))
 
     def _start_unknown(
         self, active: Sequence[Pod], views: dict[str, WorkerSummary], received_at: float

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from kubeletpy.api.types import JSON
 from tests.sim import scripts
 from tests.sim.api import NODE
@@ -12,11 +14,12 @@ from tests.sim.test_scenarios import both, play, status, until
 from tests.sim.world import World
 
 
-def manifest(name: str, what: str = "run") -> str:
+def manifest(name: str, what: str = "run", more: str = "") -> str:
+    """A manifest whose container behaves so; ``more`` is further fields of the spec."""
     image = f"{scripts.LOCAL}/{what}:1"
     return (
         f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n"
-        f"spec: {{containers: [{{name: c, image: '{image}'}}]}}\n"
+        f"spec: {{{more}containers: [{{name: c, image: '{image}'}}]}}\n"
     )
 
 
@@ -133,5 +136,107 @@ def test_a_static_pod_never_runs_without_the_options_of_its_mounts(
         for each in world.static_dir.iterdir():
             each.unlink()
         await until(world, lambda: not running(world), 60)
+
+    play(scenario, tmp_path, events=events, static=True)
+
+
+def shown_end(world: World, name: str) -> tuple[str, str, int]:
+    """The uid of a mirror, its phase, and the exit code of its container; -1: it has none."""
+    mirror = world.user.get(f"{name}-{NODE}") or {"metadata": {"uid": ""}}
+    entries = (mirror.get("status") or {}).get("containerStatuses") or [{}]
+    ended = (entries[0].get("state") or {}).get("terminated") or {}
+    return (
+        mirror["metadata"]["uid"],
+        status(world, f"{name}-{NODE}").get("phase", ""),
+        (ended.get("exitCode", -1)),
+    )
+
+
+ENDED = {"done": ("doneslow", "Succeeded", 0), "failed": ("failslow", "Failed", 7)}
+
+
+@pytest.mark.parametrize("how", ["deleted", "deleted at once", "killed", "unreachable"])
+@both
+def test_the_mirror_of_a_finished_static_pod_comes_back(
+    tmp_path: Path, events: bool, how: str
+) -> None:
+    """With its status, whoever removed it, also while the agent was down."""
+
+    async def scenario(world: World) -> None:
+        assert world.static_dir is not None
+        for name, (what, _, _) in ENDED.items():
+            (world.static_dir / f"{name}.yaml").write_text(
+                manifest(name, what, "restartPolicy: Never, ")
+            )
+
+        def settled(but: dict[str, str]) -> bool:
+            return all(
+                shown_end(world, name)[1:] == (phase, code)
+                and shown_end(world, name)[0] != but.get(name)
+                for name, (_, phase, code) in ENDED.items()
+            )
+
+        await until(world, lambda: settled({}), 60)
+        await asyncio.sleep(20)
+        before = {name: shown_end(world, name)[0] for name in ENDED}
+        addresses = {name: status(world, f"{name}-{NODE}")["podIP"] for name in ENDED}
+        if how == "killed":
+            await world.kill()
+        if how == "unreachable":
+            world.api_down()
+        for name in ENDED:
+            world.user.delete(f"{name}-{NODE}", grace=None if how == "deleted" else 0)
+        if how == "killed":
+            world.start()
+        if how == "unreachable":
+            await asyncio.sleep(60)
+            world.api_up()
+        assert await until(world, lambda: settled(before), 60) < 60
+        assert not running(world)
+        after = {name: shown_end(world, name)[0] for name in ENDED}
+        await asyncio.sleep(120)
+        assert {name: shown_end(world, name)[0] for name in ENDED} == after, "made once"
+        if how != "killed":  # nobody has the addresses any more then
+            assert {n: status(world, f"{n}-{NODE}")["podIP"] for n in ENDED} == addresses
+        for each in world.static_dir.iterdir():
+            each.unlink()
+        await until(world, lambda: not any(shown_end(world, name)[0] for name in ENDED), 60)
+
+    play(scenario, tmp_path, events=events, static=True)
+
+
+@both
+def test_the_mirror_comes_back_while_a_sync_takes_long(tmp_path: Path, events: bool) -> None:
+    """The image is pulled for half a minute."""
+
+    async def scenario(world: World) -> None:
+        assert world.static_dir is not None
+        web = world.static_dir / "web.yaml"
+        web.write_text(manifest("web").replace(scripts.LOCAL, scripts.SLOW))
+        await until(world, lambda: world.user.get(f"web-{NODE}") is not None, 10)
+        world.user.delete(f"web-{NODE}", grace=0)
+        await until(world, lambda: world.user.get(f"web-{NODE}") is not None, 10)
+        assert not running(world)
+        await until(world, lambda: mirror_ready(world, "web"), 120)
+        web.unlink()
+        await until(world, lambda: not running(world), 60)
+
+    play(scenario, tmp_path, events=events, static=True)
+
+
+@both
+def test_a_rejected_static_pod_has_a_mirror_that_says_so(tmp_path: Path, events: bool) -> None:
+    async def scenario(world: World) -> None:
+        assert world.static_dir is not None
+        web, name = world.static_dir / "web.yaml", f"web-{NODE}"
+        web.write_text(manifest("web", more="nodeSelector: {example.com/disk: fast}, "))
+        await until(world, lambda: status(world, name).get("phase") == "Failed", 60)
+        first = (world.user.get(name) or {})["metadata"]["uid"]
+        world.user.delete(name, grace=0)
+        await until(world, lambda: status(world, name).get("phase") == "Failed", 60)
+        assert (world.user.get(name) or {})["metadata"]["uid"] != first
+        assert not running(world)
+        web.unlink()
+        await until(world, lambda: world.user.get(name) is None, 60)
 
     play(scenario, tmp_path, events=events, static=True)

@@ -123,9 +123,9 @@ class User:
         obj = self.get(name)
         if obj is None:
             return
-        truth = self._truth.pods[obj["metadata"]["uid"]]
-        truth.forced = truth.forced or grace == 0
-        truth.released = truth.terminal
+        if truth := self._truth.pods.get(obj["metadata"]["uid"]):  # a mirror pod has none
+            truth.forced = truth.forced or grace == 0
+            truth.released = truth.terminal
         self._note(f"delete pod {name} grace={grace}")
         self._registry.delete(
             ADMIN, "pods", name, NAMESPACE, DeleteOptions(grace_period_seconds=grace)

@@ -86,6 +86,35 @@ def test_a_static_pod_outlives_a_restart_of_the_agent(node2: Node, namespace: st
     node2.wait_removed(namespace, name)
 
 
+def test_the_mirror_of_a_finished_static_pod_comes_back(node2: Node, namespace: str) -> None:
+    """After kubectl delete, and after a deletion while the agent was down."""
+    once = container("main", command=["true"])
+    file = write(node2, "once.json", manifest("once", namespace, once, restartPolicy="Never"))
+    name, seen = f"once-{node2.name}", set[str]()
+
+    def ended_anew() -> str:
+        found = node2.wait_pod(
+            namespace,
+            name,
+            lambda each: (
+                status(each).get("phase") == "Succeeded" and each["metadata"]["uid"] not in seen
+            ),
+            "a new mirror that shows the end",
+        )
+        assert container_status(found, "main")["state"]["terminated"]["exitCode"] == 0
+        return str(found["metadata"]["uid"])
+
+    seen.add(ended_anew())
+    node2.kubectl("delete", "pod", name, namespace=namespace)
+    seen.add(ended_anew())
+    node2.kill()
+    node2.kubectl("delete", "pod", name, "--force", namespace=namespace)
+    node2.start_agent()
+    ended_anew()
+    file.unlink()
+    node2.wait_removed(namespace, name)
+
+
 BAD: dict[str, JSON | str] = {
     "not-yaml.yaml": "{{{{",
     "list.yaml": "- a\n- b\n",

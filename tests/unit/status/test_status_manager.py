@@ -378,6 +378,25 @@ async def test_the_end_of_a_static_pod_is_written_to_a_mirror_that_is_seen_late(
 
 
 @on_virtual_time
+async def test_the_end_of_a_static_pod_waits_for_another_mirror() -> None:
+    """Its mirror was deleted, which the watch has not shown yet."""
+    api, mirrors = RecordingApi(), [mirror()]
+    statuses = manager(api, mirror_of=lambda _: mirrors[0] if mirrors else None)
+    api.failures.append(NotFound("gone"))
+    statuses.set_status(static_pod(), {"phase": "Failed"}, containers_may_run=False)
+    statuses.finish(static_pod())
+    await settle(statuses)
+    assert not api.calls
+    assert not statuses.is_reported("u")
+    again = mirror()
+    mirrors[0] = Pod({**again.object, "metadata": {**again.metadata, "uid": "another"}})
+    statuses.reconcile(static_pod())
+    await settle(statuses)
+    assert api.calls[-1][1]["phase"] == "Failed"
+    assert statuses.is_reported("u")
+
+
+@on_virtual_time
 async def test_an_end_that_the_mirror_shows_is_not_that_of_the_pod_now() -> None:
     """The mirror was written before a shutdown of the node, and is seen late."""
     api, mirrors = RecordingApi(), list[Pod]()
