@@ -23,7 +23,18 @@ if [ "$(id -u)" -ne 0 ]; then
     exit 1
 fi
 
+trap 'echo && echo "up.sh: interrupted; run it again to go on" >&2 && exit 130' INT TERM
 source "$checkout/tools/env/venv.sh"
 python_environment "$checkout" "" "[1/5] Python environment"
 cd /
-PYTHONPATH="$checkout" exec "$checkout/.venv/bin/python" -m tools.env.up "$@"
+# signals are handled before the imports, in which they would end with a traceback
+PYTHONPATH="$checkout" exec "$checkout/.venv/bin/python" -c '
+import sys
+from kubeletpy.cli.endings import end_in_order
+
+def command():
+    from tools.env.up import main
+    return main(sys.argv[1:])
+
+sys.exit(end_in_order(command))
+' "$@"

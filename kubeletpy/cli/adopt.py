@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
@@ -25,6 +26,7 @@ from kubeletpy.adopt.watch import PodSeen, WatchLimits, WatchOutcome, plain_pods
 from kubeletpy.api.durations import parse_duration
 from kubeletpy.cli import agent_socket
 from kubeletpy.cli.deploy_files import deploy_files
+from kubeletpy.cli.endings import STOP_SIGNALS, interruptible, run_until_signalled
 from kubeletpy.cli.machine import problems_here
 from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
@@ -62,10 +64,12 @@ def main(arguments: Sequence[str]) -> int:
         return _fail("run it as root")
     logging.getLogger("kubeletpy").setLevel(logging.ERROR)
     try:
-        return asyncio.run(_interruptible(given, journal))
+        # another signal must not interrupt the way back; the end of the terminal begins it, too
+        signals = (*STOP_SIGNALS, signal.SIGHUP)
+        return run_until_signalled(_adopt(given, journal), numbers=signals, patience=math.inf)
     except (AdoptionRefused, HostError, DropInError, UnitError, UnitMissing) as error:
         return _fail(str(error))
-    except (asyncio.CancelledError, KeyboardInterrupt):
+    except KeyboardInterrupt:
         return _fail("interrupted: the node has been returned to the kubelet")
 
 
@@ -77,15 +81,6 @@ def show(journal: Journal) -> int:
     except OSError as error:
         return _fail(f"{journal.path} can't be read: {error.strerror}")
     return 0
-
-
-async def _interruptible(given: argparse.Namespace, journal: Journal) -> int:
-    """Also the end of the terminal gives the node back."""
-    task = asyncio.current_task()
-    assert task is not None, "it runs in one"
-    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, task.cancel)
-    return await _adopt(given, journal)
 
 
 async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
@@ -185,7 +180,12 @@ def confirm(given: argparse.Namespace, name: str, what: str) -> None:
         return
     if not sys.stdin.isatty():
         raise AdoptionRefused("name the node on a terminal, or use --yes; nothing was changed")
-    if input(f"Type the name of this node ({name}) to {what}: ").strip() != name:
+    try:
+        with interruptible():
+            typed = input(f"Type the name of this node ({name}) to {what}: ")
+    except (EOFError, KeyboardInterrupt) as error:
+        raise AdoptionRefused("interrupted; nothing was changed") from error
+    if typed.strip() != name:
         raise AdoptionRefused("that is another name; nothing was changed")
 
 

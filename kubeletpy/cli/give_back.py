@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from kubeletpy.adopt.node import read_node, running_agent
 from kubeletpy.adopt.run import Answers, Runner
 from kubeletpy.adopt.steps import AdoptionStep, UnitProgram
 from kubeletpy.cli.adopt import AdoptionRefused, answers, confirm, not_checked, print_progress, show
+from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.clock import SystemClock
 from kubeletpy.preflight.gather import DEFAULT_UNIT
 
@@ -28,9 +30,11 @@ def main(arguments: Sequence[str]) -> int:
         return _fail("run it as root")
     logging.getLogger("kubeletpy").setLevel(logging.ERROR)
     try:
-        return asyncio.run(_give_back(given))
+        return run_until_signalled(_give_back(given), patience=math.inf)
     except (AdoptionRefused, HostError) as error:
         return _fail(str(error))
+    except KeyboardInterrupt:
+        return _fail("interrupted; run it again to complete it")
 
 
 async def _give_back(given: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from kubeletpy.cli.closed_output import quiet_if_closed
+from kubeletpy.cli.endings import end_in_order
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("kubeletpy.cli.run", "join a cluster: the node agent with the kubelet's flags"),
@@ -27,7 +27,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Command: (module with ``main(arguments)``, what it does)."""
 
-
+SERVING = (["run"], ["up"], ["view"])
+"""Command lines that run until they are signalled begin so."""
 KUBELET = "kubelet"
 """Under this name (as a link, or as the program of that name) it is invoked like the kubelet."""
 
@@ -35,18 +36,18 @@ KUBELET = "kubelet"
 def kubelet(arguments: Sequence[str] | None = None) -> int:
     """``kubelet [flags]``: the same as ``kubeletpy run``; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return quiet_if_closed(lambda: _run("run", given))
+    return end_in_order(lambda: _run("run", given), serves=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
-    return quiet_if_closed(lambda: _main(arguments))
-
-
-def _main(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and PurePath(sys.argv[0]).name == KUBELET:
         return kubelet(given)
+    return end_in_order(lambda: _main(given), serves=given[:1] in SERVING)
+
+
+def _main(given: list[str]) -> int:
     if given and given[0] in COMMANDS:
         return _run(given[0], given[1:])
     return _other_line(given)

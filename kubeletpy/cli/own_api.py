@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.foresee.model import NeedKind, NeedState
 from kubeletpy.tasks import run_together
 
@@ -49,7 +50,7 @@ def once(path: Path, read: Callable[[OwnApi], Awaitable[_Read]]) -> _Read:
         async with connected(path) as api:
             return await read(api)
 
-    return asyncio.run(run())
+    return run_until_signalled(run())
 
 
 @asynccontextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import logging
 import os
 import sys
 from collections.abc import Sequence
 
+from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.cli.machine import problems_here
 from kubeletpy.preflight import render
 from kubeletpy.preflight.gather import DEFAULT_UNIT, Options, gather
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     options = Options(asked.unit or "", asked.pid or 0, tuple(flags), asked.only_flags)
     logging.getLogger("kubeletpy").setLevel(logging.CRITICAL)  # the report has all of it
-    report = asyncio.run(gather(options, problems_here))
+    report = run_until_signalled(gather(options, problems_here))
     if asked.output == "json":
         print(json.dumps(render.document(report), indent=2))
     else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from kubeletpy import config
 from kubeletpy.cli import logs, pauses, version
 from kubeletpy.cli.allocator import give_back_freed_memory, keep_little_freed_memory
+from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.cli.machine import problems_here
 from kubeletpy.config import version_choice
 from kubeletpy.config.flag_table import FLAGS
@@ -74,8 +74,9 @@ def run(loaded: config.LoadedConfig, agent: Agent, *, log_configuration: bool = 
     handler = logs.set_up(loaded.settings.logging)
     try:
         log_settings(loaded, configuration=log_configuration)
-        with asyncio.Runner(loop_factory=WatchedLoop) as runner:
-            runner.run(_until_signalled(agent(loaded)))
+        run_until_signalled(_with_upkeep(agent, loaded), loop_factory=WatchedLoop)
+    except KeyboardInterrupt:
+        return 0
     except (config.ConfigError, KubeconfigError, LaunchError) as error:
         handler.close()
         return fail(error)
@@ -105,29 +106,11 @@ def usage() -> str:
     return "\n".join(lines)
 
 
-async def _until_signalled(running: Coroutine[Any, Any, None]) -> None:
-    """The first signal stops the agent, the second ends the process as usual."""
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(LoopProblems())
-    task = asyncio.ensure_future(running)
-    signals = (signal.SIGINT, signal.SIGTERM)
-    signalled = False
-
-    def stop() -> None:
-        nonlocal signalled
-        signalled = True
-        for each in signals:
-            loop.remove_signal_handler(each)
-        task.cancel()
-
-    for each in signals:
-        loop.add_signal_handler(each, stop)
-    try:
-        async with background(give_back_freed_memory()):
-            await task
-    except asyncio.CancelledError:
-        if not signalled:
-            raise
+async def _with_upkeep(agent: Agent, loaded: config.LoadedConfig) -> None:
+    """Run the agent, log what the event loop reports, and return freed memory to the kernel."""
+    asyncio.get_running_loop().set_exception_handler(LoopProblems())
+    async with background(give_back_freed_memory()):
+        await agent(loaded)
 
 
 def _load(flags: config.FlagValues) -> config.LoadedConfig:
@@ -151,7 +134,7 @@ def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
         return None
     from kubeletpy.launch.server_version import query_kubeconfig_version
 
-    answer = asyncio.run(query_kubeconfig_version(paths[0]))
+    answer = run_until_signalled(query_kubeconfig_version(paths[0]))
     found = version_choice.decide(None, answer, None)
     return found.version if found.source is version_choice.VersionSource.SERVER else None
 

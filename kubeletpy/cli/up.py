@@ -8,29 +8,34 @@ a separate distribution, ``kubeletpy[up]``: nothing else in this package imports
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib.util
+import os
 import shlex
 import shutil
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from kubeletpy import config
 from kubeletpy.api.scrub import first_line
 from kubeletpy.cli import pauses, run
 from kubeletpy.cli.allocator import keep_little_freed_memory
+from kubeletpy.cli.ports import API, UP_PORTS, choose_ports, port
+from kubeletpy.remote.endpoint import EndpointError, socket_path
 from kubeletpy.structs import replace
 from kubeletpy.tasks import background, until_one_ends
 
 if TYPE_CHECKING:
     from kubeletpy_up.api import Endpoint, LocalApi
 
+LOCK = "lock"
+"""A file in the state directory that its process has locked. It contains the process id."""
 DEFAULT_STATE = "/var/lib/kubeletpy/node"
-DEFAULT_KUBELET_PORT = 10250
 NOT_INSTALLED = (
     "the embedded API is not installed: pip install ./up in the checkout, or "
     "pip install --find-links DIR 'kubeletpy[up]' with a release's wheels in DIR"
@@ -44,6 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     given = parser().parse_args(arguments)
     if importlib.util.find_spec("kubeletpy_up") is None:
         return run.fail(NOT_INSTALLED)
+    if owner := running_pid(given.state_dir):
+        return run.fail(runs_already(given.state_dir, owner))
     try:
         loaded = load(given)
     except config.ConfigError as error:
@@ -66,11 +73,13 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--state-dir",
-        type=lambda text: Path(text).absolute(),
+        type=_directory,
         default=DEFAULT_STATE,
         help=f"the state directory ({DEFAULT_STATE})",
     )
-    made.add_argument("--port", type=_port, default=6443, help="of the API, on 127.0.0.1 (6443)")
+    for each in UP_PORTS:
+        usual = f"{each.usual}, or a free one if that is taken"
+        made.add_argument(each.option, type=port, metavar="PORT", help=f"for {each.use} ({usual})")
     made.add_argument("--node-name", default=socket.gethostname().strip().lower())
     made.add_argument("--container-runtime-endpoint", default=DEFAULT_ENDPOINT)
     made.add_argument(
@@ -83,22 +92,33 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 65535")
-    return int(text)
+def _directory(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty path is not a directory")
+    return Path(text).absolute()
 
 
-def load(given: argparse.Namespace) -> config.LoadedConfig:
+def load(given: argparse.Namespace, report: Callable[[str], None] = print) -> config.LoadedConfig:
     """The node's settings: those of the file, plus what a single machine needs.
 
+    Sets ``given.port``, too. ``report`` is called with a line for each port that is chosen because
+    the usual one is taken.
+
     Raises:
-        ConfigError: the file or a flag is invalid.
+        ConfigError: the file or a flag is invalid, or a port that they name is taken.
     """
-    if problems := config.check_node_name(given.node_name, "--node-name"):
+    problems = config.check_node_name(given.node_name, "--node-name")
+    if not given.node_name:
+        problems.append(config.Problem("--node-name", "", "must not be empty"))
+    try:
+        socket_path(given.container_runtime_endpoint)
+    except EndpointError as error:
+        flag, value = "--container-runtime-endpoint", given.container_runtime_endpoint
+        problems.append(config.Problem(flag, value, str(error)))
+    if problems:
         raise config.ConfigError(problems)
     document: dict[str, object]
-    if given.config:
+    if given.config is not None:
         document = _read_config(given.config)
     else:
         document = {
@@ -112,6 +132,11 @@ def load(given: argparse.Namespace) -> config.LoadedConfig:
         document.setdefault("cgroupDriver", given.cgroup_driver)
     state: Path = given.state_dir
     _serve_the_api(document, state / "api" / "pki")
+    ports, problems = choose_ports(vars(given), document, report)
+    if problems:
+        raise config.ConfigError(problems)
+    given.port = ports[API]
+    document.update({each.field: number for each, number in ports.items() if each.field})
     flags = [
         f"--root-dir={state / 'kubelet'}",
         f"--device-plugins-dir={state / 'kubelet' / 'device-plugins'}",
@@ -155,20 +180,6 @@ def _serve_the_api(document: dict[str, object], pki: Path) -> None:
     if "tlsCertFile" not in document and "tlsPrivateKeyFile" not in document:
         document["tlsCertFile"] = str(pki / "kubelet-server.crt")
         document["tlsPrivateKeyFile"] = str(pki / "kubelet-server.key")
-    document.setdefault("port", _free_or_any(DEFAULT_KUBELET_PORT))
-
-
-def _free_or_any(port: int) -> int:
-    """The port if it is free, else another one: the API learns it from the node's status."""
-    from kubeletpy.server.listening import listen
-
-    for wanted in (port, 0):
-        try:
-            with listen("::", wanted) as tried:
-                return int(tried.getsockname()[1])
-        except OSError:
-            continue
-    return port
 
 
 async def up(
@@ -191,6 +202,7 @@ async def up(
         feature_gates=[name for name, on in gates.items() if on],
     )
     async with AsyncExitStack() as stack:
+        stack.enter_context(closing(_lock(state)))
         endpoint = await _started(local, given)
         stack.push_async_callback(local.stop)
         print(
@@ -235,6 +247,49 @@ def lines_to_copy(kubeconfig: Path) -> list[str]:
     return lines
 
 
+def running_pid(state: Path) -> str:
+    """The process that holds a state directory; empty: none, or the directory can't be read."""
+    try:
+        with (state / LOCK).open(encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read().strip() or "unknown"
+    except OSError:
+        pass
+    return ""
+
+
+def runs_already(state: Path, owner: str) -> str:
+    """The message of a second agent on a state directory."""
+    return (
+        f"the node of --state-dir {state} runs already (pid {owner}); stop it with Ctrl-C there, "
+        "or start another node with another --state-dir and --container-runtime-endpoint"
+    )
+
+
+def _lock(state: Path) -> TextIO:
+    """Hold the state directory while the file is open: two agents would destroy its state.
+
+    Raises LaunchError.
+    """
+    from kubeletpy.launch import LaunchError
+
+    try:
+        state.mkdir(mode=0o755, parents=True, exist_ok=True)
+        file = (state / LOCK).open("a", encoding="utf-8")
+    except OSError as error:
+        raise LaunchError(f"--state-dir {state} can't be used: {error}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise LaunchError(runs_already(state, running_pid(state))) from error
+    file.truncate(0)
+    print(os.getpid(), file=file, flush=True)
+    return file
+
+
 async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:
     """Start the API. Raises LaunchError, which states what to do."""
     from kubeletpy.launch import LaunchError
@@ -249,6 +304,6 @@ async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:
         if error.filename is not None:
             raise LaunchError(f"--state-dir {given.state_dir} can't be used: {error}") from error
         raise LaunchError(
-            f"the API can't listen on 127.0.0.1:{given.port}: {error.strerror or error}; "
-            "is another one running? Choose another --port"
+            f"the API can't listen on {API.address}:{given.port}: {error.strerror or error}; "
+            "start again without --port, which chooses a free one"
         ) from error

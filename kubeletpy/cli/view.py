@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.cli import agent_socket
+from kubeletpy.cli.endings import run_until_signalled
+from kubeletpy.cli.ports import port
 
 if TYPE_CHECKING:
     from kubeletpy.view.server import ViewServer
@@ -26,7 +27,10 @@ def main(arguments: Sequence[str]) -> int:
     except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
         print(f"kubeletpy view: {error}", file=sys.stderr)
         return 1
-    return asyncio.run(serve(path, given.port))
+    try:
+        return run_until_signalled(serve(path, given.port))
+    except KeyboardInterrupt:
+        return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,13 +40,13 @@ def parser() -> argparse.ArgumentParser:
         description="Show the pods of this node in a browser, live. Serves a page on 127.0.0.1 "
         "until it is interrupted, to whoever has the address that it prints.",
     )
-    made.add_argument("--port", type=int, default=0, help="of the page (a free one)")
+    made.add_argument("--port", type=port, default=0, help="of the page (a free one)")
     made.add_argument("--socket", help="the agent's socket (ROOT_DIR/explain.sock)")
     return made
 
 
 async def serve(path: Path, port: int) -> int:
-    """Serve the page until SIGINT or SIGTERM, or until cancelled; returns the exit code."""
+    """Serve the page until cancelled; returns the exit code if that fails."""
     from kubeletpy.cli import own_api
     from kubeletpy.cli.view_sources import Sources
     from kubeletpy.view.server import ViewServer
@@ -77,10 +81,7 @@ async def _serve(server: ViewServer, port: int) -> int:
         own = server.url.split("/")[2].rpartition(":")[2]
         print(f"{server.url}\n\nThe address is the key: whoever has it sees this node's pods.")
         print(f"From another machine, first: ssh -L {own}:127.0.0.1:{own} THIS_NODE", flush=True)
-        interrupted, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored
-            loop.add_signal_handler(number, interrupted.set)
-        await interrupted.wait()
+        await asyncio.Event().wait()
     finally:
         await server.close()
     return 0

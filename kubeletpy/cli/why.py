@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from kubeletpy.cli.closed_output import quiet_if_closed
+from kubeletpy.cli.endings import end_in_order
 from kubeletpy.explain import from_api, render
 from kubeletpy.explain.unschedulable import wants_host_ports
 from kubeletpy.pods.pod import CONFIG_MIRROR
@@ -34,7 +34,7 @@ class KubectlFailed(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code: 1 when there is no such pod."""
-    return quiet_if_closed(lambda: _why(arguments))
+    return end_in_order(lambda: _why(arguments))
 
 
 def _why(arguments: Sequence[str] | None) -> int:

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from kubeletpy.clock import Clock
-from kubeletpy.handlers.ports import host_port
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.errors import ServerError
-from kubeletpy.server.listening import listen
+from kubeletpy.server.listening import listen, listen_error
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.settings import ServerSettings
 from kubeletpy.server.tls import PairInUse, ServingTls, self_signed
@@ -46,12 +45,16 @@ class Ports:
     def __init__(self, settings: ServerSettings) -> None:
         """Raises ServerError when a port is taken."""
         self.settings = settings
-        self.main = _bind("port", settings.address, settings.port)
+        self.main = _bind("port", "--port", settings.address, settings.port)
         self.read_only: socket.socket | None = None
         if settings.read_only_port:
             try:
                 self.read_only = _bind(
-                    "readOnlyPort", settings.address, settings.read_only_port, short_answers=True
+                    "readOnlyPort",
+                    "--read-only-port",
+                    settings.address,
+                    settings.read_only_port,
+                    short_answers=True,
                 )
             except ServerError:
                 self.main.close()
@@ -179,11 +182,10 @@ class KubeletServer:
             ) from error
 
 
-def _bind(name: str, address: str, port: int, *, short_answers: bool = False) -> socket.socket:
+def _bind(
+    field: str, flag: str, address: str, port: int, *, short_answers: bool = False
+) -> socket.socket:
     try:
         return listen(address, port, short_answers=short_answers)
     except OSError as error:
-        raise ServerError(
-            f"{name}: can't listen on {host_port(address, port)}: {error}; is another kubelet "
-            f"running? Choose another {name}"
-        ) from error
+        raise listen_error(field, flag, address, port, error) from error

@@ -12,9 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from kubeletpy.handlers.ports import host_port
-from kubeletpy.server.errors import ServerError
-from kubeletpy.server.listening import listen
+from kubeletpy.server.listening import listen, listen_error
 from kubeletpy.wire.accepting import ListeningSocket
 from kubeletpy.wire.door import guarded
 from kubeletpy.wire.listener import Listener
@@ -94,11 +92,8 @@ class HealthServer:
         try:
             self._socket = listen(self._address, self._port, short_answers=True)
         except OSError as error:
-            where = host_port(self._address, self._port)
-            raise ServerError(
-                f"healthzPort: can't listen on {where}: {error}; is another kubelet running? "
-                "Choose another healthzPort, or 0 for none"
-            ) from error
+            flag = "--healthz-port"
+            raise listen_error("healthzPort", flag, self._address, self._port, error) from error
         self._port = int(self._socket.getsockname()[1])
 
     async def serve(self) -> None:

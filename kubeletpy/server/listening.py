@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from collections.abc import Collection
 
+from kubeletpy.handlers.ports import host_port
+from kubeletpy.server.errors import ServerError
 from kubeletpy.wire.accepting import ListeningSocket
 from kubeletpy.wire.listener import BACKLOG
 
@@ -58,3 +61,36 @@ def _listen(address: str, port: int, *, v6_only: bool, short_answers: bool) -> L
         raise
     made.setblocking(False)
     return made
+
+
+def is_free(address: str, port: int) -> bool:
+    """Whether no program listens at a port, even if the address can't be listened at anyway."""
+    try:
+        listen(address, port).close()
+    except ValueError:
+        return True  # it is not an address
+    except OSError as error:
+        return error.errno != errno.EADDRINUSE
+    return True
+
+
+def next_free_port(address: str, port: int, excluded: Collection[int] = ()) -> int:
+    """The first free port after one, or 0 if there is none.
+
+    Programs find it again more easily than one that the kernel chooses, and the kernel gives ports
+    of this range to no outgoing connection.
+    """
+    after = (each for each in range(port + 1, 65536) if each not in excluded)
+    return next((each for each in after if is_free(address, each)), 0)
+
+
+def listen_error(field: str, flag: str, address: str, port: int, error: OSError) -> ServerError:
+    """Why the agent can't listen where a field of the configuration requests it, and the remedy."""
+    text = f"{field}: can't listen on {host_port(address, port)}: {error.strerror or error}; "
+    if error.errno != errno.EADDRINUSE:
+        return ServerError(f"{text}choose another {field} or another address")
+    return ServerError(
+        f"{text}`ss -ltnp 'sport = :{port}'` shows the program that does, such as another kubelet. "
+        f"Stop it, or choose another port: kubeletpy run … {flag}={next_free_port(address, port)}, "
+        f"or {field} in the file of --config"
+    )

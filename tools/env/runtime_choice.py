@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -38,14 +39,20 @@ def private_containerd(home: Path) -> containerd.Containerd:
     )
 
 
+def wished_runtime() -> str:
+    """KUBELETPY_RUNTIME: "auto", "private", or a unix:// endpoint. Raises CommandError."""
+    text = os.environ.get("KUBELETPY_RUNTIME") or "auto"
+    if text not in {"auto", "private"} and not text.startswith("unix:///"):
+        raise CommandError(f"KUBELETPY_RUNTIME={text}: must be auto, private, or unix:///path")
+    return text
+
+
 def choose(home: Path, record: Record, wish: str, say: Callable[[str], None]) -> None:
     """Make a runtime ready with the images that the sample pods need, and write it into `record`.
 
-    `wish` is "auto", "private", or a unix:// endpoint. Once chosen it stays, so that a second start
+    `wish` is as `wished_runtime` returns it. Once chosen it stays, so that a second start
     finds its pods again. Raises CommandError or NotReadyError when there is none to be had.
     """
-    if wish not in {"auto", "private"} and not wish.startswith("unix://"):
-        raise CommandError(f"KUBELETPY_RUNTIME={wish}: must be auto, private, or unix:///path")
     if record.endpoint:
         wish = _same_as_before(record, wish)
     if wish.startswith("unix://"):

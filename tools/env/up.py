@@ -6,21 +6,26 @@ between. Everything made is written into the record first; `down.py` reads that.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kubeletpy.cli import up as kubeletpy_up
+from kubeletpy.cli.endings import INTERRUPTED, STOP_SIGNALS, end_in_order
+from kubeletpy.config import ConfigError
 from tools.env import debian, sweep
 from tools.env.containerd_config import cni_folder
 from tools.env.cri import RawRuntime
 from tools.env.kubectl import kubectl
 from tools.env.process import CommandError, read_pid, write_pid
 from tools.env.record import Record
-from tools.env.runtime_choice import choose, private_containerd
+from tools.env.runtime_choice import choose, private_containerd, wished_runtime
 from tools.env.waiting import NotReadyError
 
 STEPS = 5
@@ -78,7 +83,12 @@ def up(home: Path, arguments: Sequence[str]) -> None:
     """Make everything ready and become `kubeletpy up`. Raises CommandError, NotReadyError."""
     if os.geteuid() != 0:
         raise CommandError("containers need root: run it with sudo")
-    home.mkdir(parents=True, exist_ok=True)
+    given = parse(arguments)
+    wished_runtime()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"KUBELETPY_HOME={home} can't be used: {error.strerror}") from error
     with debian.locked(home / "up.lock"):
         running = agent_pid(home)
         if running is not None:
@@ -89,6 +99,7 @@ def up(home: Path, arguments: Sequence[str]) -> None:
                 )
             print(f"the node runs (pid {running}); its containerd had died, and runs again")
             return
+        check(given)
         endpoint = prepare(home)
         driver = Record.read(home).cgroup_driver
         mark_agent(home)
@@ -96,7 +107,41 @@ def up(home: Path, arguments: Sequence[str]) -> None:
     command = [str(program), "up", "--state-dir", str(home / "node")]
     command += ["--container-runtime-endpoint", endpoint, "--cgroup-driver", driver, *arguments]
     print(f"[{STEPS}/{STEPS}] {' '.join(command)}", flush=True)
+    # a signal that comes now stops the agent once it handles signals
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     os.execv(program, command)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments of `kubeletpy up`, without those that ./up.sh sets. Raises CommandError.
+
+    Exits with a message if they can't be parsed, and after --help.
+    """
+    own = {
+        "state_dir": "set KUBELETPY_HOME instead",
+        "container_runtime_endpoint": "set KUBELETPY_RUNTIME instead",
+        "cgroup_driver": "a trial finds it here: leave it out",
+    }
+    parser = kubeletpy_up.parser()
+    parser.set_defaults(**dict.fromkeys(own))
+    given = parser.parse_args(arguments)
+    for name, remedy in own.items():
+        if getattr(given, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise CommandError(f"{option} is for `kubeletpy up`; {remedy}")
+    return given
+
+
+def check(given: argparse.Namespace) -> None:
+    """Refuse what the agent would refuse, before anything is started. Raises CommandError."""
+    whole = kubeletpy_up.parser().parse_args([])
+    for name, value in vars(given).items():
+        if value is not None:
+            setattr(whole, name, value)
+    try:
+        kubeletpy_up.load(whole, report=lambda line: None)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
 
 
 def prepare(home: Path) -> str:
@@ -110,7 +155,7 @@ def prepare(home: Path) -> str:
     if not record.endpoint:
         remember_machine(home, record)
     with progress.step("Container runtime and sample images") as said:
-        choose(home, record, os.environ.get("KUBELETPY_RUNTIME") or "auto", said.append)
+        choose(home, record, wished_runtime(), said.append)
     with progress.step("kubectl") as said:
         said.append(provide_kubectl(home, record))
     return record.endpoint
@@ -190,6 +235,8 @@ def main(arguments: Sequence[str]) -> int:
     home = Path(os.environ.get("KUBELETPY_HOME") or "/var/lib/kubeletpy").absolute()
     try:
         if arguments[:1] == ["down"]:
+            if arguments[1:]:
+                raise CommandError(f"down takes no arguments: {' '.join(arguments[1:])}")
             from tools.env.down import down
 
             return down(home)
@@ -199,9 +246,9 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     except KeyboardInterrupt:
         print("\nup.sh: interrupted; run it again to go on, or ./up.sh down to remove all")
-        return 130
+        return INTERRUPTED
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(end_in_order(lambda: main(sys.argv[1:])))

@@ -54,13 +54,16 @@ locked_install() {
 python_environment() {
     local checkout="$1" extra="$2" title="$3"
     local venv="$checkout/.venv" log="$checkout/.cache/install.log"
-    local begin=$SECONDS stamp wanted python=python3 lock="$checkout/requirements/${extra:-run}.txt"
+    local begin=$SECONDS code stamp wanted python=python3 lock="$checkout/requirements/${extra:-run}.txt"
     mkdir -p "$checkout/.cache"
     printf '%s … ' "$title"
     (
         exec 9>"$checkout/.cache/venv.lock"
         flock 9
-        if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        code=0
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || code=$?
+        [ "$code" -ne 130 ] || exit 130 # interrupted
+        if [ "$code" -ne 0 ]; then
             echo "failed" >&2
             echo "Python 3.11 or newer is needed as python3 (Debian 12 has it: apt-get install python3)" >&2
             exit 1

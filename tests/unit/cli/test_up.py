@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from kubeletpy.cli.up import NOT_INSTALLED, _free_or_any, lines_to_copy, load, main, parser
+from kubeletpy.cli import ports, up
+from kubeletpy.cli.ports import KUBELET, UP_PORTS, UpPort
+from kubeletpy.cli.up import NOT_INSTALLED, lines_to_copy, load, main, parser
+from kubeletpy.launch import LaunchError
+from kubeletpy.server.listening import is_free, next_free_port
+from kubeletpy.structs import replace
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,12 @@ def test_an_invalid_port(capsys: pytest.CaptureFixture[str], text: str) -> None:
     [
         (["--config", "/no/such/file"], "--config is /no/such/file: cannot be read: No such file"),
         (["--node-name", "my_host"], '--node-name is "my_host": must be a node\'s name'),
+        (["--node-name", ""], "--node-name: must not be empty"),
+        (["--config", ""], "--config: cannot be read"),
+        (
+            ["--container-runtime-endpoint", "tcp://x:1"],
+            "--container-runtime-endpoint is tcp://x:1",
+        ),
     ],
 )
 def test_invalid_flags(
@@ -90,10 +103,12 @@ def test_without_the_embedded_api(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_the_node_gets_another_port_if_one_family_has_taken_it(address: str) -> None:
+def test_a_port_is_taken_if_one_family_has_it(address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as taken:
-        assert _free_or_any(taken.getsockname()[1]) not in (0, taken.getsockname()[1])
+        port = taken.getsockname()[1]
+        assert not is_free(KUBELET.address, port)
+        assert next_free_port(KUBELET.address, port) > port
 
 
 def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,8 +116,77 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         port = taken.getsockname()[1]
         assert main(["--state-dir", str(tmp_path), "--port", str(port)]) == 1
     said = capsys.readouterr().err
-    assert f"can't listen on 127.0.0.1:{port}" in said
+    assert f"--port is {port}: is taken; `ss -ltnp 'sport = :{port}'` shows the program" in said
+    assert "or start with --port " in said
     assert "Traceback" not in said
+
+
+def listener(address: str = "127.0.0.1") -> tuple[socket.socket, int]:
+    made = socket.create_server((address, 0))
+    return made, made.getsockname()[1]
+
+
+@pytest.mark.parametrize("which", UP_PORTS, ids=lambda each: each.option)
+def test_a_usual_port_that_is_taken_is_replaced_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: UpPort
+) -> None:
+    taken, port = listener()
+    monkeypatch.setattr(ports, "UP_PORTS", [replace(each, usual=port) for each in (which,)])
+    lines: list[str] = []
+    given = parser().parse_args(["--state-dir", str(tmp_path)])
+    with taken:
+        chosen, problems = ports.choose_ports(vars(given), {}, lines.append)
+    ((_, number),) = chosen.items()
+    assert isinstance(number, int)
+    assert number > port
+    assert lines == [f"port {port} is taken: {number} is for {which.use} ({which.option})"]
+    assert not problems
+
+
+@pytest.mark.parametrize(
+    ("arguments", "document", "source"),
+    [
+        (["--port", "{}"], {}, "--port"),
+        (["--kubelet-port", "{}"], {}, "--kubelet-port"),
+        (["--healthz-port", "{}"], {}, "--healthz-port"),
+        (["--healthz-port", "{}"], {"healthzPort": 0}, "--healthz-port"),
+        ([], {"port": "{}"}, "port"),
+        ([], {"healthzPort": "{}"}, "healthzPort"),
+    ],
+)
+def test_a_port_that_somebody_named_is_never_replaced(
+    tmp_path: Path, arguments: list[str], document: dict[str, object], source: str
+) -> None:
+    taken, port = listener()
+    given = parser().parse_args([each.format(port) for each in arguments])
+    named = {name: port if value == "{}" else value for name, value in document.items()}
+    with taken:
+        _, problems = ports.choose_ports(vars(given), named, lambda line: None)
+    (problem,) = problems
+    assert (problem.field, problem.value) == (source, str(port))
+    assert re.search(r"or start with --(port|kubelet-port|healthz-port) \d+$", problem.allowed)
+
+
+def test_ports_named_by_options_reach_the_node(tmp_path: Path) -> None:
+    one, two = (next_free_port("127.0.0.1", number) for number in (20_000, 30_000))
+    arguments = ["--state-dir", str(tmp_path), "--kubelet-port", str(one)]
+    settings = load(parser().parse_args([*arguments, "--healthz-port", str(two)])).settings
+    assert (settings.port, settings.healthz_port) == (one, two)
+    settings = load(parser().parse_args([*arguments, "--healthz-port", "0"])).settings
+    assert settings.healthz_port == 0
+
+
+def test_a_second_agent_on_a_state_directory_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not up.running_pid(tmp_path)
+    with up._lock(tmp_path):
+        assert up.running_pid(tmp_path) == str(os.getpid())
+        assert main(["--state-dir", str(tmp_path)]) == 1
+        assert f"runs already (pid {os.getpid()})" in capsys.readouterr().err
+        with pytest.raises(LaunchError, match="runs already"):
+            up._lock(tmp_path)
+    assert not up.running_pid(tmp_path)
 
 
 def test_a_file_that_is_not_a_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
