@@ -104,6 +104,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         traces=core.state.traces,
         levels=lambda: to_builtins(pressure.report())["levels"] if pressure is not None else (),
         evictions=eviction.order,
+        settings=core.runtime.settings,
         memory_volumes=core.settings.feature_gates.enabled(MEMORY_VOLUMES),
     )
 

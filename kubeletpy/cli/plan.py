@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.patch is not None and given.patch_file is not None:
         asked.error("give either --patch or --patch-file")
     patched = given.patch is not None or given.patch_file is not None
-    if (given.file is None) != (given.pod is not None and patched) or (given.file and patched):
+    if (not given.file) != (given.pod is not None and patched) or (given.file and patched):
         asked.error("give either -f FILE, or POD and --patch or --patch-file")
     try:
         path = agent_socket.find(given.socket)
@@ -59,34 +60,47 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def foreseen(socket: Path, request: Request) -> Any:
-    """The agent's answer, with the API's state (under `up`) of the objects that a new pod needs.
+    """The agent's answer, with the state of the objects that a new pod needs.
 
+    Objects of the same files exist once they are applied; the API of `up` is read for the others.
     Raises NoAgent, NotFound.
     """
-    answer = agent_socket.post(socket, request.body, "plan")
-    if not answer.get("needs"):
-        return answer
     from kubeletpy.cli import own_api
     from kubeletpy.foresee import needs
 
+    answer = agent_socket.post(socket, request.body, "plan")
     kubeconfig = own_api.kubeconfig(socket)
-    if kubeconfig is None:
-        return needs.settled(answer, {}, request.made)
-    try:
-        states = own_api.once(
-            kubeconfig, lambda api: api.need_states(answer["namespace"], answer["needs"])
-        )
-    except own_api.OwnApiUnavailable as error:
-        print(f"kubeletpy plan: existence of objects not checked: {error}", file=sys.stderr)
-        states = {}
-    return needs.settled(answer, states, request.made)
+    objects = request.objects
+    needed = answer.get("needs") or ()
+    read = [each for each in needed if (each["kind"], each["name"]) not in objects]
+    states = {}
+    if read and kubeconfig is not None:
+        try:
+            states = own_api.once(
+                kubeconfig, lambda api: api.need_states(answer["namespace"], read)
+            )
+        except own_api.OwnApiUnavailable as error:
+            print(f"kubeletpy plan: existence of objects not checked: {error}", file=sys.stderr)
+    if needed:
+        answer = needs.settled(answer, states, request.made, objects)
+    if request.workload is None:
+        return answer
+    return needs.of_workload(answer, *request.workload, served=kubeconfig is None)
 
 
 class Request(NamedTuple):
-    """A request to the agent, and the claims that are made together with the pod."""
+    """A request to the agent.
+
+    Attributes:
+        made: claims that are made together with the pod.
+        objects: (kind, name) -> keys of the objects of its namespace in the same files.
+        workload: kind and replicas of what makes the pod; None: it is a pod of its own.
+    """
 
     body: dict[str, Any]
     made: frozenset[str] = frozenset()
+    objects: Mapping[tuple[str, str], Collection[str]] = MappingProxyType({})
+    workload: tuple[str, int] | None = None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -101,7 +115,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("pod", nargs="?", metavar="POD", help="NAME, NAMESPACE/NAME or UID, to patch")
     made.add_argument("-n", "--namespace", default="default")
     made.add_argument(
-        "-f", "--file", help="a manifest (YAML or JSON; - reads standard input): pods, workloads"
+        "-f",
+        "--file",
+        action="append",
+        help="a manifest (YAML or JSON; - reads standard input): pods, workloads, and the "
+        "ConfigMaps, Secrets and claims that are applied with them; may be repeated",
     )
     made.add_argument("-p", "--patch", help="a patch of the pod (YAML or JSON)")
     made.add_argument("--patch-file", help="a file with that patch (- reads standard input)")
@@ -124,7 +142,7 @@ def parser() -> argparse.ArgumentParser:
 
 def requests(given: argparse.Namespace) -> list[Request]:
     """The question to the agent. Raises Unreadable."""
-    if given.file is None:
+    if not given.file:
         namespace, name = names(given)
         text = given.patch if given.patch is not None else _read(given.patch_file)
         patches = _documents(text, given.patch_file or "the patch")
@@ -132,14 +150,55 @@ def requests(given: argparse.Namespace) -> list[Request]:
             raise Unreadable("there is more than one document in the patch")
         asked = {"namespace": namespace, "name": name, "patch": patches[0], "type": given.type}
         return [Request(asked)]
-    found = [
-        Request({"pod": pod}, claims)
-        for document in _documents(_read(given.file), given.file)
-        for pod, claims in pods_of(document, given.namespace)
+    from kubeletpy.foresee.needs import applied_objects
+
+    documents = [
+        item
+        for file in given.file
+        for document in _documents(_read(file), file)
+        for item in _items(document)
     ]
+    objects = applied_objects(documents, given.namespace)
+    found = []
+    for document in documents:
+        for pod, claims in pods_of(document, given.namespace):
+            workload = _workload(document)
+            replicas = {} if workload is None or workload[1] == 1 else {"replicas": workload[1]}
+            beside = objects.get(pod["metadata"]["namespace"], {})
+            found.append(Request({"pod": pod, **replicas}, claims, beside, workload))
     if not found:
-        raise Unreadable(f"{given.file}: there is no pod, and nothing that makes pods, in it")
+        files = ", ".join(given.file)
+        raise Unreadable(f"{files}: there is no pod, and nothing that makes pods, in it")
     return found
+
+
+def _items(document: Any) -> Iterator[dict[str, Any]]:
+    """The objects of a document: those of a list, or itself."""
+    if not isinstance(document, dict):
+        raise Unreadable("a document is no object")
+    if not str(document.get("kind")).endswith("List"):
+        yield document
+        return
+    items = document.get("items")
+    for item in items if isinstance(items, list) else ():
+        yield from _items(item)
+
+
+def _workload(document: dict[str, Any]) -> tuple[str, int] | None:
+    """Kind and replicas of a workload; None for another object.
+
+    A DaemonSet has one pod on each node, a Job as many at once as its parallelism.
+    """
+    kind = str(document.get("kind"))
+    if kind not in _TEMPLATES:
+        return None
+    spec = document.get("spec")
+    if kind == "CronJob" and isinstance(spec, dict):
+        job = spec.get("jobTemplate")
+        spec = job.get("spec") if isinstance(job, dict) else None
+    field = "parallelism" if kind in ("CronJob", "Job") else "replicas"
+    count = spec.get(field) if isinstance(spec, dict) and kind != "DaemonSet" else None
+    return kind, count if isinstance(count, int) and count >= 0 else 1
 
 
 def _read(file: str) -> str:
@@ -163,13 +222,12 @@ def pods_of(document: Any, namespace: str) -> Iterator[tuple[dict[str, Any], fro
 
     None for objects of other kinds.
     """
-    if not isinstance(document, dict):
-        raise Unreadable("a document is no object")
-    kind = document.get("kind")
-    if kind == "List" or str(kind).endswith("List"):
-        for item in document.get("items") or ():
+    objects = list(_items(document))
+    if objects != [document]:
+        for item in objects:
             yield from pods_of(item, namespace)
         return
+    kind = document.get("kind")
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     placed = {**metadata, "namespace": metadata.get("namespace") or namespace}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from kubeletpy.admission.fit import pod_needs
-from kubeletpy.admission.verdict import Preempt, Refused
+from kubeletpy.admission.verdict import Admitted, Preempt, Refused
 from kubeletpy.allocation.feasibility import Infeasible
 from kubeletpy.api import types as api
 from kubeletpy.api.strategic_merge import MalformedPatch
 from kubeletpy.api.types import JSON
 from kubeletpy.foresee import change, needs, patching, pressure, start, updates
 from kubeletpy.foresee.durations import Durations, total
-from kubeletpy.foresee.model import Act, Foreseen, ForeseenOutcome
+from kubeletpy.foresee.faults import api_refusal, start_faults
+from kubeletpy.foresee.model import Act, Foreseen, ForeseenOutcome, PresentImage, StartFault
 from kubeletpy.foresee.node_queries import NodeQueries
 from kubeletpy.placement.refusal import UNEXPECTED, AllocationRefused
 from kubeletpy.pods import defaults
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 UID = "00000000-0000-0000-0000-000000000000"
 """Stands for the uid of a pod that does not exist."""
 MAX_IMAGES = 50
+MAX_REPLICAS = 500
+"""Replicas of one workload that are judged."""
 _RACE = (
     "another pod may come first, and the scheduler decides whether this node gets the pod at all"
 )
@@ -50,8 +53,8 @@ class Foreseer:
         """Predict what the node would do.
 
         Args:
-            asked: ``pod``: a manifest; or ``namespace``, ``name`` and a ``patch`` of ``type``
-                ``strategic``, ``merge`` or ``json``.
+            asked: ``pod``: a manifest, and ``replicas``, the number of such pods; or ``namespace``,
+                ``name`` and a ``patch`` of ``type`` ``strategic``, ``merge`` or ``json``.
 
         Raises:
             Nonsense: it is not a pod, or there is no pod to be patched.
@@ -70,26 +73,34 @@ class Foreseer:
         wanted = _pod_from_manifest(manifest)
         existing = self._node.pods.by_name(wanted.namespace, wanted.name)
         if existing is None:
-            return await self._new(wanted)
+            replicas = asked.get("replicas")
+            return await self._new(wanted, replicas if isinstance(replicas, int) else 1)
         laid_over = {"spec": manifest.get("spec") or {}}
         changed = _patched(existing, laid_over, patching.KubectlPatchType.STRATEGIC)
         return await self._changed(existing, changed)
 
-    async def _new(self, pod: Pod) -> Foreseen:
+    async def _new(self, pod: Pod, replicas: int) -> Foreseen:
         node = self._node
+        if refusal := api_refusal(pod):
+            message = f"the API server refuses it: {refusal}"
+            return self._answer(pod, change.Fate(ForeseenOutcome.FORBIDDEN, "", message))
         took = Durations(node.traces)
         plan = plan_volumes(pod)
         fate, victims, placed = self._admitted(pod, plan.refused)
         if fate.outcome is ForeseenOutcome.REFUSED:
             return self._answer(pod, fate, unsure=(_RACE,))
         names = [container["name"] for _, container in pod.all_containers()]
-        image_uses = start.images(pod, await self._present(pod), names)
+        present = await self._present(pod)
+        faults = start_faults(pod, plan, present, node.settings, names)
+        image_uses = start.images(pod, _exist(present), names)
         volume_uses = start.volumes(plan)
         acts = [Act(each.what, each.why) for each in placed]
         steps = start.acts(pod, volume_uses, image_uses, took)
         return self._answer(
             pod,
-            fate,
+            _stuck(faults) or fate,
+            faults=faults,
+            fits=self._fitting(pod, replicas) if replicas > 1 else None,
             victims=tuple(victim.key for victim in victims),
             acts=(*acts, *steps),
             images=image_uses,
@@ -100,6 +111,18 @@ class Foreseer:
             seconds=total(steps),
             unsure=(*start.unsure(pod, image_uses), _RACE),
         )
+
+    def _fitting(self, pod: Pod, replicas: int) -> int:
+        """How many pods like this one the node would admit, one after the other."""
+        others = list(self._node.others(pod.uid))
+        for number in range(min(replicas, MAX_REPLICAS)):
+            metadata = {**pod.object["metadata"], "uid": f"{pod.uid}-{number}"}
+            replica = Pod({**pod.object, "metadata": cast(api.ObjectMeta, metadata)})
+            verdict, _ = self._node.judge(replica, others)
+            if not isinstance(verdict, Admitted):
+                return number
+            others.append(replica)
+        return min(replicas, MAX_REPLICAS)
 
     def _admitted(
         self, pod: Pod, refused: str
@@ -151,10 +174,13 @@ class Foreseer:
         as_is = node.intends(node.allocated(before), status, probes)
         to_be = node.intends(given, status, probes)
         restarts = change.restarted(as_is, to_be)
-        images = start.images(after, await self._present(after), restarts)
+        present = await self._present(after)
+        images = start.images(after, _exist(present), restarts)
+        faults = start_faults(after, plan_volumes(after), present, node.settings, restarts)
         return self._answer(
             before,
-            change.fate(as_is, to_be),
+            _stuck(faults) or change.fate(as_is, to_be),
+            faults=faults,
             victims=tuple(victim.key for victim in victims),
             restarts=restarts,
             acts=tuple(change.acts(as_is, to_be, images, took)),
@@ -180,19 +206,21 @@ class Foreseer:
     async def _evictions(self, pod: Pod, victims: Sequence[Pod]) -> tuple[EvictionOrder, ...]:
         return tuple(await self._node.evictions(pod, {victim.uid for victim in victims}))
 
-    async def _present(self, pod: Pod) -> dict[str, bool | None]:
-        """Image -> whether the node has it; None: the runtime did not report it."""
+    async def _present(self, pod: Pod) -> dict[str, PresentImage | None]:
+        """Image -> what the node has of it; None: the runtime did not report it."""
         names = dict.fromkeys(each.get("image") or "" for _, each in pod.all_containers())
         asked = list(names)[:MAX_IMAGES]
         found = await run_together(*(self._has(name) for name in asked))
         return dict(zip(asked, found, strict=True))
 
-    async def _has(self, image: str) -> bool | None:
+    async def _has(self, image: str) -> PresentImage | None:
         try:
             answer = await self._node.images.image_status(cri.ImageSpec(image=image))
         except CRIError:
             return None
-        return answer.HasField("image") and bool(answer.image.id)
+        found = answer.image
+        user = found.uid.value if found.HasField("uid") else found.username or None
+        return PresentImage(bool(found.id), user)
 
     def _answer(self, pod: Pod, fate: change.Fate, **more: Any) -> Foreseen:
         return Foreseen(
@@ -204,6 +232,18 @@ class Foreseer:
             fate.message,
             **more,
         )
+
+
+def _exist(images: Mapping[str, PresentImage | None]) -> dict[str, bool | None]:
+    return {name: None if found is None else found.exists for name, found in images.items()}
+
+
+def _stuck(faults: Sequence[StartFault]) -> change.Fate | None:
+    """The outcome of a pod with faults, as the first one has it; None without any."""
+    if not faults:
+        return None
+    first = faults[0]
+    return change.Fate(ForeseenOutcome.STUCK, first.reason, f"{first.subject}: {first.message}")
 
 
 def _pod_from_manifest(manifest: JSON) -> Pod:

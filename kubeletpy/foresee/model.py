@@ -18,12 +18,16 @@ class ForeseenOutcome(StrEnum):
     """A new pod is admitted."""
     WAITS = "waits"
     """A new pod is admitted, and does not start before an object exists that it needs."""
+    STUCK = "stuck"
+    """A pod is admitted, and does not start as it is described."""
     PREEMPTS = "preempts"
     """A new pod is admitted once others were preempted."""
     REFUSED = "refused"
     """The node does not admit it: it would end Failed with this reason."""
     FORBIDDEN = "forbidden"
     """The API server accepts no such change of a pod: it has to be replaced."""
+    UNSERVED = "unserved"
+    """The API has no objects of that kind; a pod of the workload was judged."""
     UNCHANGED = "unchanged"
     """The node does nothing."""
     IN_PLACE = "in place"
@@ -45,8 +49,10 @@ class ForeseenOutcome(StrEnum):
 NOT_TO_BE = frozenset(
     {
         ForeseenOutcome.WAITS,
+        ForeseenOutcome.STUCK,
         ForeseenOutcome.REFUSED,
         ForeseenOutcome.FORBIDDEN,
+        ForeseenOutcome.UNSERVED,
         ForeseenOutcome.DEFERRED,
         ForeseenOutcome.INFEASIBLE,
         ForeseenOutcome.UNKNOWN,
@@ -82,6 +88,24 @@ class ImageUse(Struct, frozen=True):
     why: str
 
 
+class PresentImage(Struct, frozen=True):
+    """What the node has of an image. ``user``: the image's uid or user name; None: root."""
+
+    exists: bool
+    user: int | str | None = None
+
+
+class StartFault(Struct, frozen=True):
+    """A reason why an admitted pod would not start.
+
+    Example: ``StartFault("container main", "InvalidImageName", "Failed to apply …")``.
+    """
+
+    subject: str
+    reason: str
+    message: str
+
+
 class ForeseenVolume(Struct, frozen=True):
     """The contents of a volume; ``problem``: why containers could not start with it."""
 
@@ -104,6 +128,8 @@ class NeedState(StrEnum):
     NOT_CHECKED = "not checked"
     EXISTS = "exists"
     MISSING = "missing"
+    LACKS_KEYS = "lacks keys"
+    """It exists without a key that the pod needs."""
     UNBOUND = "not bound"
     """A claim that has no volume yet; it may get one once a pod uses it."""
 
@@ -113,12 +139,14 @@ class Need(Struct, frozen=True):
 
     Attributes:
         users: the volumes and containers that refer to it: ``volume data``, ``container main``.
+        keys: those that it must have.
     """
 
     kind: NeedKind
     name: str
     users: tuple[str, ...]
     state: NeedState = NeedState.NOT_CHECKED
+    keys: tuple[str, ...] = ()
 
 
 class Squeezed(Struct, frozen=True):
@@ -144,7 +172,10 @@ class Foreseen(Struct, frozen=True):
         victims: pods that would be preempted.
         restarts: containers that restart.
         acts: in order.
+        faults: why it would not start.
         needs: objects without which a new pod does not start; the agent does not check them.
+        fits: how many of the requested replicas the node would admit without preempting; None: only
+            one was requested, or none runs.
         evictions: in which order pods would be evicted, this one among them.
         seconds: sum of the medians of ``acts``; None: there is no history for one of them.
         hints: how to make such a change.
@@ -162,9 +193,11 @@ class Foreseen(Struct, frozen=True):
     acts: tuple[Act, ...] = ()
     images: tuple[ImageUse, ...] = ()
     volumes: tuple[ForeseenVolume, ...] = ()
+    faults: tuple[StartFault, ...] = ()
     needs: tuple[Need, ...] = ()
     squeezed: tuple[Squeezed, ...] = ()
     evictions: tuple[EvictionOrder, ...] = ()
     seconds: float | None = None
+    fits: int | None = None
     hints: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()

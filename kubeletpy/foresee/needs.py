@@ -19,6 +19,12 @@ _VOLUMES = {
     "secret": (NeedKind.SECRET, "secretName"),
     "persistentVolumeClaim": (NeedKind.CLAIM, "claimName"),
 }
+_KINDS = {
+    "ConfigMap": NeedKind.CONFIG_MAP,
+    "Secret": NeedKind.SECRET,
+    "PersistentVolumeClaim": NeedKind.CLAIM,
+}
+_NOTHING: Mapping[tuple[str, str], Collection[str]] = {}
 _PROJECTED = {"configMap": NeedKind.CONFIG_MAP, "secret": NeedKind.SECRET}
 
 
@@ -28,14 +34,19 @@ def needs(pod: Pod, plan: VolumePlan) -> tuple[Need, ...]:
     Example: ``Need(CONFIG_MAP, "shop", ("volume conf", "container main"))``.
     """
     users: dict[tuple[NeedKind, str], dict[str, None]] = {}
-    for kind, name, user in (*_of_volumes(plan), *_of_environments(pod)):
+    keys: dict[tuple[NeedKind, str], dict[str, None]] = {}
+    for kind, name, user, required in (*_of_volumes(plan), *_of_environments(pod)):
         if name:
             users.setdefault((kind, name), {})[user] = None
-    found = [Need(kind, name, tuple(by)) for (kind, name), by in users.items()]
+            keys.setdefault((kind, name), {}).update(dict.fromkeys(required))
+    found = [
+        Need(kind, name, tuple(by), keys=tuple(keys[kind, name]))
+        for (kind, name), by in users.items()
+    ]
     return tuple(sorted(found, key=lambda need: (need.kind, need.name)))
 
 
-def _of_volumes(plan: VolumePlan) -> Iterator[tuple[NeedKind, str, str]]:
+def _of_volumes(plan: VolumePlan) -> Iterator[tuple[NeedKind, str, str, list[str]]]:
     volumes = [(each.name, each.kind, each.source) for each in plan.volumes]
     volumes += [(each.name, each.kind, each.source) for each in plan.claimed]
     for volume, kind, source in volumes:
@@ -44,14 +55,19 @@ def _of_volumes(plan: VolumePlan) -> Iterator[tuple[NeedKind, str, str]]:
             for part in source.get("sources") or ():
                 for each, need in _PROJECTED.items():
                     if (name := _required(part.get(each), "name")) is not None:
-                        yield need, name, user
+                        yield need, name, user, _item_keys(part[each])
         elif kind in _VOLUMES:
             need, field = _VOLUMES[kind]
             if (name := _required(source, field)) is not None:
-                yield need, name, user
+                yield need, name, user, _item_keys(source)
 
 
-def _of_environments(pod: Pod) -> Iterator[tuple[NeedKind, str, str]]:
+def _item_keys(source: Mapping[str, Any]) -> list[str]:
+    """The keys that a volume shows; all that exist if none is named."""
+    return [str(each.get("key") or "") for each in source.get("items") or ()]
+
+
+def _of_environments(pod: Pod) -> Iterator[tuple[NeedKind, str, str, list[str]]]:
     for _, container in pod.all_containers():
         user = f"container {container['name']}"
         groups: list[tuple[Any, Any]] = [
@@ -60,8 +76,9 @@ def _of_environments(pod: Pod) -> Iterator[tuple[NeedKind, str, str]]:
         groups += [(each.get("valueFrom") or {}, _ENV) for each in container.get("env") or ()]
         for group, fields in groups:
             for field, kind in fields:
-                if (name := _required(group.get(field), "name")) is not None:
-                    yield kind, name, user
+                if (name := _required(reference := group.get(field), "name")) is not None:
+                    key = reference.get("key")
+                    yield kind, name, user, [str(key)] if key else []
 
 
 def _required(reference: Mapping[str, Any] | None, field: str) -> str | None:
@@ -75,6 +92,7 @@ def settled(
     answer: Mapping[str, Any],
     states: Mapping[tuple[str, str], NeedState],
     made: Collection[str] = (),
+    objects: Mapping[tuple[str, str], Collection[str]] = _NOTHING,
 ) -> dict[str, Any]:
     """The agent's answer about a new pod, with what an API has of the objects that it needs.
 
@@ -82,12 +100,18 @@ def settled(
         answer: JSON of the socket.
         states: (kind, name) -> what the API has; objects that are not in it were not checked.
         made: claims that are made together with the pod, and so need not exist.
+        objects: (kind, name) -> keys of the objects that are applied together with the pod.
     """
-    needed = [
-        {**need, "state": states.get((need["kind"], need["name"]), NeedState.NOT_CHECKED).value}
-        for need in answer.get("needs") or ()
-        if need["kind"] != NeedKind.CLAIM or need["name"] not in made
-    ]
+    needed = []
+    for need in answer.get("needs") or ():
+        key = need["kind"], need["name"]
+        if need["kind"] == NeedKind.CLAIM and need["name"] in made:
+            continue
+        state, lacking = states.get(key, NeedState.NOT_CHECKED), list[str]()
+        if (keys := objects.get(key)) is not None:
+            lacking = [each for each in need.get("keys") or () if each not in keys]
+            state = NeedState.LACKS_KEYS if lacking else NeedState.EXISTS
+        needed.append({**need, "state": state.value, **({"lacking": lacking} if lacking else {})})
     found = {**answer, "needs": needed}
     if answer["outcome"] == ForeseenOutcome.RUNS and missing(needed):
         found["outcome"] = ForeseenOutcome.WAITS.value
@@ -95,5 +119,35 @@ def settled(
 
 
 def missing(needed: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The needs (as JSON) that do not exist, so that the pod waits for them."""
-    return [each for each in needed if each["state"] == NeedState.MISSING]
+    """The needs (as JSON) that do not exist or lack a key, so that the pod waits for them."""
+    return [each for each in needed if each["state"] in (NeedState.MISSING, NeedState.LACKS_KEYS)]
+
+
+def of_workload(
+    answer: Mapping[str, Any], kind: str, replicas: int, *, served: bool
+) -> dict[str, Any]:
+    """The answer about one pod of a workload; ``served``: whether the API has that kind."""
+    outcome = answer["outcome"]
+    found = {**answer, "workload": {"kind": kind, "replicas": replicas, "outcome": outcome}}
+    if not served:
+        found["outcome"] = ForeseenOutcome.UNSERVED.value
+    return found
+
+
+def applied_objects(
+    documents: Iterable[Mapping[str, Any]], namespace: str
+) -> dict[str, dict[tuple[str, str], frozenset[str]]]:
+    """The objects in a user's files that pods may need: namespace -> (kind, name) -> keys.
+
+    ``namespace``: of objects that name none.
+    """
+    found: dict[str, dict[tuple[str, str], frozenset[str]]] = {}
+    for each in documents:
+        kind, metadata = _KINDS.get(str(each.get("kind"))), each.get("metadata")
+        if kind is None or not isinstance(metadata, Mapping):
+            continue
+        parts = (each.get(field) for field in ("data", "stringData", "binaryData"))
+        keys = {str(key) for part in parts if isinstance(part, Mapping) for key in part}
+        of_namespace = found.setdefault(str(metadata.get("namespace") or namespace), {})
+        of_namespace[kind.value, str(metadata.get("name"))] = frozenset(keys)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class NodeQueries(Struct, frozen=True):
         evictions: in which order pods would be evicted, with a pod among them and others (uids)
             removed.
         memory_volumes: whether a resize may change the size limits of volumes in memory.
+        settings: of the node's sandboxes and containers.
     """
 
     node_name: str
@@ -55,3 +57,4 @@ class NodeQueries(Struct, frozen=True):
     levels: Callable[[], Sequence[Mapping[str, Any]]]
     evictions: Callable[[Pod, Collection[str]], Awaitable[Sequence[EvictionOrder]]]
     memory_volumes: bool
+    settings: RuntimeSettings = RuntimeSettings()

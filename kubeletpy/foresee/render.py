@@ -19,6 +19,9 @@ View = Mapping[str, Any]
 _HEADLINES = {
     ForeseenOutcome.RUNS: "{node} would admit and start it",
     ForeseenOutcome.WAITS: "{node} would admit it; it would wait for {waits}",
+    ForeseenOutcome.STUCK: "{node} would admit it, and it would not start: {why}",
+    ForeseenOutcome.UNSERVED: "this API has no {kind}s: apply would be refused with 405. Apply the "
+    "pod template as a Pod. {judged}",
     ForeseenOutcome.PREEMPTS: "{node} would admit it, and preempt others for it",
     ForeseenOutcome.REFUSED: "{node} would refuse it: {why}; it would be Failed for good",
     ForeseenOutcome.FORBIDDEN: "{why}",
@@ -43,6 +46,7 @@ def plan(view: View, *, evictions: bool = False) -> str:
     name = one_line(f"{view['namespace']}/{view['name']}")
     parts = [
         f"{name}: {_headline(view)}",
+        _section("Does not start", (_fault(each) for each in view.get("faults") or ())),
         _section("Preempts", (one_line(victim) for victim in view["victims"])),
         _acts(view),
         _section("Images", (_image(each) for each in view["images"])),
@@ -57,6 +61,24 @@ def plan(view: View, *, evictions: bool = False) -> str:
 
 
 def _headline(view: View) -> str:
+    """The outcome, and for a workload how many of its pods it is about."""
+    workload = view.get("workload")
+    if workload is None:
+        return _outcome(view)
+    count, fits = workload["replicas"], view.get("fits")
+    judged = f"One of {count} replicas was judged: " if count != 1 else "Its replica was judged: "
+    text = _outcome({**view, "outcome": workload["outcome"]})
+    if view["outcome"] == ForeseenOutcome.UNSERVED:
+        return _HEADLINES[ForeseenOutcome.UNSERVED].format(
+            kind=workload["kind"], judged=judged + text
+        )
+    if count == 1:
+        return text
+    fit = f", {fits} of {count} fit on this node" if fits is not None else ""
+    return f"{text}; one of {count} replicas was judged{fit}"
+
+
+def _outcome(view: View) -> str:
     why = ": ".join(text for text in (view["reason"], view["message"]) if text)
     outcome = ForeseenOutcome(view["outcome"])
     if outcome in (ForeseenOutcome.FORBIDDEN, ForeseenOutcome.UNKNOWN):
@@ -105,6 +127,11 @@ def _image(image: View) -> str:
     return f"{what}  for {names}: {one_line(image['why'])}"
 
 
+def _fault(fault: View) -> str:
+    subject, reason = one_line(fault["subject"]), one_line(fault["reason"])
+    return f"{subject}  {reason}: {one_line(fault['message'], 600)}"
+
+
 def _volume(volume: View) -> str:
     problem = f": {one_line(volume['problem'])}" if volume["problem"] else ""
     return f"{one_line(volume['name'])}  {one_line(volume['what'])}{problem}"
@@ -117,6 +144,9 @@ def _needs(view: View) -> Sequence[View]:
 
 def _need(need: View) -> str:
     users = ", ".join(one_line(each) for each in need["users"])
+    if lacking := need.get("lacking"):
+        keys = ", ".join(one_line(each) for each in lacking)
+        return f"{_names([need])}, which has no key {keys}: needed by {users}"
     return f"{_names([need])}, which does not exist: needed by {users}"
 
 

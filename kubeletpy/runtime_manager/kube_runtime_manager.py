@@ -142,7 +142,7 @@ class KubeRuntimeManager:
         """
         self._plan_log = plan_log
         self._runtime_name = runtime_name
-        settings = settings or RuntimeSettings()
+        self.settings = settings = settings or RuntimeSettings()
         roots = MessageRoots(root_dir, settings.pod_logs_dir)
         own_starts = OwnStarts()
         source = StatusSource(runtime, clock, roots, own_starts)

@@ -16,22 +16,17 @@ from typing import Any
 from kubeletpy.api import types as api
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.config_errors import ContainerConfigError, SubPathError
-from kubeletpy.pods.environment import EnvironmentInputs, build_environment
-from kubeletpy.pods.expansion import ExpansionTooLong, expand
+from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.hostname import HostnameError
 from kubeletpy.pods.mount import Mount, volume_groups
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.volume_fields import BIND_MOUNT_OPTIONS
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace
-from kubeletpy.volumes.containers import etc_hosts
+from kubeletpy.volumes.containers import etc_hosts, pod_mounts
 from kubeletpy.volumes.containers.sub_path import bind_sub_path
-from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
+from kubeletpy.volumes.files.paths import PodPaths, UnsafePath
 
-MAX_MISSING = 10
-"""Variables that an error names."""
-MAX_SHOWN = 256
-"""Characters of an expression shown in an error."""
 OPTIONS_GATE = "VolumeBindMountOptions"
 NODE_HOSTS = Path("/etc/hosts")
 NO_OPTIONS = "the container runtime does not support it"
@@ -104,7 +99,7 @@ class ContainerMounts:
         sub_paths: Mapping[int, list[str]] = {}
         if any(spec.get("subPath") or spec.get("subPathExpr") for spec in specs):
             # expansion and a large environment take time
-            sub_paths = await asyncio.to_thread(_sub_paths, pod, container, environment)
+            sub_paths = await asyncio.to_thread(pod_mounts.sub_paths, pod, container, environment)
         decided = [self._decide(m, specs[m.index], sub_paths, recursive) for m in mounts]
         hosts = etc_hosts.is_managed(pod, container, pod_ips)
         if not sub_paths and not hosts:
@@ -221,66 +216,7 @@ def bind_mount_options(spec: Mapping[str, Any], mount: Mount, refused: str) -> t
     if not asked:
         return ()
     unknown = next((each for each in asked if each not in BIND_MOUNT_OPTIONS), None)
-    problem = refused if unknown is None else f"unknown option {_cut(unknown)!r}"
+    problem = refused if unknown is None else f"unknown option {pod_mounts.shortened(unknown)!r}"
     if problem:
         raise ContainerConfigError(f'volumeMount "{mount.volume}": bindMountOptions: {problem}')
     return tuple(dict.fromkeys(asked))
-
-
-def _sub_paths(
-    pod: Pod, container: api.Container, environment: EnvironmentInputs
-) -> dict[int, list[str]]:
-    """Index of a mount -> the part of a volume that it shows; whole volumes have no entry."""
-    found: dict[int, list[str]] = {}
-    variables: Mapping[str, str] | None = None
-    for index, spec in enumerate(container.get("volumeMounts") or ()):
-        path = spec.get("subPath") or ""
-        expression = spec.get("subPathExpr") or ""
-        name = spec.get("name")
-        try:
-            if expression:
-                if variables is None:
-                    variables = build_environment(pod, container, environment)
-                path = expand_strictly(expression, variables)
-            if path and (parts := _parts(path, expression)):
-                found[index] = parts
-        except (UnsafePath, ExpansionTooLong) as error:
-            raise SubPathError(f'volumeMount "{name}": subPath: {error}') from error
-    return found
-
-
-def _parts(path: str, expression: str) -> list[str]:
-    try:
-        return sub_path_parts(path)
-    except UnsafePath as error:
-        if not expression:
-            raise
-        # the value of a variable may be a secret
-        raise UnsafePath(
-            f"{_cut(expression)!r} does not become a path inside the volume"
-        ) from error
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
-
-
-def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:
-    """Replace ``$(NAME)``; every variable must be there.
-
-    Raises:
-        UnsafePath: one is missing; the message names it.
-    """
-    missing: list[str] = []
-
-    def value_of(name: str) -> str:
-        value = variables.get(name)
-        if value is None:
-            missing.append(name)
-        return value or ""
-
-    path = expand(expression, value_of)
-    if missing:
-        listed = ", ".join(missing[:MAX_MISSING])
-        raise UnsafePath(f"{_cut(expression)!r}: missing value for {_cut(listed)}")
-    return path

@@ -11,13 +11,21 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from kubeletpy.api import types as api
+from kubeletpy.pods.config_errors import SubPathError
+from kubeletpy.pods.environment import EnvironmentInputs, build_environment
+from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.on_disk import SetUp
-from kubeletpy.volumes.files.paths import PodPaths
+from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, VolumePlan
 
+MAX_MISSING = 10
+"""Variables that an error names."""
+MAX_SHOWN = 256
+"""Characters of an expression shown in an error."""
 PROPAGATION = {
     None: "PRIVATE",
     "": "PRIVATE",
@@ -123,3 +131,66 @@ def host_path(volume: PlannedVolume, paths: PodPaths) -> str:
     if volume.kind == "hostPath":
         return str(volume.source.get("path") or "")
     return paths.volume(volume.kind, volume.name)
+
+
+def sub_paths(
+    pod: Pod, container: api.Container, environment: EnvironmentInputs
+) -> dict[int, list[str]]:
+    """Index of a mount -> the part of a volume that it shows; whole volumes have no entry.
+
+    Raises ContainerConfigError.
+    """
+    found: dict[int, list[str]] = {}
+    variables: Mapping[str, str] | None = None
+    for index, spec in enumerate(container.get("volumeMounts") or ()):
+        path = spec.get("subPath") or ""
+        expression = spec.get("subPathExpr") or ""
+        name = spec.get("name")
+        try:
+            if expression:
+                if variables is None:
+                    variables = build_environment(pod, container, environment)
+                path = expand_strictly(expression, variables)
+            if path and (parts := _parts(path, expression)):
+                found[index] = parts
+        except (UnsafePath, ExpansionTooLong) as error:
+            raise SubPathError(f'volumeMount "{name}": subPath: {error}') from error
+    return found
+
+
+def _parts(path: str, expression: str) -> list[str]:
+    try:
+        return sub_path_parts(path)
+    except UnsafePath as error:
+        if not expression:
+            raise
+        # the value of a variable may be a secret
+        raise UnsafePath(
+            f"{shortened(expression)!r} does not become a path inside the volume"
+        ) from error
+
+
+def shortened(text: str) -> str:
+    """A text of a spec for an error."""
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
+def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:
+    """Replace ``$(NAME)``; every variable must be there.
+
+    Raises:
+        UnsafePath: one is missing; the message names it.
+    """
+    missing: list[str] = []
+
+    def value_of(name: str) -> str:
+        value = variables.get(name)
+        if value is None:
+            missing.append(name)
+        return value or ""
+
+    path = expand(expression, value_of)
+    if missing:
+        listed = ", ".join(missing[:MAX_MISSING])
+        raise UnsafePath(f"{shortened(expression)!r}: missing value for {shortened(listed)}")
+    return path

@@ -33,6 +33,7 @@ class Agent:
         self.outcome = ForeseenOutcome.RUNS
         self.needs: tuple[Need, ...] = ()
         self.evictions: tuple[EvictionOrder, ...] = ()
+        self.fits: int | None = None
 
     async def foresee(self, asked: Any) -> Foreseen:
         self.asked.append(asked)
@@ -46,6 +47,7 @@ class Agent:
             message="because",
             needs=self.needs,
             evictions=self.evictions,
+            fits=self.fits,
         )
 
 
@@ -132,6 +134,7 @@ async def test_a_patch_from_a_file(
         (ForeseenOutcome.ENDS, 0),
         (ForeseenOutcome.RECREATES, 0),
         (ForeseenOutcome.WAITS, 1),
+        (ForeseenOutcome.STUCK, 1),
         (ForeseenOutcome.REFUSED, 1),
         (ForeseenOutcome.FORBIDDEN, 1),
         (ForeseenOutcome.DEFERRED, 1),
@@ -272,15 +275,145 @@ async def test_objects_absent_from_the_api_of_up_are_waited_for(
     assert await run(agent.at, "-f", str(file)) == 1
     assert asked == [("ns", ["data-db-0", "conf"])]
     assert capsys.readouterr().out == (
-        "ns/web: n1 would admit it; it would wait for configMap conf\n\n"
+        "ns/web: this API has no StatefulSets: apply would be refused with 405. Apply the pod "
+        "template as a Pod. Its replica was judged: n1 would admit it; it would wait for "
+        "configMap conf\n\n"
         "Waits for\n  configMap conf, which does not exist: needed by volume c\n"
     )
     assert await run(agent.at, "-f", str(file), "-o", "json") == 1
     (answer,) = json.loads(capsys.readouterr().out)
-    assert (answer["outcome"], [each["state"] for each in answer["needs"]]) == (
-        "waits",
-        ["missing"],
-    )
+    assert (answer["outcome"], answer["workload"]["outcome"]) == ("unserved", "waits")
+    assert [each["state"] for each in answer["needs"]] == ["missing"]
+
+
+OBJECTS: list[dict[str, Any]] = [
+    {"kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {"a": "1"}},
+    {"kind": "Secret", "metadata": {"name": "key", "namespace": "ns"}, "stringData": {"b": "1"}},
+    {"kind": "PersistentVolumeClaim", "metadata": {"name": "data"}},
+    {"kind": "Service", "metadata": {"name": "web"}},
+]
+POD = {"kind": "Pod", "metadata": {"name": "web"}, "spec": {}}
+NEEDED = (
+    Need(NeedKind.CLAIM, "data", ("volume data",)),
+    Need(NeedKind.CONFIG_MAP, "conf", ("volume c",), keys=("a",)),
+    Need(NeedKind.SECRET, "key", ("container a",), keys=("b",)),
+)
+
+
+def yaml_of(*documents: dict[str, Any]) -> str:
+    return "\n---\n".join(json.dumps(each) for each in documents)
+
+
+@pytest.mark.parametrize("form", ["documents", "list", "files", "standard input"])
+@pytest.mark.parametrize("up", [True, False])
+async def test_objects_of_the_same_files_exist(
+    *,
+    form: str,
+    up: bool,
+    agent: Agent,
+    tmp_path: Path,
+    capsys: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent.needs = NEEDED
+    monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket if up else None)
+    monkeypatch.setattr(own_api, "once", lambda path, read: pytest.fail("everything is known"))
+    file, other = tmp_path / "all.yaml", tmp_path / "other.yaml"
+    other.write_text(yaml_of(*OBJECTS))
+    arguments = ["-f", str(file)]
+    if form == "documents":  # the pod may come first
+        file.write_text(yaml_of(POD, *OBJECTS))
+    elif form == "list":
+        config_maps = {"kind": "ConfigMapList", "items": OBJECTS[:1]}
+        file.write_text(json.dumps({"kind": "List", "items": [*OBJECTS[1:], POD, config_maps]}))
+    elif form == "files":
+        file.write_text(yaml_of(POD))
+        arguments += ["-f", str(other)]
+    else:
+        monkeypatch.setattr("sys.stdin", io.StringIO(yaml_of(POD)))
+        arguments = ["-f", "-", "-f", str(other)]
+    assert await run(agent.at, "-n", "ns", *arguments) == 0
+    assert capsys.readouterr() == ("ns/web: n1 would admit and start it\n", "")
+
+
+@pytest.mark.parametrize(
+    ("objects", "waits"),
+    [
+        ([{**OBJECTS[0], "data": {"b": "1"}}], "configMap conf, which has no key a"),
+        ([{**OBJECTS[0], "data": None}], "configMap conf, which has no key a"),
+        ([{**OBJECTS[0], "binaryData": {"a": "MQ=="}, "data": {}}], ""),
+    ],
+)
+async def test_an_object_of_the_file_may_lack_a_key(
+    objects: list[dict[str, Any]], waits: str, agent: Agent, tmp_path: Path, capsys: Any
+) -> None:
+    agent.needs = NEEDED[1:2]
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml_of(POD, *objects))
+    assert await run(agent.at, "-n", "ns", "-f", str(file)) == bool(waits)
+    assert waits in capsys.readouterr().out
+
+
+async def test_objects_of_another_namespace_do_not_count(
+    agent: Agent, tmp_path: Path, capsys: Any
+) -> None:
+    agent.needs = NEEDED[1:2]
+    file = tmp_path / "all.yaml"
+    elsewhere = {**OBJECTS[0], "metadata": {"name": "conf", "namespace": "other"}}
+    file.write_text(yaml_of(POD, elsewhere))
+    assert await run(agent.at, "-n", "ns", "-f", str(file)) == 0
+    assert "not checked: configMap conf" in capsys.readouterr().out
+
+
+def workload(kind: str, **spec: Any) -> dict[str, Any]:
+    made = {"template": TEMPLATE, **spec}
+    if kind == "CronJob":
+        made = {"jobTemplate": {"spec": made}}
+    return {"kind": kind, "metadata": {"name": "web"}, "spec": made}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "replicas"),
+    [
+        ("Deployment", {"replicas": 2}, 2),
+        ("ReplicaSet", {"replicas": 0}, 0),
+        ("ReplicationController", {"replicas": 3}, 3),
+        ("StatefulSet", {"replicas": 3}, 3),
+        ("DaemonSet", {}, 1),
+        ("Job", {"parallelism": 4}, 4),
+        ("CronJob", {"parallelism": 4}, 4),
+        ("Deployment", {"replicas": "many"}, 1),
+    ],
+)
+@pytest.mark.parametrize("up", [True, False])
+async def test_a_workload_names_what_was_judged(
+    *,
+    kind: str,
+    spec: dict[str, Any],
+    replicas: int,
+    up: bool,
+    agent: Agent,
+    tmp_path: Path,
+    capsys: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent.fits = 2
+    monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket if up else None)
+    file = tmp_path / "workload.yaml"
+    file.write_text(json.dumps(workload(kind, **spec)))
+    assert await run(agent.at, "-f", str(file)) == up
+    assert agent.asked[0].get("replicas", 1) == replicas
+    said = capsys.readouterr().out
+    if up:
+        assert f"this API has no {kind}s: apply would be refused with 405" in said
+        assert ("Its replica" if replicas == 1 else f"One of {replicas} replicas") in said
+    elif replicas == 1:
+        assert said == "ns/web: n1 would admit and start it\n"
+    else:
+        assert said == (
+            "ns/web: n1 would admit and start it; one of "
+            f"{replicas} replicas was judged, 2 of {replicas} fit on this node\n"
+        )
 
 
 async def test_without_up_unchecked_objects_are_named(

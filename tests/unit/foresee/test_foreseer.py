@@ -400,3 +400,53 @@ async def test_a_new_pod_has_an_unused_uid() -> None:
         }
     )
     assert seen == [UID]
+
+
+async def test_a_pod_that_never_starts_is_no_pod_that_runs() -> None:
+    found = await FakeNode().new(container("a", image="NGINX:Lat est"))
+    assert (found.outcome, found.reason) == (ForeseenOutcome.STUCK, "InvalidImageName")
+    assert found.message.startswith('container a: Failed to apply default image tag "NGINX:')
+    assert [each.subject for each in found.faults] == ["container a"]
+
+
+async def test_a_pod_that_no_api_server_accepts_is_not_judged() -> None:
+    found = await FakeNode().new(container("a"), container("a"))
+    assert found.outcome is ForeseenOutcome.FORBIDDEN
+    assert found.message == 'the API server refuses it: 2 containers have the name "a"'
+
+
+async def test_the_user_of_an_image_on_the_node_is_judged() -> None:
+    first = container("a", securityContext={"runAsNonRoot": True})
+    found = await FakeNode().new(first)
+    assert (found.outcome, found.reason) == (ForeseenOutcome.STUCK, "CreateContainerConfigError")
+    assert "image will run as root" in found.message
+
+
+async def test_a_change_to_an_invalid_image_starts_nothing() -> None:
+    node = FakeNode(pod(container("a")))
+    node.intents["A B"] = SyncIntent((), stopped=("a",), started=("a",))
+    found = await node.patched({"containers": [container("a", image="A B")]})
+    assert (found.outcome, found.reason) == (ForeseenOutcome.STUCK, "InvalidImageName")
+
+
+async def test_how_many_replicas_fit() -> None:
+    seen: list[int] = []
+
+    def judge(one: Pod, others: Sequence[Pod]) -> tuple[Verdict, Sequence[Pod]]:
+        seen.append(len({one.uid, *(each.uid for each in others)}))
+        if len(others) < 3:
+            return Admitted(), ()
+        return Refused(Rejection(AdmissionReason("OutOfcpu"), "full")), ()
+
+    queries = replace(FakeNode().queries, judge=judge, others=lambda uid: ())
+    manifest = {
+        "kind": "Pod",
+        "metadata": {"name": "new"},
+        "spec": {"containers": [container("a")]},
+    }
+    found = [
+        (await Foreseer(queries).foresee({"pod": manifest, "replicas": count})).fits
+        for count in (1, 2, 5)
+    ]
+    assert found == [None, 2, 3]
+    assert seen[-4:] == [1, 2, 3, 4], "each replica counts for the next ones"

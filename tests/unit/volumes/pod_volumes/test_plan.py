@@ -16,10 +16,9 @@ from kubeletpy.volumes.claims.on_disk import SetUp
 from kubeletpy.volumes.containers.container_mounts import (
     ContainerMounts,
     bind_mount_options,
-    expand_strictly,
     recursive_read_only,
 )
-from kubeletpy.volumes.containers.pod_mounts import PodMounts
+from kubeletpy.volumes.containers.pod_mounts import PodMounts, expand_strictly
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.node.node_volumes import file_owner
 from kubeletpy.volumes.pod_volumes.empty_dir import EmptyDirError, memory_size, page_size
