@@ -135,7 +135,9 @@ class _Merge:
                 merged.append(kept)
         for item in updates:
             update = {key: value for key, value in item.items() if key != _DIRECTIVE}
-            index = places.setdefault(_identity(item[merge_key]), len(merged))
+            index = len(merged)
+            if not replaced:  # a list that replaces another may have a key twice
+                index = places.setdefault(_identity(item[merge_key]), index)
             if index == len(merged):
                 merged.append(self.maps(item_schema, {}, update))
             elif item.get(_DIRECTIVE) == "replace":

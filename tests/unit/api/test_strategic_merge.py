@@ -83,6 +83,13 @@ def test_patch_replace_list_and_map() -> None:
     }
 
 
+def test_a_list_that_replaces_another_may_have_a_key_twice() -> None:
+    """The addresses of a node are merged by type, and a node may have two InternalIPs."""
+    twice = [{"name": "z", "image": "a"}, {"name": "y"}, {"name": "z", "image": "b"}]
+    patch = {"spec": {"containers": [*twice, {"$patch": "replace"}]}}
+    assert merged(containers("a", "z"), patch) == {"spec": {"containers": twice}}
+
+
 def test_set_element_order() -> None:
     patch = {
         "spec": {
