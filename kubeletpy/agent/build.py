@@ -7,6 +7,8 @@ are started and their tasks created in the order of ``components``, and closed i
 
 from __future__ import annotations
 
+from functools import partial
+
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.core import Core, build_core
@@ -15,6 +17,7 @@ from kubeletpy.agent.observers import Observers, build_observers
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.upkeep import Upkeep
 from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.node.addresses import NodeAddresses, host_addresses
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 
 
@@ -100,7 +103,9 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     )
     # by the watch or by a response, whichever comes first: before the first status is written
     last_left = [lambda: pressure.node_shown(own_node.current())] if pressure is not None else []
+    cloud = [partial(_take_addresses, core, core.cloud_ips)] if core.cloud_ips is not None else []
     signals.node_shown.connect(
+        *cloud,
         *last_left,
         storage.claims.node_changed,
         lambda: core.runtime_upkeep.node_shown(own_node.current()),
@@ -108,6 +113,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
         *([manager.node_shown] if manager is not None else []),
     )
     signals.node_answered.connect(
+        *cloud,
         *last_left,
         storage.claims.node_changed,
         *([certificate.node_changed] if certificate is not None else []),
@@ -124,3 +130,13 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
         on_connection(core.runtime.connection_changed)
         if core.cgroups.driver_check is not None:
             on_connection(core.cgroups.driver_check.connection_changed)
+    for take in cloud:  # until the API shows the node, those with which it will be registered
+        take()
+
+
+def _take_addresses(core: Core, cloud_ips: NodeAddresses) -> None:
+    """Take the addresses of the Node object; pods show new ones at once, or can start by now."""
+    status = core.node.own.current().get("status") or {}
+    if cloud_ips.replace(host_addresses(status.get("addresses") or ())):
+        for pod in core.state.active():
+            core.signals.pod_changed(pod.uid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kubeletpy.agent.outside import Outside
@@ -11,6 +12,7 @@ from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.events.kept import KeptEvents
 from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.structs import Struct
 
@@ -18,7 +20,8 @@ from kubeletpy.structs import Struct
 class BuildContext(Struct, frozen=True, kw_only=True):
     """Settings, surroundings and signals of one agent; ``started_at`` is in Unix seconds.
 
-    ``backlog`` are the pods that wait for their turn to start or stop.
+    ``backlog`` are the pods that wait for their turn to start or stop. ``cloud_ips`` are the
+    addresses that a cloud controller has set in the Node object; None: the agent sets them.
     """
 
     settings: KubeletSettings
@@ -29,6 +32,15 @@ class BuildContext(Struct, frozen=True, kw_only=True):
     signals: Signals
     started_at: float
     backlog: Backlog
+    cloud_ips: NodeAddresses | None
+
+    @property
+    def host_ips(self) -> Sequence[str]:
+        """What pods report as their host's addresses, and pods on its network as theirs.
+
+        They may change in place.
+        """
+        return self.outside.machine.node_ips if self.cloud_ips is None else self.cloud_ips
 
     @property
     def root(self) -> Path:

@@ -42,6 +42,7 @@ from kubeletpy.clock import SteadyClock
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.devices.registry import DevicePluginHandler
+from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
@@ -140,6 +141,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     backlog = Backlog()
     events = build_events(outside, options.name, backlog)
     signals, recorder = Signals(), events.recorder
+    from_cloud = options.external_cloud_provider and outside.api is not None
     context = BuildContext(
         settings=settings,
         flags=flags,
@@ -149,6 +151,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         signals=signals,
         started_at=life.now(),
         backlog=backlog,
+        cloud_ips=NodeAddresses(()) if from_cloud else None,
     )
     kube_api, root, pods_dir = context.kube_api, context.root, context.root / "pods"
     version, following = build_version(context)
@@ -166,7 +169,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     components += state.components
 
     # -- what has been allocated to pods --------------------------------------------------------
-    rules = runtime_settings(settings, flags, machine, root)
+    rules = runtime_settings(context)
     allocated = build_allocations(context, state, rules)
     allocations = allocated.manager
     devices, device_component = build_devices(context, state)
@@ -249,7 +252,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         user_namespace=user_namespaces.pod_range,
         host_dns=lambda: host_dns(settings.resolv_conf),
         hooks=LifecycleHookRunner(
-            outside.runtime, recorder, metrics.hooks, machine.node_ips, gates.version
+            outside.runtime, recorder, metrics.hooks, context.host_ips, gates.version
         ),
         actuated=allocated.actuated,
         pod_limits=cgroups.limits,
@@ -304,7 +307,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         actuated=allocated.actuated,
         runtime_name=runtime.runtime_name,
         recursive_read_only=recursive_read_only,
-        host_ips=machine.node_ips,
+        host_ips=context.host_ips,
         looked_at=state.starts.looked_at,
         holds_claims=claims.manager.holds,
         mirror_of=pods.mirror_of,
@@ -452,6 +455,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         signals=signals,
         started_at=context.started_at,
         backlog=backlog,
+        cloud_ips=context.cloud_ips,
         components=components,
         state=state,
         admission=admission,

@@ -203,7 +203,7 @@ def build_storage(
         services=None
         if services is None
         else lambda pod: services.of_namespace(pod.namespace, wait=not pod.is_static),
-        host_ips=machine.node_ips,
+        host_ips=context.host_ips,
         allocatable=node_allocatable,
     )
     components = [

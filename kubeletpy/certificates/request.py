@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 from collections.abc import Iterable
 
 from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
 from kubeletpy.host.pki import Names
+from kubeletpy.pods.addresses import canonical_address
 
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
@@ -44,7 +44,7 @@ def serving_names(
     ips: set[str] = set()
     for each in addresses:
         kind, address = each.get("type", ""), each.get("address", "")
-        ip = _canonical(address)
+        ip = canonical_address(address)
         if kind in ("Hostname", "InternalIP", "ExternalIP") and ip:
             ips.add(ip)
         elif kind in ("Hostname", "InternalDNS", "ExternalDNS") and address:
@@ -52,13 +52,6 @@ def serving_names(
     if not ips and not (dns_only and names):
         return None
     return Names(NODE_PREFIX + node_name, (NODES_GROUP,), tuple(sorted(names)), tuple(sorted(ips)))
-
-
-def _canonical(address: str) -> str:
-    try:
-        return str(ipaddress.ip_address(address))
-    except ValueError:
-        return ""
 
 
 def request_name(prefix: str, public_key: bytes, names: Names, signer: str) -> str:

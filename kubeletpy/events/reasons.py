@@ -114,6 +114,7 @@ class Reason(StrEnum):
     FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed"
     IMAGE_GC_FAILED = "ImageGCFailed"
     INSPECT_FAILED = "InspectFailed"
+    HOST_IPS_IP_FAMILY_MISMATCH = "HostIPsIPFamilyMismatch"
     INVALID_DISK_CAPACITY = "InvalidDiskCapacity"
     KILLING = "Killing"
     KUBERNETES_VERSION_DIFFERS = "KubernetesVersionDiffers"

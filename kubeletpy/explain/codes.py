@@ -45,6 +45,7 @@ class CauseCode(StrEnum):
     CONFIG = "container-config"
     RUNTIME_CLASS = "runtime-class"
     RESOLV_CONF = "resolv-conf"
+    NODE_ADDRESS = "node-address"
     RUNS_AS_ROOT = "runs-as-root"
     VOLUME_IN_USE = "volume-in-use"
     TAINT = "deleted-for-taint"
@@ -58,6 +59,7 @@ _FIELDS: dict[SpecField | None, CauseCode] = {
     SpecField.SUB_PATH: CauseCode.SUBPATH,
     SpecField.RUN_AS_NON_ROOT: CauseCode.RUNS_AS_ROOT,
     SpecField.RESOLV_CONF: CauseCode.RESOLV_CONF,
+    SpecField.NODE_ADDRESS: CauseCode.NODE_ADDRESS,
 }
 _STARTS = {"PostStartHookError": CauseCode.POST_START, "RunContainerError": CauseCode.NEVER_RAN}
 """Codes of a start that has just failed; a moment later the status shows its back-off."""

@@ -84,6 +84,10 @@ _HINTS: Mapping[str, str] = {
         "correct the file that is named, or resolvConf in the node's configuration; the agent then "
         "retries"
     ),
+    CauseCode.NODE_ADDRESS: (
+        "see the log of the cloud controller, which sets the node's addresses, or start the node's "
+        "agent with --node-ip"
+    ),
     "readiness-gate": "check the controller that has to set this condition",
     "finalizer": "check the controller that owns the finalizer",
     "api-write": (

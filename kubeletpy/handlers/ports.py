@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from kubeletpy.api import types as api
 from kubeletpy.handlers.outcome import HandlerError
 
+LOOPBACK = "127.0.0.1"
+"""Where a pod on the host's network is reached while the node has no address."""
+
 
 def resolve_port(port: object, ports: Iterable[api.ContainerPort]) -> int:
     """The number of a port; a name without a container port may still be a number in a string.

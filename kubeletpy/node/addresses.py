@@ -1,13 +1,35 @@
-"""The current addresses that a node has on its own: one list shared by all readers. Pure."""
+"""The current addresses of a node, those of its machine and those of its object. Pure.
+
+Each is one list that all readers share.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import overload
 
+from kubeletpy.api import types as api
+from kubeletpy.pods.addresses import canonical_address, family
+
+
+def host_addresses(shown: Iterable[api.NodeAddress]) -> tuple[str, ...]:
+    """The addresses that the pods of a node report as their host's: at most one per family.
+
+    InternalIPs come before ExternalIPs; the first one decides which family is the primary one.
+    Source: docs/reference/behaviour.md, e2.
+    """
+    listed = list(shown)
+    first: dict[int, str] = {}
+    for kind in ("InternalIP", "ExternalIP"):
+        for each in listed:
+            address = canonical_address(each.get("address") or "")
+            if each.get("type") == kind and address:
+                first.setdefault(family(address), address)
+    return tuple(first.values())
+
 
 class NodeAddresses(Sequence[str]):
-    """A list of addresses that is updated in place when the machine's addresses change."""
+    """A list of addresses that is updated in place when the addresses of the node change."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._now = tuple(addresses)

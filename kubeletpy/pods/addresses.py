@@ -21,24 +21,36 @@ def pod_addresses(pod: Pod, sandbox_ips: Sequence[str], host_ips: Sequence[str])
     found = order_pod_ips(sandbox_ips, host_ips)
     if pod.host_network and host_ips:
         found = found or [host_ips[0]]
-        families = {_family(ip) for ip in found}
-        found += [ip for ip in host_ips[1:2] if _family(ip) not in families]
+        families = {family(ip) for ip in found}
+        found += [ip for ip in host_ips[1:2] if family(ip) not in families]
     return found
 
 
 def order_pod_ips(ips: Iterable[str], host_ips: Sequence[str]) -> list[str]:
     """At most one address per family, the node's preferred family first; invalid ones dropped."""
     first: dict[int, str] = {}
-    for ip in ips:
-        family = _family(ip)
-        if family:
-            first.setdefault(family, ip)
-    preferred = _family(host_ips[0]) if host_ips else 4
-    return [first[family] for family in sorted(first, key=lambda family: family != preferred)]
+    for ip in map(canonical_address, ips):
+        if ip:
+            first.setdefault(family(ip), ip)
+    preferred = family(host_ips[0]) if host_ips else 4
+    return [first[version] for version in sorted(first, key=lambda version: version != preferred)]
 
 
-def _family(ip: str) -> int:
+def canonical_address(text: str) -> str:
+    """An IP address in its usual form; empty if the text is none that others can use.
+
+    ``::ffff:10.0.0.1`` is ``10.0.0.1``. An address with a zone, such as ``fe80::1%eth0``, is of one
+    interface of one machine.
+    """
     try:
-        return ipaddress.ip_address(ip).version
+        found = ipaddress.ip_address(text)
     except ValueError:
-        return 0
+        return ""
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return "" if found.scope_id is not None else str(found.ipv4_mapped or found)
+
+
+def family(address: str) -> int:
+    """4 or 6, for an address in its usual form."""
+    return 6 if ":" in address else 4

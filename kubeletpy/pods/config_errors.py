@@ -16,6 +16,7 @@ class SpecField(StrEnum):
     RUNTIME_CLASS = "runtimeClassName"
     RUN_AS_NON_ROOT = "runAsNonRoot"
     RESOLV_CONF = "resolvConf"
+    NODE_ADDRESS = "nodeAddress"
 
 
 class ConfigError(ValueError):
@@ -49,6 +50,12 @@ class RunAsNonRootError(ContainerConfigError):
     """The container may not run as root, and would, or it is unclear."""
 
     about = SpecField.RUN_AS_NON_ROOT
+
+
+class NodeAddressError(ContainerConfigError):
+    """The container reads an address of the node, which has none yet."""
+
+    about = SpecField.NODE_ADDRESS
 
 
 def about(error: Exception) -> SpecField | None:

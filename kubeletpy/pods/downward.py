@@ -21,6 +21,10 @@ class DownwardError(ValueError):
     """A reference to a field or resource that cannot be followed; the message names it."""
 
 
+class NoNodeAddress(DownwardError):
+    """A reference to an address of the node, which has none yet."""
+
+
 class NodeFacts(Struct, frozen=True):
     """Facts about the node that a pod may read."""
 
@@ -56,8 +60,12 @@ def field_value(selector: api.ObjectFieldSelector, pod: Pod, facts: NodeFacts) -
             return pod.spec.get("nodeName") or ""
         case "spec.serviceAccountName":
             return pod.spec.get("serviceAccountName") or ""
+        case "status.hostIP" | "status.hostIPs" if not facts.host_ips:
+            raise _not_known(path)
+        case "status.podIP" | "status.podIPs" if pod.host_network and not facts.pod_ips:
+            raise _not_known(path)
         case "status.hostIP":
-            return next(iter(facts.host_ips), "")
+            return facts.host_ips[0]
         case "status.hostIPs":
             return ",".join(facts.host_ips)
         case "status.podIP":
@@ -66,6 +74,13 @@ def field_value(selector: api.ObjectFieldSelector, pod: Pod, facts: NodeFacts) -
             return ",".join(facts.pod_ips)
         case _:
             raise DownwardError(f"unsupported fieldPath: {path}")
+
+
+def _not_known(path: str) -> NoNodeAddress:
+    return NoNodeAddress(
+        f"{path} is not known: the Node object has no InternalIP; a cloud controller adds it, or "
+        "start the node's agent with --node-ip"
+    )
 
 
 def resource_value(

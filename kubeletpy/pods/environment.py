@@ -9,8 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from kubeletpy.api import types as api
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.downward import DownwardError, NodeFacts, field_value, resource_value
+from kubeletpy.pods.config_errors import ContainerConfigError, NodeAddressError
+from kubeletpy.pods.downward import (
+    DownwardError,
+    NodeFacts,
+    NoNodeAddress,
+    field_value,
+    resource_value,
+)
 from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.service_env import service_variables
@@ -90,6 +96,8 @@ def build_environment(
                 value: str | None = expand(entry["value"], value_of)
             else:
                 value = _referred(pod, container, entry.get("valueFrom") or {}, inputs)
+        except NoNodeAddress as error:
+            raise NodeAddressError(f"environment variable {name}: {error}") from error
         except (DownwardError, ExpansionTooLong) as error:
             raise ContainerConfigError(f"environment variable {name}: {error}") from error
         if value is None:

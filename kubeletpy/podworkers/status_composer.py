@@ -15,8 +15,9 @@ from kubeletpy.api import types as api
 from kubeletpy.api.times import parse_time
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, EventRecorder, pod_reference
+from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
+from kubeletpy.pods.addresses import family
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.restart_rules import restart_all_active
@@ -267,6 +268,16 @@ class StatusComposer:
         if new.get("reason") == DEADLINE_REASON and old.get("reason") != DEADLINE_REASON:
             self._recorder.event(
                 pod_reference(pod), NORMAL, Reason.DEADLINE_EXCEEDED, DEADLINE_MESSAGE
+            )
+        before, now = old.get("hostIP"), new.get("hostIP")
+        if before and now and family(before) != family(now):
+            self._recorder.event(
+                pod_reference(pod),
+                WARNING,
+                Reason.HOST_IPS_IP_FAMILY_MISMATCH,
+                f"The node's address was {before} (IPv{family(before)}), and the cloud controller "
+                f"has set {now} (IPv{family(now)}); start the node's agent with --node-ip to fix "
+                "this",
             )
         if new.get("phase") == "Running" and old.get("phase") in (None, "", "Pending"):
             seen = pod.annotations.get(CONFIG_SEEN)

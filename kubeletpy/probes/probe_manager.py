@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
+from kubeletpy.handlers.ports import LOOPBACK
 from kubeletpy.metrics.probes import ProbeMetrics
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
@@ -100,7 +101,7 @@ class KubeProbeManager:
         now, wall = asyncio.get_running_loop().time(), self._clock.now()
         for probe in probes:
             probe.pod = pod
-            probe.pod_ip = status.get("podIP") or ""
+            probe.pod_ip = status.get("podIP") or (LOOPBACK if pod.host_network else "")
             seen = container_state(
                 pod,
                 probe.container,

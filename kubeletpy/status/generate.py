@@ -322,7 +322,8 @@ def _with_addresses(inputs: StatusInputs, status: api.PodStatus) -> api.PodStatu
     if _has_ended(inputs, status) and not inputs.runtime.ips:
         status.update(addresses_of(inputs.old))
     elif not host_ips:  # the agent does not know them yet
-        status.update(addresses_of(inputs.old, HOST_ADDRESSES))
+        kept = ADDRESSES if inputs.pod.host_network else HOST_ADDRESSES
+        status.update(addresses_of(inputs.old, kept))
     return status
 
 

@@ -92,12 +92,14 @@ class World:
         recorded: int = 0,
         api_on_node: bool = True,
         settings: JSON | None = None,
+        flags: JSON | None = None,
     ) -> None:
         """``recorded``: MiB of the agent's flight recorder; ``api_on_node``: the API server has
         the node's wall clock, also when it is set; ``cgroup_driver``: the agent's, on a machine
-        with a cgroup file system (``kernel``), None: there is none; ``settings``: of the agent,
-        over those of every world."""
+        with a cgroup file system (``kernel``), None: there is none; ``settings`` and ``flags``: of
+        the agent, over those of every world."""
         self.settings = settings or {}
+        self.flags = flags or {}
         self.seed = seed
         self.recorded = recorded
         self.manifest_url = manifest_url
@@ -217,6 +219,7 @@ class World:
                 device_plugins_dir=str(self.root / "device-plugins"),
                 hostname_override=NODE,
                 flight_recorder_mib=self.recorded,
+                **self.flags,
             )
             self.agent = build(self._settings(), flags, self._outside(life))
             await self.agent.start()

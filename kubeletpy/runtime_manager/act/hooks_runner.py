@@ -18,7 +18,7 @@ from kubeletpy.handlers.exec import run_command
 from kubeletpy.handlers.http_request import BadHandlerRequest, HttpRequest, request_for
 from kubeletpy.handlers.network import Resolver
 from kubeletpy.handlers.outcome import HandlerError, HandlerResult
-from kubeletpy.handlers.ports import host_port
+from kubeletpy.handlers.ports import LOOPBACK, host_port
 from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.metrics.probes import HookMetrics
 from kubeletpy.pods.pod import Pod
@@ -165,9 +165,8 @@ class LifecycleHookRunner:
         status = (await self._runtime.pod_sandbox_status(found.pod_sandbox_id)).status
         if status.network.ip:
             return status.network.ip
-        on_host = status.linux.namespaces.options.network == cri.NODE
-        if on_host and self._node_ips:
-            return self._node_ips[0]
+        if status.linux.namespaces.options.network == cri.NODE:
+            return next(iter(self._node_ips), LOOPBACK)
         raise HandlerError("failed to find networking container: the sandbox has no IP address")
 
 

@@ -1,11 +1,11 @@
-"""Inputs of the config builders about this node and its agent: constant while it runs.
+"""Inputs of the config builders about this node and its agent.
 
 Filled in by the composition root from KubeletConfiguration and the machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from kubeletpy.pods.memory_qos import MemoryQoS
@@ -26,7 +26,8 @@ class RuntimeSettings(Struct, frozen=True):
     cluster_dns: tuple[str, ...] = ()
     no_cluster_dns: bool = False
     """The operator states that there is none: its absence is not worth a warning."""
-    node_ips: tuple[str, ...] = ()
+    node_ips: Sequence[str] = ()
+    """The node's addresses, which may change."""
     cpu_cfs_quota: bool = True
     cpu_cfs_period_us: int = 100_000
     memory_capacity: int = 0

@@ -9,9 +9,9 @@ Source: docs/reference/behaviour.md, e4, e5.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 
+from kubeletpy.pods.addresses import canonical_address
 from kubeletpy.pods.pod import CONFIG_SOURCE
 from kubeletpy.pods.runtime_status import (
     ContainerState,
@@ -234,10 +234,8 @@ def _time(nanoseconds: int) -> int:
 def _ips(network: cri.PodSandboxNetworkStatus) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for text in (network.ip, *(extra.ip for extra in network.additional_ips)):
-        try:
-            found[str(ipaddress.ip_address(text))] = None
-        except ValueError:
-            continue
+        if address := canonical_address(text):
+            found[address] = None
     return tuple(found)
 
 

@@ -52,6 +52,8 @@ ADDRESSES: list[tuple[str, list[tuple[str, str]], bool, Names | None]] = [
             ("InternalIP", "10.0.0.1"),
             ("ExternalIP", "10.0.0.1"),
             ("InternalIP", "FD00:0::1"),
+            ("InternalIP", "::ffff:10.0.0.1"),
+            ("InternalIP", "fe80::1%eth0"),
             ("Hostname", "n"),
             ("InternalDNS", "n"),
             ("ExternalDNS", "a.example"),

@@ -685,6 +685,17 @@ CASES: list[Case] = [
         300,
     ),
     (
+        "reads an address that the node does not have yet",
+        None,
+        start("CreateContainerConfigError", "no address", about=SpecField.NODE_ADDRESS),
+        "not running: container main can't start: CreateContainerConfigError: no address; next try "
+        "in 7s",
+        "node-address",
+        "see the log of the cloud controller, which sets the node's addresses, or start the node's "
+        "agent with --node-ip",
+        300,
+    ),
+    (
         "another error of its spec",
         None,
         start("CreateContainerError", "no such device"),

@@ -76,6 +76,9 @@ def test_errors_name_the_field_that_they_are_about() -> None:
     sandbox = facts(last_sync=LastSync(Stage.SYNC, outcome, NOW))
     assert wait_code(sandbox, Wait(K.RETRY, "", "no")) == "runtime-class"
     assert wait_code(sandbox, Wait(K.NETWORK, "", "no")) == "network"
+    outcome = SyncOutcome(error="no", step=Step.RUNTIME, about=SpecField.RESOLV_CONF)
+    sandbox = facts(last_sync=LastSync(Stage.SYNC, outcome, NOW))
+    assert wait_code(sandbox, Wait(K.RETRY, "", "no")) == "resolv-conf"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
-"""All holders of a node's addresses see the current ones."""
+"""The addresses of a node: those of its machine, and those of its object."""
 
 from __future__ import annotations
 
-from kubeletpy.node.addresses import NodeAddresses
+import pytest
+
+from kubeletpy.api import types as api
+from kubeletpy.node.addresses import NodeAddresses, host_addresses
 
 
 def test_all_readers_see_the_addresses_of_now() -> None:
@@ -15,3 +18,30 @@ def test_all_readers_see_the_addresses_of_now() -> None:
         2,
         ("2001:db8::1",),
     )
+
+
+IN, OUT = "InternalIP", "ExternalIP"
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ([], ()),
+        ([("Hostname", "10.0.0.1"), ("InternalDNS", "10.0.0.2")], ()),
+        ([(IN, "10.0.0.1")], ("10.0.0.1",)),
+        ([(IN, "10.0.0.1"), (IN, "10.0.0.2")], ("10.0.0.1",)),
+        ([(IN, "10.0.0.1"), (IN, "fd00::1"), (IN, "fd00::2")], ("10.0.0.1", "fd00::1")),
+        ([(IN, "fd00::1"), (IN, "10.0.0.1")], ("fd00::1", "10.0.0.1")),
+        ([(OUT, "203.0.113.1"), (IN, "10.0.0.1")], ("10.0.0.1",)),
+        ([(OUT, "2001:db8::1"), (IN, "10.0.0.1")], ("10.0.0.1", "2001:db8::1")),
+        ([(OUT, "203.0.113.1"), ("Hostname", "n")], ("203.0.113.1",)),
+        ([(IN, "FD00:0::1")], ("fd00::1",)),
+        ([(IN, "::ffff:10.0.0.1"), (IN, "fd00::1")], ("10.0.0.1", "fd00::1")),
+        ([(IN, "fe80::1%eth0"), (IN, ""), (IN, "n"), (IN, "10.0.0.1")], ("10.0.0.1",)),
+    ],
+)
+def test_the_addresses_that_pods_report(
+    shown: list[tuple[str, str]], expected: tuple[str, ...]
+) -> None:
+    listed: list[api.NodeAddress] = [{"type": kind, "address": text} for kind, text in shown]
+    assert host_addresses(listed) == expected

@@ -19,6 +19,8 @@ from kubeletpy.pods.pod import Pod
         (("fd00::1", "10.0.0.1"), (), ["10.0.0.1", "fd00::1"]),
         (("10.0.0.1", "fd00::1"), ("fd00::9", "192.168.0.1"), ["fd00::1", "10.0.0.1"]),
         (("nonsense",), (), []),
+        (("::ffff:10.0.0.1", "FD00:0::1"), ("192.168.0.1",), ["10.0.0.1", "fd00::1"]),
+        (("fe80::1%eth0", "10.0.0.1"), ("fd00::9",), ["10.0.0.1"]),
     ],
 )
 def test_pod_ip_order(ips: Sequence[str], hosts: Sequence[str], ordered: list[str]) -> None:

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.downward import DownwardError, NodeFacts, field_value, resource_value
+from kubeletpy.pods.downward import (
+    DownwardError,
+    NodeFacts,
+    NoNodeAddress,
+    field_value,
+    resource_value,
+)
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 
 POD = make_pod(
@@ -54,6 +60,21 @@ FACTS = NodeFacts(
 )
 def test_fields(path: str, expected: str) -> None:
     assert field_value({"fieldPath": path}, POD, FACTS) == expected
+
+
+@pytest.mark.parametrize("path", ["status.hostIP", "status.hostIPs"])
+def test_addresses_of_a_node_that_has_none(path: str) -> None:
+    facts = NodeFacts(pod_ips=("10.0.0.2",))
+    with pytest.raises(NoNodeAddress, match=rf"^{path} is not known: .* cloud controller"):
+        field_value({"fieldPath": path}, POD, facts)
+
+
+@pytest.mark.parametrize("path", ["status.podIP", "status.podIPs"])
+def test_addresses_of_a_pod_that_has_none(path: str) -> None:
+    on_host = make_pod("app", hostNetwork=True)
+    assert field_value({"fieldPath": path}, POD, NodeFacts()) == ""
+    with pytest.raises(NoNodeAddress, match=f"^{path} is not known"):
+        field_value({"fieldPath": path}, on_host, NodeFacts())
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,13 @@ class Setup:
         self.fakes, self.composed = FakeComponents(), 0
         self.addresses = NodeAddresses(["192.0.2.1"])
         self.cache = PodStatusCache()
+        recorder = Recorder()
+        self.events = recorder.events
         fakes: Any = self.fakes
         self.composer = StatusComposer(
             fakes,
             self.cache,
-            Recorder(),
+            recorder,
             LoopClock(),
             probes=fakes,
             reasons=ReasonCache(),
@@ -144,6 +146,23 @@ async def test_any_change_has_it_composed(change: Callable[[Setup], None]) -> No
     change(s)
     s.store()
     assert s.composed == 1
+
+
+@pytest.mark.parametrize(
+    ("addresses", "noticed"),
+    [(["192.0.2.2"], 0), (["2001:db8::1", "192.0.2.1"], 1), ([], 0)],
+)
+@on_virtual_time
+async def test_another_family_of_the_nodes_address_is_noticed(
+    addresses: list[str], noticed: int
+) -> None:
+    s = Setup()
+    s.rest()
+    s.addresses.replace(addresses)
+    s.rest()
+    found = [message for reason, message in s.events if reason == "HostIPsIPFamilyMismatch"]
+    assert len(found) == noticed
+    assert all("192.0.2.1 (IPv4)" in each and "2001:db8::1 (IPv6)" in each for each in found)
 
 
 @on_virtual_time

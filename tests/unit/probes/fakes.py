@@ -47,6 +47,8 @@ class World:
         self.on_result: Callable[[str, ProbeKind, ProbeOutcome], None] = lambda *result: None
         self.statuses: dict[str, Any] = {}
         self.pods: dict[str, Pod] = {}
+        self.pod_ip: str | None = "10.0.0.9"
+        """Shown by statuses."""
         self.running = self.most = 0
         self.metrics = Metrics()
         began = self.clock.now() if agent_started_at is None else agent_started_at
@@ -105,7 +107,7 @@ class World:
             outcome = self.manager.results(pod).startup.get(container_id)
             unprobed = outcome is None and "startupProbe" not in container
             entry["started"] = outcome is OK or unprobed
-        status: Any = {"phase": phase, "podIP": "10.0.0.9"}
+        status: Any = {"phase": phase, "podIP": self.pod_ip}
         status["initContainerStatuses" if pod.init_containers else "containerStatuses"] = [entry]
         self.statuses[pod.uid] = status
         self.manager.status_stored(pod, status)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.probes.prober import Target
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.probes.timetable import SLOT_S
 from kubeletpy.probes.turns import HOLD_S
@@ -56,6 +58,34 @@ def test_a_slow_start_is_seen_soon_after_it_is_over_and_not_reported_as_failures
         assert all(world.quiet)
 
     run(start())
+
+
+@pytest.mark.parametrize(
+    ("host_network", "shown", "probed"),
+    [
+        (True, None, "127.0.0.1"),
+        (True, "192.0.2.1", "192.0.2.1"),
+        (False, None, ""),
+        (False, "10.0.0.9", "10.0.0.9"),
+    ],
+)
+@on_virtual_time
+async def test_the_address_of_a_pod_that_is_probed(
+    host_network: bool, shown: str | None, probed: str
+) -> None:
+    world, addresses = World(), set[str]()
+
+    def answer(target: Target) -> ProbeOutcome:
+        addresses.add(target.pod_ip)
+        return OK
+
+    world.answer, world.pod_ip = answer, shown
+    pod = probed_pod(readinessProbe={})
+    pod.spec["hostNetwork"] = host_network
+    world.manager.add_pod(pod)
+    world.start(pod)
+    await asyncio.sleep(30)
+    assert addresses == {probed}
 
 
 @on_virtual_time

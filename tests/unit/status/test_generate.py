@@ -461,6 +461,15 @@ def test_a_pod_that_has_ended_keeps_its_addresses(
             assert status["hostIP"] == (*host_ips, "192.168.0.1")[0]
 
 
+def test_a_pod_on_the_hosts_network_keeps_its_addresses_until_those_of_the_node_are_known() -> None:
+    of = pod(status={"phase": "Running", **HAD}, hostNetwork=True)
+    has = replace(inputs(of, replace(runtime(record("a")), ips=())), host_ips=())
+    shown: Any = generate_api_pod_status(has)
+    assert {name: shown.get(name) for name in HAD} == HAD
+    shown = generate_api_pod_status(replace(has, host_ips=("192.168.0.9",)))
+    assert (shown["podIP"], shown["hostIP"]) == ("192.168.0.9", "192.168.0.9")
+
+
 def test_the_runtime_knows_the_addresses_of_an_ended_pod_better_than_the_api() -> None:
     of = pod(status={"phase": "Running", **HAD})
     status = generate_api_pod_status(

@@ -154,6 +154,15 @@ async def test_http_on_the_hosts_network() -> None:
             await bench.stop({"httpGet": {"port": port}})
 
 
+async def test_http_on_the_network_of_a_node_that_has_no_address_yet() -> None:
+    bench = Bench()
+    bench.runtime.sandbox = cri.PodSandboxStatus()
+    bench.runtime.sandbox.linux.namespaces.options.network = cri.NODE
+    bench.addresses.replace([])
+    async with serving(answering(OK)) as port:
+        await bench.stop({"httpGet": {"port": port}})
+
+
 async def test_https_answered_in_plain_text_is_retried_without_credentials() -> None:
     heard: list[bytes] = []
 
