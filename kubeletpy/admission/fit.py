@@ -13,6 +13,7 @@ from kubeletpy.admission.verdict import Shortage
 from kubeletpy.api import types as api
 from kubeletpy.api.quantity import milli_value, value, whole
 from kubeletpy.api.types import JSON
+from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import HUGEPAGES_PREFIX, Amounts, pod_requests
 
@@ -29,6 +30,11 @@ def pod_needs(pod: Pod) -> Needs:
     Raises ValueError for an invalid quantity.
     """
     return needs_of_requests(pod_requests(pod, with_claims=True))
+
+
+def needs_in_force(pod: Pod) -> Needs:
+    """The resources that a pod already on the node takes. Raises ValueError: see above."""
+    return needs_of_requests(requests_in_force(pod))
 
 
 def needs_of_requests(requests: Amounts) -> Needs:

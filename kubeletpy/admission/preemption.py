@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubeletpy.admission.fit import PODS, Needs, NeedsOf, pod_needs
-from kubeletpy.admission.verdict import Shortage
+from kubeletpy.admission.verdict import UNEXPECTED, Rejection, Shortage
 from kubeletpy.api import types as api
 from kubeletpy.pods.disruption import with_disruption
 from kubeletpy.pods.pod import Pod
@@ -18,6 +18,12 @@ from kubeletpy.pods.qos import QoSClass, is_critical, qos_class
 REASON = "Preempting"
 MESSAGE = "Preempted in order to admit critical pod"
 CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
+
+
+FAILED_TO_RECOVER = (
+    "Unexpected error while attempting to recover from admission failure: "
+    "preemption: error finding a set of pods to preempt"
+)
 
 
 class NoVictims(Exception):
@@ -53,6 +59,19 @@ def victims(
         best_effort, _less(missing, [*from_burstable, *from_guaranteed], needs_of), needs_of
     )
     return [*from_best_effort, *from_burstable, *from_guaranteed]
+
+
+def victims_or_refusal(
+    pod: Pod, others: Iterable[Pod], shortages: Sequence[Shortage], needs_of: NeedsOf = pod_needs
+) -> list[Pod] | Rejection:
+    """The pods to kill to make a critical pod fit, or why it is rejected.
+
+    Raises ValueError: a request is not a quantity.
+    """
+    try:
+        return victims(pod, others, shortages, needs_of)
+    except NoVictims as error:
+        return Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}")
 
 
 def yields(other: Pod, pod: Pod) -> bool:

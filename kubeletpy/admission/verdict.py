@@ -5,6 +5,8 @@ from __future__ import annotations
 from kubeletpy.events.reasons import OUT_OF, AdmissionReason
 from kubeletpy.structs import Struct
 
+UNEXPECTED = AdmissionReason.UNEXPECTED_ADMISSION_ERROR
+
 
 class Rejection(Struct, frozen=True):
     """Why a pod is rejected: the reason for its status and event, and a human-readable message."""

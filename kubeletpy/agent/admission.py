@@ -8,7 +8,9 @@ from __future__ import annotations
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.pod_state import PodState
+from kubeletpy.config import KubeletSettings
 from kubeletpy.devices.device_manager import DeviceManager
+from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.shutdown.logind import SystemLogind
@@ -23,6 +25,23 @@ class Admission(Struct, frozen=True):
 
     gate: AdmissionGate
     shutdown: ShutdownManager
+
+
+def admission_state(
+    settings: KubeletSettings, options: NodeOptions, kernel_version: str, *, apparmor: bool
+) -> NodeState:
+    """What admission needs to know of the node besides its object and its present condition."""
+    gates = settings.feature_gates
+    return NodeState(
+        allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
+        kernel_version=kernel_version,
+        apparmor=apparmor,
+        pod_level_resources=gates.enabled("PodLevelResources"),
+        declared_features=options.declared_features
+        if gates.enabled("NodeDeclaredFeatures")
+        else None,
+        version=gates.version,
+    )
 
 
 def build_admission(
@@ -54,15 +73,8 @@ def build_admission(
         node_name=options.name,
         root_dir=context.root,
     )
-    always = NodeState(
-        allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
-        kernel_version=outside.machine.facts.kernel_version,
-        apparmor=kernel.apparmor,
-        pod_level_resources=gates.enabled("PodLevelResources"),
-        declared_features=options.declared_features
-        if gates.enabled("NodeDeclaredFeatures")
-        else None,
-        version=gates.version,
+    always = admission_state(
+        settings, options, outside.machine.facts.kernel_version, apparmor=kernel.apparmor
     )
 
     def now() -> NodeState:

@@ -43,6 +43,8 @@ from kubeletpy.stats.views import StatsViews
 
 LOG_END = 4096
 """Bytes at the end of a log that are read."""
+MOST_REFUSED = 5
+"""Pods named that the next start of the agent would end."""
 ASKING_TAKES_S = 3.0
 """Maximum time to explain a pod that this node does not have."""
 
@@ -144,6 +146,7 @@ def served(
         troubles=lambda: [
             *(said for ask in of_node if (said := ask())),
             *_failing_watches(outside),
+            *refused_at_start(core),
         ],
         foresee=foresee,
         gone=lambda namespace, name: gone.find(namespace, name, outside.clock.now()),
@@ -264,6 +267,23 @@ def _failing_watches(outside: Outside) -> list[str]:
     from kubeletpy.explain.watch_failures import failing_watches
 
     return failing_watches(failing, asyncio.get_running_loop().time())
+
+
+def refused_at_start(core: Core) -> list[str]:
+    """Pods that the next start of the agent would not admit again, as sentences."""
+    pods = core.running()
+    refused = core.admission.gate.at_next_start(pods)
+    if not refused:
+        return []
+    from kubeletpy.explain.texts import one_line
+
+    named = [
+        one_line(f"pod {pod.key} runs, but the next start of the agent ends it: {refusal.text}")
+        for pod in pods
+        if (refusal := refused.get(pod.uid)) is not None
+    ]
+    more = len(named) - MOST_REFUSED
+    return named[:MOST_REFUSED] + ([f"{more} more pods likewise"] if more > 0 else [])
 
 
 async def _in_api(api: KubeApi, namespace: str, name: str) -> JSON | None:

@@ -39,13 +39,16 @@ from kubeletpy.preflight.command_line import is_kubelet
 from kubeletpy.preflight.findings import KubeletFound
 from kubeletpy.preflight.gather import DEFAULT_UNIT, Options, gather
 from kubeletpy.preflight.node import connect_api
-from kubeletpy.preflight.pods import HARMED
+from kubeletpy.preflight.pods import HARMED, PodOutcome, PodVerdict
 from kubeletpy.preflight.processes import read_process
 from kubeletpy.preflight.unit_file import UnitError
 from kubeletpy.preflight.unit_paths import UnitMissing, exec_start
 
 DEPLOYED = "kubelet.service.d/20-kubeletpy.conf"
 MAX_WATCH_S = 7 * 24 * 3600.0
+REFUSED = PodOutcome.REFUSED
+MOST_NAMED = 10
+"""Pods that are named in one sentence."""
 REFUSED_S = 20.0
 """Seconds after which a status that the API does not accept counts."""
 
@@ -139,11 +142,24 @@ async def _preflight(
         return frozenset(), report.version
     sys.stdout.write(render.text(report))
     if not given.despite_preflight or report.kubelet is None:
-        raise AdoptionRefused("preflight does not call it safe; nothing was changed")
+        raise AdoptionRefused(_why_unsafe(report.pods or ()))
     harmed = {
         f"{each.namespace}/{each.name}" for each in report.pods or () if each.outcome in HARMED
     }
     return frozenset(harmed), report.version
+
+
+def _why_unsafe(pods: Sequence[PodVerdict]) -> str:
+    """Why the node is not taken over, and what to do about pods that would not be admitted."""
+    refused = [f"{each.namespace}/{each.name}" for each in pods if each.outcome is REFUSED]
+    if not refused:
+        return "preflight does not call it safe; nothing was changed"
+    names = ", ".join(refused[:MOST_NAMED]) + (", ..." if len(refused) > MOST_NAMED else "")
+    return (
+        f"the agent would not admit {len(refused)} of the node's pods, which would end: {names}. "
+        "A restart of the kubelet ends them, too. Correct what the report names for each, or use "
+        "--despite-preflight to let them end; nothing was changed"
+    )
 
 
 def record_version(resolved: ResolvedVersion | None, root: Path) -> None:
@@ -262,7 +278,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--despite-preflight",
         action="store_true",
-        help="go on although preflight does not call it safe; pods that it calls restarted may be",
+        help="go on although preflight does not call it safe; pods that it calls restarted, "
+        "stopped or refused may be",
     )
     made.add_argument("--record", action="store_true", help="print what was done on this node")
     return made

@@ -42,6 +42,7 @@ _REFUSED: Mapping[str, str] = {
         "request less, or use a node with more on one NUMA node"
     ),
 }
+ADMITTED_AGAIN = "it ran before: each start of an agent or kubelet admits running pods again"
 _MOUNTING = "error mounting "
 _MAPPING = ("MOUNT_ATTR_IDMAP", "mount_setattr")
 """Calls that runc and crun name when a file system does not map the ids of user namespaces."""
@@ -248,6 +249,12 @@ def _ends_sooner(facts: PodFacts) -> str:
 
 
 def _refused(facts: PodFacts) -> str:
+    text = _refused_for(facts)
+    ran = facts.runtime is not None and bool(facts.runtime.containers)
+    return f"{text}; {ADMITTED_AGAIN}" if ran else text
+
+
+def _refused_for(facts: PodFacts) -> str:
     reason = facts.status.get("reason") or ""
     if facts.port_holders:
         return f"{_REFUSED[AdmissionReason.NODE_PORTS]}: {'; '.join(facts.port_holders)}"

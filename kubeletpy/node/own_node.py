@@ -199,13 +199,21 @@ class OwnNode:
         self._shown()
 
     def _with_own_amounts(self, found: api.Node) -> api.Node:
-        status, own = found.get("status") or {}, self._initial["status"]
-        merged: api.NodeStatus = {
-            **status,
-            "allocatable": {**(status.get("allocatable") or {}), **own["allocatable"]},
-            "features": own.get("features") or {},
-        }
-        return {**found, "status": merged}
+        return with_own_amounts(found, self._initial)
+
+
+def with_own_amounts(shown: api.Node, own: api.Node) -> api.Node:
+    """A node as the API shows it, with the allocatable and features of our own configuration.
+
+    ``own``: as it would be registered now.
+    """
+    status = shown.get("status") or {}
+    merged: api.NodeStatus = {
+        **status,
+        "allocatable": {**(status.get("allocatable") or {}), **own["status"]["allocatable"]},
+        "features": own["status"].get("features") or {},
+    }
+    return {**shown, "status": merged}
 
 
 def _uid(node: api.Node) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from kubeletpy.allocation import checkpoint_file
 from kubeletpy.allocation.resources import PodResources
 from kubeletpy.devices import checkpoint as device_checkpoint
+from kubeletpy.devices.model import Booking, DeviceHolder
 from kubeletpy.dra import checkpoint as claim_checkpoint
 from kubeletpy.placement.cpu_state import read_cpu_state
 from kubeletpy.placement.id_lists import format_ids
@@ -32,6 +33,19 @@ def holdings_by_pod(cpus: str, devices: str, claims: str) -> Mapping[str, Holdin
         )
         for uid in uids
     }
+
+
+def held_devices(text: str) -> Mapping[str, Mapping[str, int]]:
+    """How many devices are in use, by resource, for each pod (by uid) that has any.
+
+    For such a pod the node counts as having at least that many. ``text``: of the devices' file.
+    """
+    bookings = _bookings(text)
+    ids: dict[str, set[str]] = {}
+    for holder, booking in bookings.items():
+        ids.setdefault(holder.resource, set()).update(booking.ids)
+    counts = {resource: len(held) for resource, held in ids.items()}
+    return {holder.uid: counts for holder in bookings}
 
 
 def recorded_resources(snapshot: str, journal: bytes) -> dict[str, PodResources]:
@@ -60,13 +74,16 @@ def _cpus(text: str) -> dict[str, list[str]]:
 
 def _devices(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    try:
-        bookings = device_checkpoint.parse_checkpoint(text)[0] if text else {}
-    except UNUSABLE:
-        return found
-    for holder in bookings:
+    for holder in _bookings(text):
         found.setdefault(holder.uid, []).append(f"{holder.resource} ({holder.container})")
     return found
+
+
+def _bookings(text: str) -> Mapping[DeviceHolder, Booking]:
+    try:
+        return device_checkpoint.parse_checkpoint(text)[0] if text else {}
+    except UNUSABLE:
+        return {}
 
 
 def _claims(text: str) -> dict[str, list[str]]:

@@ -7,20 +7,29 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
+from typing import cast
 
+from kubeletpy.admission.declared_features import NodeConfiguration, declared
+from kubeletpy.agent.admission import admission_state
+from kubeletpy.api import types as api
+from kubeletpy.cgroups.machine import read_kernel_facts
 from kubeletpy.cgroups.setup import SYSTEMD_RUNS
+from kubeletpy.clock import SystemClock
 from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
 from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import NODES, KubeApi
 from kubeletpy.launch.runtime import pod_selectors, query_runtime
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.machine import read_machine_facts
-from kubeletpy.node.options import node_name
+from kubeletpy.node.options import NodeOptions, node_name
+from kubeletpy.node.own_node import with_own_amounts
 from kubeletpy.preflight.findings import Area, Finding, Severity
 from kubeletpy.preflight.node_pods import (
+    AdmissionFacts,
     Desired,
     desired_pods,
     judge_pods,
@@ -36,7 +45,7 @@ from kubeletpy.remote.discovery import cgroup_driver
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.structs import Struct
+from kubeletpy.structs import Struct, replace
 from kubeletpy.syncloop.sources.static_uids import RECORD, StaticUids
 from kubeletpy.tasks import run_together
 
@@ -75,7 +84,9 @@ async def query_node(
     settings, flags = loaded.settings, loaded.node
     root = Path(flags.root_dir)
     name = node_name(flags, (await asyncio.to_thread(read_machine_facts, root)).hostname)
-    findings = version_findings(resolved, await _kubelet_version(name, kube_api))
+    shown, node_problem = await _read_node(name, kube_api)
+    findings = version_findings(resolved, _kubelet_version(shown))
+    findings += [] if node_problem is None else [node_problem]
     desired = await desired_pods(settings, name, kube_api)
     if kube_api is None and flags.kubeconfig:
         what = "they can't be listed without credentials"
@@ -105,7 +116,10 @@ async def query_node(
         )
         state = await asyncio.to_thread(read_node_state, settings, flags)
         desired = await with_uids(desired, StaticUids(runtime, kube_api, root / RECORD))
-        pods = await judge_pods(desired, runtime, state, settings, root)
+        admission = None
+        if node_problem is None:
+            admission = await asyncio.to_thread(admission_facts, settings, flags, shown, info)
+        pods = await judge_pods(desired, runtime, state, settings, root, admission=admission)
     except CRIError as error:
         return NodeAnswers((*findings, _runtime_problem(settings, str(error))), None)
     return NodeAnswers(tuple(findings), pods)
@@ -129,15 +143,54 @@ async def _stream(runtime: RuntimeService) -> AsyncGenerator[object]:
         yield event
 
 
-async def _kubelet_version(name: str, kube_api: KubeApi | None) -> str:
+async def _read_node(name: str, kube_api: KubeApi | None) -> tuple[api.Node | None, Finding | None]:
+    """The Node object, None: there is none; or why it can't be read."""
     if kube_api is None:
-        return ""
+        return None, None
     try:
-        node = await kube_api.get(NODES, name)
-    except ApiError:
-        return ""  # another finding covers missing rights
-    info = (node.get("status") or {}).get("nodeInfo") or {}
-    return str(info.get("kubeletVersion") or "")
+        return cast(api.Node, await kube_api.get(NODES, name)), None
+    except NotFound:
+        return None, None
+    except ApiError as error:
+        what = f"the Node object can't be read: {error}"
+        then = "whether the pods that run would be admitted again is not known"
+        return None, Finding(Area.PODS, Severity.UNCLEAR, f"node {name}", what, then)
+
+
+def _kubelet_version(node: api.Node | None) -> str:
+    status: api.NodeStatus = (node or {}).get("status") or {}
+    return str((status.get("nodeInfo") or {}).get("kubeletVersion") or "")
+
+
+def admission_facts(
+    settings: KubeletSettings, flags: NodeFlags, shown: api.Node | None, info: RuntimeInfo
+) -> AdmissionFacts:
+    """The node that the agent would admit pods to at its start. Blocking.
+
+    ``shown``: its object in the API, whose labels and taints count; None: it would be registered.
+    """
+    facts, gates = read_machine_facts(Path(flags.root_dir)), settings.feature_gates
+    configuration = NodeConfiguration(gates, info.features, settings.cpu_manager_policy)
+    options = NodeOptions.from_settings(
+        settings,
+        flags,
+        hostname=facts.hostname,
+        port=settings.port,
+        declared_features=declared(configuration),
+    )
+    own = initial_node(facts, options, info, node_ips=(), now=SystemClock().now())
+    state = admission_state(
+        settings, options, facts.kernel_version, apparmor=read_kernel_facts().apparmor
+    )
+    if shown is None:
+        return AdmissionFacts(own, state)
+    conditions = (shown.get("status") or {}).get("conditions") or ()
+    pressures = [
+        each["type"]
+        for each in conditions
+        if each["type"].endswith("Pressure") and each["status"] == "True"
+    ]
+    return AdmissionFacts(with_own_amounts(shown, own), replace(state, pressures=pressures))
 
 
 async def _connect_runtime(

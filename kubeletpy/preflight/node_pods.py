@@ -8,6 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from kubeletpy.admission.at_start import Refusal, refused_at_start
+from kubeletpy.admission.facts import NodeState
+from kubeletpy.admission.fit import NOTHING
 from kubeletpy.agent.outside import Machine
 from kubeletpy.agent.runtime_settings import runtime_settings
 from kubeletpy.allocation.checkpoint import ResourceState
@@ -25,8 +28,8 @@ from kubeletpy.pods.pod import CONFIG_SOURCE, SOURCE_FILE, MalformedPod, Pod
 from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.preflight.findings import Area, Finding, Severity
-from kubeletpy.preflight.holdings import holdings_by_pod, recorded_resources
-from kubeletpy.preflight.pods import Holdings, PodVerdict, judge, orphan, remade, unclear
+from kubeletpy.preflight.holdings import held_devices, holdings_by_pod, recorded_resources
+from kubeletpy.preflight.pods import Holdings, PodVerdict, judge, orphan, refused, remade, unclear
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
@@ -68,11 +71,20 @@ class RecordedState(Struct, frozen=True):
         allocated: the resources allocated to pods, by uid.
         in_effect: what containers were last given.
         holdings: devices, CPUs and claims, by uid.
+        held: how many devices are in use, by resource, for the uid of each pod that has any.
     """
 
     allocated: Mapping[str, PodResources]
     in_effect: ResourcesInEffect
     holdings: Mapping[str, Holdings]
+    held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+class AdmissionFacts(Struct, frozen=True):
+    """The node as the start of the agent would admit pods to it."""
+
+    node: api.Node
+    state: NodeState
 
 
 async def desired_pods(
@@ -140,6 +152,7 @@ def read_node_state(settings: KubeletSettings, flags: NodeFlags) -> RecordedStat
     actuated = ResourceState()
     for uid, resources in _resources(root / "actuated_pods_state").items():
         actuated.put(uid, resources)
+    devices = _text(Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint")
     return RecordedState(
         _resources(root / "allocated_pods_state"),
         ResourcesInEffect(
@@ -147,9 +160,10 @@ def read_node_state(settings: KubeletSettings, flags: NodeFlags) -> RecordedStat
         ),
         holdings_by_pod(
             _text(root / "cpu_manager_state"),
-            _text(Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint"),
+            devices,
             _text(root / "dra_manager_state"),
         ),
+        held_devices(devices),
     )
 
 
@@ -159,8 +173,13 @@ async def judge_pods(
     state: RecordedState,
     settings: KubeletSettings,
     root: Path,
+    *,
+    admission: AdmissionFacts | None,
 ) -> tuple[PodVerdict, ...]:
-    """The verdict on each pod of the node, in the order of their names. Raises CRIError."""
+    """The verdict on each pod of the node, in the order of their names.
+
+    ``admission`` None: whether the pods would be admitted again is not known. Raises CRIError.
+    """
     roots = MessageRoots(str(root), settings.pod_logs_dir)
     source = StatusSource(runtime, SystemClock(), roots)
     here = {each.uid: each for each in await source.list_pods()}
@@ -176,10 +195,36 @@ async def judge_pods(
         return replace(_verdict(pod, status, state), adopted=_adopted(desired, pod))
 
     verdicts = list(await run_together(*(one(pod) for pod in wanted)))
+    refusals = _refusals(wanted, frozenset(here), state, admission)
+    verdicts = [
+        refused(each, refusals[each.uid]) if each.uid in refusals else each for each in verdicts
+    ]
     left = [each for uid, each in here.items() if uid not in {pod.uid for pod in wanted}]
     known = not desired.findings
     found = _with_remains(verdicts, left, desired.choices, known=known)
     return tuple(sorted(found, key=lambda each: (each.namespace, each.name, each.uid)))
+
+
+def _refusals(
+    pods: Sequence[Pod],
+    here: frozenset[str],
+    state: RecordedState,
+    admission: AdmissionFacts | None,
+) -> Mapping[str, Refusal]:
+    """The pods that the start of the agent would not admit; ``here``: uids in the runtime."""
+    if admission is None:
+        return {}
+    return refused_at_start(
+        [_as_allocated(pod, state) for pod in pods],
+        admission.node,
+        replace(admission.state, let_in=here),
+        held=lambda uid: state.held.get(uid) or NOTHING,
+    )
+
+
+def _as_allocated(pod: Pod, state: RecordedState) -> Pod:
+    given = state.allocated.get(pod.uid)
+    return pod if given is None else with_resources(pod, given)
 
 
 def _adopted(desired: Desired, pod: Pod) -> str:
@@ -189,9 +234,8 @@ def _adopted(desired: Desired, pod: Pod) -> str:
 
 
 def _verdict(pod: Pod, status: PodRuntimeStatus, state: RecordedState) -> PodVerdict:
-    given = state.allocated.get(pod.uid)
-    allocated = pod if given is None else with_resources(pod, given)
     try:
+        allocated = _as_allocated(pod, state)
         intent = sync_intent(allocated, status, ProbeResults(), state.in_effect.recorded(pod))
     except ValueError as error:
         return unclear(pod, f"the pod can't be understood: {error}")

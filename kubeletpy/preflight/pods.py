@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 
+from kubeletpy.admission.at_start import Refusal
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.pods.sync_results import SyncIntent
@@ -26,6 +27,8 @@ class PodOutcome(StrEnum):
     """At least one container that runs is stopped, and started again."""
     STOPPED = "stopped"
     """Its containers are stopped for good."""
+    REFUSED = "refused"
+    """The agent does not admit it at its start, and neither would a kubelet: it ends as Failed."""
     ENDING = "ending"
     """It is being deleted; its termination goes on."""
     FINISHED = "finished"
@@ -36,7 +39,9 @@ class PodOutcome(StrEnum):
     """It could not be judged."""
 
 
-HARMED = frozenset({PodOutcome.RESTARTED, PodOutcome.STOPPED})
+HARMED = frozenset({PodOutcome.RESTARTED, PodOutcome.STOPPED, PodOutcome.REFUSED})
+_ADMITTED = frozenset({PodOutcome.KEPT, PodOutcome.RESTARTED, PodOutcome.STARTING})
+"""Outcomes of pods that have to be admitted for them."""
 
 
 class Holdings(Struct, frozen=True):
@@ -109,6 +114,14 @@ def judge(pod: Pod, status: PodRuntimeStatus, intent: SyncIntent, holdings: Hold
         volumes=volumes(pod),
         holdings=holdings,
     )
+
+
+def refused(verdict: PodVerdict, refusal: Refusal) -> PodVerdict:
+    """The verdict on a pod that the agent would not admit at its start."""
+    if verdict.outcome not in _ADMITTED:
+        return verdict
+    why = f"not admitted by the start of an agent or kubelet: {refusal.text}"
+    return replace(verdict, outcome=PodOutcome.REFUSED, why=why)
 
 
 def unclear(pod: Pod, why: str) -> PodVerdict:

@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from kubeletpy.admission.at_start import Refusal, judge_any, refused_at_start
 from kubeletpy.admission.declared_features import lacking_for_update
 from kubeletpy.admission.facts import NodeState
-from kubeletpy.admission.fit import NOTHING, Needs, needs_of_requests, pod_needs
-from kubeletpy.admission.handlers import before_placement, judge, missing_features
-from kubeletpy.admission.preemption import MESSAGE, NoVictims, preempted, victims
+from kubeletpy.admission.fit import NOTHING, Needs, needs_in_force
+from kubeletpy.admission.handlers import before_placement, missing_features
+from kubeletpy.admission.preemption import MESSAGE, preempted, victims_or_refusal
 from kubeletpy.admission.verdict import (
     Admitted,
     AskForNode,
@@ -26,10 +27,9 @@ from kubeletpy.admission.verdict import (
 )
 from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import AdmissionReason, Reason
+from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
-from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.syncloop.rejection import Deferred, Others
@@ -37,11 +37,6 @@ from kubeletpy.tasks import cancel_tasks, run_all
 
 log = logging.getLogger(__name__)
 
-UNEXPECTED = AdmissionReason.UNEXPECTED_ADMISSION_ERROR
-FAILED_TO_RECOVER = (
-    "Unexpected error while attempting to recover from admission failure: "
-    "preemption: error finding a set of pods to preempt"
-)
 Settle = Callable[[], Awaitable[Rejection | None]]
 """Waits for what placing a pod takes: files, and plugins that may be slow."""
 Place = Callable[[Pod], "Rejection | Settle | None"]
@@ -145,10 +140,14 @@ class AdmissionGate:
         verdict = self._judge(pod, others, self._node(), newest=True)
         if not isinstance(verdict, Preempt):
             return verdict, ()
-        try:
-            return verdict, victims(pod, others, verdict.shortages, self._needs_of)
-        except NoVictims as error:
-            return Refused(Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}")), ()
+        chosen = victims_or_refusal(pod, others, verdict.shortages, self._needs_of)
+        return (Refused(chosen), ()) if isinstance(chosen, Rejection) else (verdict, chosen)
+
+    def at_next_start(self, pods: Sequence[Pod]) -> Mapping[str, Refusal]:
+        """The pods, of those that use the node as allocated, that a start would not admit again."""
+        return refused_at_start(
+            pods, self._node(), self._state(), held=self._held, needs_of=self._needs_of
+        )
 
     async def close(self) -> None:
         """Stop waiting for pods that give way for a resize; they end anyway."""
@@ -158,10 +157,9 @@ class AdmissionGate:
         self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
     ) -> Rejection:
         if pod.uid not in self._preempting:
-            try:
-                chosen = victims(pod, others, shortages, self._needs_of)
-            except NoVictims as error:
-                return Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}")
+            chosen = victims_or_refusal(pod, others, shortages, self._needs_of)
+            if isinstance(chosen, Rejection):
+                return chosen
             task = asyncio.ensure_future(self._kill_victims(pod, chosen, shortages))
             self._preempting[pod.uid] = task
             task.add_done_callback(lambda _: self._preempting.pop(pod.uid, None))
@@ -196,18 +194,15 @@ class AdmissionGate:
     def _judge(
         self, pod: Pod, others: Sequence[Pod], node: api.Node | None, *, newest: bool = False
     ) -> Verdict:
-        try:
-            return judge(
-                pod,
-                others,
-                node,
-                self._state(),
-                node_is_newest=newest,
-                needs_of=lambda each: pod_needs(pod) if each is pod else self._needs_of(each),
-                held=self._held(pod.uid),
-            )
-        except ValueError as error:
-            return Refused(Rejection(UNEXPECTED, f"{error}, which is unexpected."))
+        return judge_any(
+            pod,
+            others,
+            node,
+            self._state(),
+            node_is_newest=newest,
+            needs_of=self._needs_of,
+            held=self._held(pod.uid),
+        )
 
     def _answer(self, verdict: Verdict) -> Rejection | None:
         match verdict:
@@ -223,10 +218,9 @@ class AdmissionGate:
     async def _preempt(
         self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
     ) -> Rejection | None:
-        try:
-            chosen = victims(pod, others, shortages, self._needs_of)
-        except NoVictims as error:
-            return self._counted(Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}"))
+        chosen = victims_or_refusal(pod, others, shortages, self._needs_of)
+        if isinstance(chosen, Rejection):
+            return self._counted(chosen)
         await self._kill_victims(pod, chosen, shortages)
         return None
 
@@ -259,7 +253,7 @@ class AdmissionGate:
         kept = self._needs.get(pod.uid)
         if kept is not None and kept[0] is pod.object:
             return kept[1]
-        needs = needs_of_requests(requests_in_force(pod))
+        needs = needs_in_force(pod)
         self._needs[pod.uid] = (pod.object, needs)
         return needs
 

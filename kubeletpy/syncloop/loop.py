@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from kubeletpy.admission.at_start import seniority
 from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.api import types as api
@@ -248,7 +249,7 @@ class SyncLoop:
 
     def _added(self, pods: Sequence[Pod]) -> None:
         started = []
-        for pod in sorted(pods, key=_seniority):
+        for pod in sorted(pods, key=seniority):
             self._pods.put(pod)
             resolved = self._pods.resolve(pod)
             if resolved.pod is None:
@@ -331,8 +332,3 @@ class SyncLoop:
             return
         now = asyncio.get_running_loop().time()
         self._workers.update_pod(PodUpdate(kind, pod=pod, mirror=mirror, received_at=now))
-
-
-def _seniority(pod: Pod) -> tuple[bool, str]:
-    """Pods that a kubelet has accepted before, then the oldest: they keep their place."""
-    return not pod.status.get("startTime"), pod.metadata.get("creationTimestamp") or ""

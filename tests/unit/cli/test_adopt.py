@@ -17,6 +17,8 @@ from kubeletpy.cli import adopt, agent_socket, give_back
 from kubeletpy.config.files import read_version_record
 from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
 from kubeletpy.kubernetes_version import NEWEST
+from kubeletpy.preflight.findings import KubeletFound, PreflightReport
+from kubeletpy.preflight.pods import PodOutcome, PodVerdict
 from kubeletpy.structs import Struct
 from tests.virtual_time import EPOCH
 
@@ -89,6 +91,32 @@ def test_the_name_must_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal("node-1\n"))
     adopt.confirm(given, "node-1", "take it over")
     adopt.confirm(argparse.Namespace(yes=True), "node-1", "take it over")
+
+
+async def test_pods_that_would_not_be_admitted_stop_an_adoption(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = (
+        PodVerdict("ns", "a", "u1", PodOutcome.KEPT),
+        PodVerdict("ns", "b", "u2", PodOutcome.REFUSED, "NodeAffinity: no"),
+    )
+    kubelet = KubeletFound("process 1", "/kubelet", ())
+
+    async def gather(*_: object) -> PreflightReport:
+        return PreflightReport(kubelet, (), pods)
+
+    monkeypatch.setattr(adopt, "gather", gather)
+    given = argparse.Namespace(unit="kubelet.service", despite_preflight=False)
+    with pytest.raises(adopt.AdoptionRefused) as caught:
+        await adopt._preflight(given)
+    assert str(caught.value) == (
+        "the agent would not admit 1 of the node's pods, which would end: ns/b. A restart of the "
+        "kubelet ends them, too. Correct what the report names for each, or use "
+        "--despite-preflight to let them end; nothing was changed"
+    )
+    assert "refused   ns/b: NodeAffinity: no" in capsys.readouterr().out
+    given.despite_preflight = True
+    assert await adopt._preflight(given) == (frozenset({"ns/b"}), None)
 
 
 def test_times() -> None:

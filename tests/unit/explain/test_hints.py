@@ -11,6 +11,7 @@ from kubeletpy.explain.hints import hint
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.structs import replace
 from tests.unit.explain.facts import NOW, exited, facts, not_ready, running, waiting
+from tests.unit.explain.test_exits import ended, remembered
 from tests.unit.podworkers.builders import make_pod
 
 LOG = "see its log: kubectl logs -n default web"
@@ -118,6 +119,16 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
             "",
             {"status": {"phase": "Failed", "reason": "TaintToleration"}},
             "the taint was removed; create a new pod",
+        ),
+        (
+            "refused",
+            "",
+            {
+                "status": {"phase": "Failed", "reason": "NodeAffinity"},
+                "runtime": remembered(ended("main", 1)),
+            },
+            "change the pod's nodeSelector or affinity, or the node's labels; it ran before: each "
+            "start of an agent or kubelet admits running pods again",
         ),
     ],
 )

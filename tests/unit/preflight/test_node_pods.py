@@ -10,9 +10,12 @@ from kubeletpy.allocation import checkpoint_file
 from kubeletpy.allocation.resources import PodResources
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.devices import checkpoint as device_checkpoint
+from kubeletpy.devices.model import Booking, DeviceHolder
 from kubeletpy.kubeapi.errors import Forbidden
+from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.placement.cpu_state import CpuState, write_cpu_state
 from kubeletpy.preflight.holdings import holdings_by_pod, recorded_resources
+from kubeletpy.preflight.node import admission_facts
 from kubeletpy.preflight.node_pods import (
     desired_pods,
     judge_pods,
@@ -75,15 +78,23 @@ def run(
 
 
 async def judged(
-    root: Path, runtime: FakeRuntime, api: ScriptedApi | None, **settings: Any
+    root: Path,
+    runtime: FakeRuntime,
+    api: ScriptedApi | None,
+    node: Any = None,
+    **settings: Any,
 ) -> dict[str, str]:
+    """``node``: as the API shows it; None: it is not known."""
     made = default_settings(**settings)
     flags = NodeFlags(root_dir=str(root), device_plugins_dir=str(root / "device-plugins"))
     desired = await desired_pods(made, "n", api)
     state = read_node_state(made, flags)
     uids = StaticUids(cast(RuntimeService, runtime), api, root / RECORD)
     desired = await with_uids(desired, uids)
-    verdicts = await judge_pods(desired, cast(RuntimeService, runtime), state, made, root)
+    facts = None if node is None else admission_facts(made, flags, node, RuntimeInfo())
+    verdicts = await judge_pods(
+        desired, cast(RuntimeService, runtime), state, made, root, admission=facts
+    )
     return {
         "problems": "; ".join(each.text for each in desired.findings),
         **{each.name: f"{each.outcome}: {each.adopted}{each.why}" for each in verdicts},
@@ -189,3 +200,70 @@ def test_records_with_a_journal() -> None:
     assert recorded_resources(snapshot, line) == {"u": found, "v": found}
     assert recorded_resources("", line + b'["w", ') == {"v": found}
     assert recorded_resources("{", b"") == {}
+
+
+async def test_running_pods_that_would_not_be_admitted_again(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    names = ("fits", "moved", "late", "small")
+    pods = [
+        pod(name, creationTimestamp=f"2026-01-0{day}T00:00:00Z")
+        for day, name in enumerate(names, start=1)
+    ]
+    for each in pods:
+        run(runtime, each["metadata"]["name"])
+        each["status"] = {"phase": "Running", "startTime": "2026-01-05T00:00:00Z"}
+    pods[1]["spec"]["nodeSelector"] = {"disk": "ssd"}
+    waiting = pod("waiting", creationTimestamp="2026-02-01T00:00:00Z")
+    ended = pod("ended")
+    ended["status"] = {"phase": "Succeeded"}
+    node = {
+        "metadata": {"name": "n", "labels": {"disk": "hdd"}},
+        "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+        "status": {"allocatable": {"pods": "110"}, "conditions": []},
+    }
+    listed = {"items": [*pods, waiting, ended]}
+    api = ScriptedApi([listed, listed])
+    found = await judged(tmp_path, runtime, api, node)
+    assert {name for name, verdict in found.items() if "refused" in verdict} == {"moved"}
+    moved = found["moved"]
+    found = await judged(tmp_path, runtime, api, node, maxPods=2)
+    again = "not admitted by the start of an agent or kubelet"
+    full = f"refused: {again}: OutOfpods: Node didn't have enough resource: pods, requested: 1, "
+    assert moved == (
+        f"refused: {again}: NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match "
+        "Pod's node affinity/selector"
+    )
+    assert found == {
+        "problems": "",
+        "fits": "kept: ",
+        "moved": f"{full}used: 2, capacity: 2",
+        "late": "kept: ",
+        "small": f"{full}used: 2, capacity: 2",
+        "waiting": f"{full}used: 2, capacity: 2",
+        "ended": "finished: it is Succeeded",
+    }
+
+
+async def test_pods_with_devices_keep_them_whatever_the_node_shows(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    run(runtime, "a")
+    run(runtime, "b")
+    pods = [pod("a"), pod("b")]
+    for each in pods:
+        amounts = {"example.com/gpu": "1"}
+        each["spec"]["containers"][0]["resources"] = {"limits": amounts, "requests": amounts}
+    bookings = {
+        DeviceHolder("uid-a", "app", "example.com/gpu"): Booking({0: ("g0",)}, b""),
+    }
+    plugins = tmp_path / "device-plugins"
+    plugins.mkdir()
+    text = device_checkpoint.render(bookings, {})
+    (plugins / "kubelet_internal_checkpoint").write_text(text)
+    node = {
+        "metadata": {"name": "n"},
+        "status": {"allocatable": {"example.com/gpu": "0"}},
+    }
+    found = await judged(tmp_path, runtime, ScriptedApi([{"items": pods}]), node)
+    assert found["a"] == "kept: "
+    assert found["b"].startswith("refused: ")
+    assert "OutOfexample.com/gpu" in found["b"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.verdict import Admitted, Preempt, Refused, Rejection
+from kubeletpy.agent.served import refused_at_start
 from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
@@ -404,3 +406,23 @@ async def test_pods_whose_plugins_come_back_together_are_admitted_one_by_one() -
     refusal = outcomes["c"]
     assert refusal is not None
     assert refusal.reason == "OutOfcpu"
+
+
+@on_virtual_time
+async def test_pods_that_the_next_start_would_not_admit_are_listed_for_explain() -> None:
+    gate = Gate()
+    pods = [
+        pod(uid=f"u{n}", nodeSelector={"disk": "ssd"}, status={"startTime": "2026-01-01T00:00:00Z"})
+        for n in range(7)
+    ]
+    core: Any = SimpleNamespace(running=lambda: pods, admission=SimpleNamespace(gate=gate.gate))
+    gate.node = node(disk="ssd")
+    assert refused_at_start(core) == []
+    gate.node = node(disk="hdd")
+    shown = refused_at_start(core)
+    assert shown[0] == (
+        "pod default/p runs, but the next start of the agent ends it: NodeAffinity: Predicate "
+        "NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+    )
+    assert shown[5:] == ["2 more pods likewise"]
+    assert gate.rejections("NodeAffinity") == 0, "nothing was refused"
