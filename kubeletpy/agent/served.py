@@ -18,6 +18,7 @@ from kubeletpy.agent.eviction import Eviction, new_collector
 from kubeletpy.agent.health import SyncLoopHealth
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.serving import Served, Serving
+from kubeletpy.api import types as api
 from kubeletpy.api.types import JSON
 from kubeletpy.config import document, in_effect
 from kubeletpy.config.flag_texts import flag_texts
@@ -67,7 +68,7 @@ class MetricsRenderer:
 
 def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Component]]:
     """The certificate that the cluster signs, and its component; None: the server has files."""
-    outside, node = core.outside, core.node.manager
+    outside = core.outside
     if outside.ports is None or not comes_from_cluster(core.settings):
         return None, []
     certificate = ServingCertificate(
@@ -76,7 +77,7 @@ def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Com
         core.kube_api,
         outside.clock,
         node_name=core.node_name,
-        node=lambda: node.node if node is not None else None,
+        node=partial(_shown_node, core),
         metrics=outside.metrics.certificates,
         rng=outside.rng,
     )
@@ -129,11 +130,11 @@ def served(
     if outside.watchdog is not None:
         checks = {"log": log_problem, "syncloop": loop_health.error}
         components.append(Component(checks, (Task("watchdog", partial(outside.watchdog, checks)),)))
-    of_node = (
+    of_node: list[HealthCheck] = [
         lambda: _runtime_problem(monitor, snapshots.runtime_start) or monitor.network_error(),
         device_plugins,
         *problems,
-    )
+    ]
     collector = new_collector(core) if outside.ports is not None else None
     explain = ExplainServer(
         core.root / SOCKET_NAME,
@@ -199,6 +200,7 @@ def served(
             clock=outside.clock,
             node_ips=machine.node_ips,
             serving_pair=certificate.in_use if certificate is not None else None,
+            node=partial(_shown_node, core),
             program=RunningProgram(
                 flags=flag_texts(in_effect(settings), flags),
                 started_at=core.started_at,
@@ -209,9 +211,15 @@ def served(
         )
         components += [
             Component(collector, close=collector.close),
-            Component(server, start=server.start, close=server.close),
+            Component(
+                server,
+                (Task("serving-certificate-files", server.follow_certificate, late=True),),
+                start=server.start,
+                close=server.close,
+            ),
         ]
         servers.append(server)
+        of_node.append(lambda: server.certificate_problem)
     if outside.sockets:
         components.append(Component(explain, close=explain.close))
         servers.insert(0, explain)
@@ -232,6 +240,11 @@ def _runtime_problem(monitor: RuntimeMonitor, start: RuntimeStart) -> str:
     from kubeletpy.explain.hints import start_runtime
 
     return f"{why}; {start_runtime(start)}"
+
+
+def _shown_node(core: Core) -> api.Node | None:
+    """The node as the API last showed it; None: not yet."""
+    return core.node.manager.node if core.node.manager is not None else None
 
 
 async def _usage(collector: StatsCollector) -> JSON:

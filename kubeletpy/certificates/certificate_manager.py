@@ -30,7 +30,7 @@ FIRST_RETRY_S, LAST_RETRY_S = 2.0, 32.0
 JITTER = 0.1
 LEAST_USE = 0.5
 """The fraction of a new certificate's remaining lifetime that is used in any case."""
-LONGEST_WAIT_S = 3600.0
+LONGEST_WAIT_S = 60.0
 """A deadline is wall-clock time, and clocks get set: check again at least this often."""
 
 

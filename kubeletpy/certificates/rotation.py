@@ -30,14 +30,8 @@ def unsatisfied(certificate: Certificate, names: Names) -> str:
     has = certificate.names
     if has.common_name != names.common_name:
         return f"its name is {has.common_name}, not {names.common_name}"
-    for what, wanted, there in (
-        ("organization", names.organizations, has.organizations),
-        ("DNS name", names.dns_names, has.dns_names),
-        ("address", names.ip_addresses, has.ip_addresses),
-    ):
-        if lacking := sorted(set(wanted) - set(there)):
-            return f"it lacks the {what} {', '.join(lacking)}"
-    return ""
+    lacking = certificate.lacks(names)
+    return f"it {lacking}" if lacking else ""
 
 
 class CsrOutcome(Enum):

@@ -137,7 +137,8 @@ class CertificateStore:
             return None
         for file in reversed(self._dated()):
             certificate = _usable(file)
-            if certificate is not None and certificate.not_before <= now < certificate.not_after:
+            # not yet valid: the clock has not been set since the machine booted
+            if certificate is not None and now < certificate.not_after:
                 self._turn_link(file.absolute())
                 return file
         return None

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import CertificateError, Names
+from kubeletpy.host.pki import CLOCK_SET, CertificateError, Names
 from kubeletpy.host.x509 import (
     MAX_PEM_BYTES,
     digest,
@@ -43,11 +43,18 @@ _EXTENDED = {
 }
 
 
-def make_authority(pair: KeyPair, name: str) -> None:
-    """Create an authority with that common name. Raises CertificateError, OSError."""
+def make_authority(pair: KeyPair, name: str, *, now: float | None = None) -> None:
+    """Create an authority with that common name.
+
+    Args:
+        now: Unix seconds; None: by the machine's clock.
+
+    Raises:
+        CertificateError, OSError.
+    """
     key = new_key()
     signer = private_key(key)
-    certificate = _begun(Names(name), signer.public_key(), *_from_now())
+    certificate = _begun(Names(name), signer.public_key(), *_life(now))
     usages = _key_usage(digital_signature=True, authority=True)
     certificate = certificate.add_extension(x509.BasicConstraints(True, None), critical=True)
     certificate = certificate.add_extension(usages, critical=True)
@@ -55,19 +62,31 @@ def make_authority(pair: KeyPair, name: str) -> None:
     pair.store(_signed(certificate, subject(Names(name)), signer), key)
 
 
-def make_self_signed(pair: KeyPair, names: Names) -> None:
-    """Create a self-signed server certificate. Raises CertificateError, OSError."""
+def make_self_signed(pair: KeyPair, names: Names, *, now: float | None = None) -> None:
+    """Create a self-signed server certificate.
+
+    Args:
+        now: Unix seconds; None: by the machine's clock.
+
+    Raises:
+        CertificateError, OSError.
+    """
     key = new_key()
     signer = private_key(key)
     usages = (_DIGITAL_SIGNATURE, "server auth")
-    certificate = _leaf(names, signer.public_key(), usages, *_from_now())
+    certificate = _leaf(names, signer.public_key(), usages, *_life(now))
     ski = x509.SubjectKeyIdentifier.from_public_key(signer.public_key())
     certificate = certificate.add_extension(ski, critical=False)
     pair.store(_signed(certificate, subject(names), signer), key)
 
 
-def make_signed(pair: KeyPair, authority: KeyPair, names: Names) -> None:
+def make_signed(
+    pair: KeyPair, authority: KeyPair, names: Names, *, now: float | None = None
+) -> None:
     """A new pair from an authority: for a server if it has alternative names, else for a client.
+
+    Args:
+        now: Unix seconds; None: by the machine's clock.
 
     Raises:
         CertificateError: the authority's files can't be used, or a name can't stand in a
@@ -78,7 +97,7 @@ def make_signed(pair: KeyPair, authority: KeyPair, names: Names) -> None:
     public = private_key(key).public_key()
     issuer, signer = _authority(authority)
     usage = "server auth" if names.dns_names or names.ip_addresses else "client auth"
-    certificate = _leaf(names, public, (_DIGITAL_SIGNATURE, usage), *_from_now())
+    certificate = _leaf(names, public, (_DIGITAL_SIGNATURE, usage), *_life(now))
     certificate = _identified(certificate, public, signer.public_key())
     pair.store(_signed(certificate, issuer.subject, signer), key)
 
@@ -120,8 +139,11 @@ def sign_request(
     return _signed(certificate, issuer.subject, signer)
 
 
-def verifies(authority: Path, *certificates: Path) -> bool:
-    """Whether an authority has issued these certificates and they are valid now. Raises OSError."""
+def verifies(authority: Path, *certificates: Path, now: float | None = None) -> bool:
+    """Whether an authority has issued these certificates and they are valid. Raises OSError.
+
+    ``now``: Unix seconds; None: by the machine's clock.
+    """
     try:
         with refusing("a certificate can't be read"):
             issuer = _load(authority)
@@ -130,9 +152,9 @@ def verifies(authority: Path, *certificates: Path) -> bool:
                 each.verify_directly_issued_by(issuer)
     except (CertificateError, InvalidSignature):
         return False
-    now = moment(time.time())
+    at = moment(time.time() if now is None else now)
     return all(
-        each.not_valid_before_utc <= now < each.not_valid_after_utc for each in (issuer, *found)
+        each.not_valid_before_utc <= at < each.not_valid_after_utc for each in (issuer, *found)
     )
 
 
@@ -146,9 +168,10 @@ def _authority(pair: KeyPair) -> tuple[x509.Certificate, CertificateIssuerPrivat
         return _load(pair.certificate), private_key(pair.key.read_bytes())
 
 
-def _from_now() -> tuple[float, float]:
-    now = time.time()
-    return now, now + _LIFETIME_S
+def _life(now: float | None) -> tuple[float, float]:
+    """When a certificate begins and ends; one from before the clock was set is valid later, too."""
+    begins = time.time() if now is None else now
+    return begins, max(begins, CLOCK_SET) + _LIFETIME_S
 
 
 def _begun(

@@ -150,6 +150,7 @@ def read_certificate(pem: bytes) -> Certificate:
             _names(certificate.subject, certificate.extensions),
             certificate.not_valid_before_utc.timestamp(),
             certificate.not_valid_after_utc.timestamp(),
+            _names(certificate.issuer, ()).common_name,
         )
 
 
@@ -193,7 +194,7 @@ def moment(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
 
 
-def _names(subject: x509.Name, extensions: x509.Extensions) -> Names:
+def _names(subject: x509.Name, extensions: x509.Extensions | tuple[()]) -> Names:
     common, organizations, others = "", [], []
     for part in subject.rdns:
         if len(part) > 1:
@@ -217,7 +218,11 @@ def _names(subject: x509.Name, extensions: x509.Extensions) -> Names:
     return Names(common, tuple(organizations), tuple(dns), tuple(addresses), tuple(others))
 
 
-def _alternatives(extensions: x509.Extensions) -> x509.SubjectAlternativeName | tuple[()]:
+def _alternatives(
+    extensions: x509.Extensions | tuple[()],
+) -> x509.SubjectAlternativeName | tuple[()]:
+    if not isinstance(extensions, x509.Extensions):
+        return ()
     try:
         return extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

@@ -63,7 +63,7 @@ def _server(settings: KubeletSettings, flags: NodeFlags, now: float) -> Iterator
         return
     pair = given or KeyPair.named(directory, "kubelet")
     store = CertificateStore(directory, "kubelet-server", given)
-    then = "it is not renewed by the agent" if given else "the agent keeps using it"
+    then = "it is not renewed by the agent" if given else "the agent replaces it in time"
     if given is None and not pair.certificate.exists():
         what = "no certificate of the node's own port"
         yield _finding(Severity.NOTE, str(pair.certificate), what, "the agent makes one")

@@ -10,11 +10,12 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from kubeletpy.api import types as api
 from kubeletpy.clock import Clock
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import CertificateError
@@ -25,13 +26,16 @@ from kubeletpy.server.errors import ServerError
 from kubeletpy.server.listening import listen, listen_error
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.settings import ServerSettings
-from kubeletpy.server.tls import PairInUse, ServingTls, self_signed
+from kubeletpy.server.tls import PairInUse, ServingTls, files_problem, self_signed
 from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 if TYPE_CHECKING:
     from kubeletpy.server.explained import Explained
 
 log = logging.getLogger(__name__)
+
+CERTIFICATE_CHECK_S = 60.0
+"""A certificate's end is wall-clock time, and clocks get set."""
 
 
 class Ports:
@@ -91,6 +95,7 @@ class KubeletServer:
         clock: Clock,
         node_ips: Sequence[str],
         serving_pair: PairInUse | None = None,
+        node: Callable[[], api.Node | None] = lambda: None,
         program: RunningProgram,
         tracer: Tracer = NO_TRACER,
         explained: Explained | None = None,
@@ -100,6 +105,7 @@ class KubeletServer:
         reviews: reviews tokens and permissions of clients.
         serving_pair: gives the certificate in use; clients are refused while there is none. None:
             it is in files.
+        node: the node as the API last showed it, for its addresses; None: not yet.
         tracer: where requests are sent as spans.
         """
         self._tracer = tracer
@@ -111,6 +117,9 @@ class KubeletServer:
         self._clock = clock
         self._node_ips = node_ips
         self._serving_pair = serving_pair
+        self._node = node
+        self.certificate_problem = ""
+        """Why clients refuse the certificate in tlsCertFile, or soon will."""
         self._program = program
         self._explained = explained
         self._opened = AsyncExitStack()
@@ -123,6 +132,21 @@ class KubeletServer:
             ServerError: one of them can't be used.
         """
         self._made_tls = await asyncio.to_thread(self._tls)
+
+    async def follow_certificate(self) -> None:
+        """Check the certificate's end and names until cancelled; one of our own is replaced."""
+        while self._serving_pair is None:
+            try:
+                problem = await asyncio.to_thread(self._check_certificate)
+            except (OSError, CertificateError) as error:
+                problem = (
+                    f"the serving certificate in {self._settings.certificate_dir} can't be "
+                    f"replaced: {error}"
+                )
+            if problem and problem != self.certificate_problem:
+                log.warning(problem)
+            self.certificate_problem = problem
+            await asyncio.sleep(CERTIFICATE_CHECK_S)
 
     async def serve(self) -> None:
         """Serve until closed; once it has been started."""
@@ -164,12 +188,31 @@ class KubeletServer:
         """Stop serving."""
         await self._opened.aclose()
 
+    def _check_certificate(self) -> str:
+        """Replace the node's own certificate if it must be; the problem of another one's."""
+        pair, now = self._files(), self._clock.now()
+        return files_problem(pair, self._view.node_name, self._addresses(), now)
+
+    def _files(self) -> KeyPair:
+        """The certificate in files; the node's own is made if it is missing or can't serve."""
+        settings = self._settings
+        if settings.certificate:
+            return KeyPair(Path(settings.certificate), Path(settings.key))
+        name, now = self._view.node_name, self._clock.now()
+        return self_signed(settings.certificate_dir, name, self._addresses(), now)
+
+    def _addresses(self) -> list[str]:
+        """The machine's addresses, and those that the API shows for the node."""
+        node: api.Node = self._node() or {}
+        shown = (node.get("status") or {}).get("addresses") or ()
+        return [*self._node_ips, *(each.get("address", "") for each in shown)]
+
     def _tls(self) -> ServingTls:
         settings, serving_pair = self._settings, self._serving_pair
         pair = KeyPair(Path(settings.certificate), Path(settings.key))
         try:
-            if serving_pair is None and not settings.certificate:
-                pair = self_signed(settings.certificate_dir, self._view.node_name, self._node_ips)
+            if serving_pair is None:
+                pair = self._files()
             client_ca = Path(settings.client_ca) if settings.client_ca else None
             in_use = serving_pair or (lambda: pair)
             return ServingTls(in_use, client_ca, settings.tls_min_version, settings.tls_ciphers)

@@ -7,16 +7,19 @@ unusable new file is reported once; the old one stays in use. Must never log a k
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import logging
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Names
+from kubeletpy.host.pki import Certificate, CertificateError, Names
 from kubeletpy.host.stamps import Stamp, stamp
 from kubeletpy.host.tls_limits import limit_key_exchange
+from kubeletpy.pods.hostname import SUBDOMAIN
 
 log = logging.getLogger(__name__)
 
@@ -35,22 +38,102 @@ PairInUse = Callable[[], KeyPair | None]
 """Returns the certificate to serve with now; None: there is none, and clients are refused."""
 
 
-def self_signed(directory: Path, node_name: str, addresses: Sequence[str]) -> KeyPair:
-    """``kubelet.crt`` and ``kubelet.key`` in a directory, created if they are missing.
+def self_signed(
+    directory: Path, node_name: str, addresses: Sequence[str], now: float | None = None
+) -> KeyPair:
+    """``kubelet.crt`` and ``kubelet.key`` in a directory, made anew when they can't serve the node.
 
     Blocking.
+
+    Args:
+        addresses: IP addresses and other names of the node.
+        now: Unix seconds; None: by the machine's clock.
 
     Raises:
         CertificateError: a name can't go into a certificate.
         OSError: the directory can't be written.
     """
-    pair = KeyPair.named(directory, _SELF_SIGNED)
-    if not pair.loads():
-        from kubeletpy.host import signing
+    from kubeletpy.host import signing
 
-        names = Names(node_name, dns_names=(node_name,), ip_addresses=tuple(addresses))
-        signing.make_self_signed(pair, names)
+    pair = KeyPair.named(directory, _SELF_SIGNED)
+    ips = tuple(dict.fromkeys(filter(None, map(_canonical_ip, addresses))))
+    others = [each for each in addresses if SUBDOMAIN.fullmatch(each) and not _canonical_ip(each)]
+    names = Names(node_name, dns_names=tuple(dict.fromkeys([node_name, *others])), ip_addresses=ips)
+    now = time.time() if now is None else now
+    if why := _why_made_anew(pair, names, now):
+        signing.make_self_signed(pair, names, now=now)
+        log.info(
+            "made a serving certificate for the node",
+            extra={"certificate": str(pair.certificate), "why": why},
+        )
     return pair
+
+
+def _why_made_anew(pair: KeyPair, names: Names, now: float) -> str:
+    """Why the node's own certificate can't stay; empty: it can.
+
+    One that an authority issued is an administrator's, who replaces it: :func:`files_problem`.
+    """
+    if not pair.certificate.exists():
+        return "there is none"
+    try:
+        found = _read(pair)
+    except (CertificateError, OSError) as error:
+        return f"it can't be read: {error}"
+    if not pair.loads():
+        return "its key is missing, or that of another certificate"
+    if not _made_by_a_node(found):
+        return ""
+    why = found.outdated(now) or found.lacks(names)
+    return f"the previous one {why}" if why else ""
+
+
+def _read(pair: KeyPair) -> Certificate:
+    """Raises CertificateError, OSError."""
+    from kubeletpy.host import x509
+
+    return x509.read_certificate(pair.certificate.read_bytes())
+
+
+def _made_by_a_node(certificate: Certificate) -> bool:
+    """Whether an agent or a kubelet has made it for itself.
+
+    The kubelet makes an authority for each certificate: NODE-ca@SECONDS signs NODE@SECONDS.
+    """
+    name, issuer = certificate.names.common_name, certificate.issuer
+    return bool(name) and issuer in (name, "-ca@".join(name.rsplit("@", 1)))
+
+
+def _canonical_ip(address: str) -> str:
+    """An address as a certificate contains it; empty: it is none, or one with a zone."""
+    try:
+        return "" if "%" in address else str(ipaddress.ip_address(address))
+    except ValueError:
+        return ""
+
+
+def files_problem(pair: KeyPair, node_name: str, addresses: Sequence[str], now: float) -> str:
+    """Why clients refuse a certificate that the agent may not replace, or soon will; or empty.
+
+    Blocking. Files that can't be read are reported where they are loaded.
+
+    Args:
+        now: Unix seconds.
+    """
+    try:
+        found = _read(pair)
+    except (CertificateError, OSError):
+        return ""
+    why = found.outdated(now)
+    covered = {*found.names.dns_names, *found.names.ip_addresses}
+    if not why and covered.isdisjoint({node_name, *addresses}):
+        why = f"has neither the node's name {node_name} nor one of its addresses"
+    if not why:
+        return ""
+    return (
+        f"the serving certificate {pair.certificate} {why}: clients that check it refuse this "
+        "node's port. Replace the file; the agent uses the new one at once"
+    )
 
 
 class ServingTls:

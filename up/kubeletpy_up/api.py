@@ -148,7 +148,9 @@ class LocalApi:
             ValueError: the host is not loopback.
         """
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        tls = await asyncio.to_thread(certificates.ensure, self._dir / "pki", self._node_name)
+        tls = await asyncio.to_thread(
+            certificates.ensure, self._dir / "pki", self._node_name, self._clock.now()
+        )
         self._store = Store(str(self._dir / "api.db"), self._clock)
         try:
             return await self._serve(self._store, tls)

@@ -31,10 +31,12 @@ HOUR = 3600.0
 
 
 class LoopClock:
-    """The time of day follows the loop."""
+    """The time of day follows the loop; ``ahead``: seconds by which it was set since."""
+
+    ahead = 0.0
 
     def now(self) -> float:
-        return START + asyncio.get_running_loop().time()
+        return START + self.ahead + asyncio.get_running_loop().time()
 
 
 class World:
@@ -118,6 +120,19 @@ async def test_renewed_at_seventy_to_ninety_percent_each_time(tmp_path: Path) ->
     assert world.changes == len(world.api.created) == len(set(world.api.created))
     assert [name.startswith("node-csr-") for name in world.api.created[:2]] == [True, False]
     assert not world.store.key_path.exists()
+
+
+@on_virtual_time
+async def test_a_clock_that_is_set_ahead_is_noticed_within_a_minute(tmp_path: Path) -> None:
+    world = World(tmp_path, life=1000 * HOUR)
+    world.api.decide = world.sign
+    async with world.running():
+        await asyncio.sleep(60)
+        world.clock.ahead = 2000 * HOUR
+        assert world.manager.current is None
+        await asyncio.sleep(65)
+        assert world.manager.current is not None
+    assert len(world.api.created) == 2
 
 
 @on_virtual_time

@@ -130,6 +130,14 @@ def test_a_broken_pair_is_replaced_by_the_previous_one(
     assert store.repair_link(NOW + 9) is None
 
 
+def test_a_clock_that_is_not_set_does_not_prevent_a_repair(
+    store: CertificateStore, signer: Signer
+) -> None:
+    _, older, newest = three(store, signer)
+    newest.write_bytes(b"")
+    assert store.repair_link(60.0) == older
+
+
 def test_an_expired_pair_is_not_restored(store: CertificateStore, signer: Signer) -> None:
     newest = three(store, signer)[-1]
     newest.write_bytes(b"")

@@ -6,15 +6,18 @@ import asyncio
 import socket
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kubeletpy.host import signing, x509
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Names
-from kubeletpy.server.settings import AccessSettings
-from kubeletpy.server.tls import ServingTls, self_signed
-from tests.unit.server.helpers import Pki, make_view, serving
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.server.build import KubeletServer, Ports
+from kubeletpy.server.settings import AccessSettings, ServerSettings
+from kubeletpy.server.tls import ServingTls, files_problem, self_signed
+from tests.unit.server.helpers import PROGRAM, Pki, make_view, serving
 
 
 async def common_name(port: int, authority: KeyPair) -> str:
@@ -169,11 +172,210 @@ def test_old_versions_are_not_spoken(pki: Pki, version: str) -> None:
     assert spoken(tls.context, ssl.TLSVersion[version], ssl.TLSVersion[version]) == ""
 
 
+NOW = 1_800_000_000.0
+DAY = 24 * 3600.0
+
+
 def test_without_a_certificate_one_is_made_and_kept(tmp_path: Path) -> None:
-    pair = self_signed(tmp_path, "node-1", ["10.0.0.7", "fd00::7"])
+    pair = self_signed(tmp_path, "node-1", ["10.0.0.7", "fd00::7"], NOW)
     assert pair.certificate == tmp_path / "kubelet.crt"
     assert pair.key.stat().st_mode & 0o777 == 0o600
     before = pair.certificate.read_bytes()
     names = x509.read_certificate(before).names
     assert names == Names("node-1", (), ("node-1",), ("10.0.0.7", "fd00::7"))
-    assert self_signed(tmp_path, "node-1", ["10.0.0.8"]).certificate.read_bytes() == before
+    for addresses in ([], ["10.0.0.7"], ["FD00:0::7", "10.0.0.7", "fe80::1%eth0", "Not A Name"]):
+        again = self_signed(tmp_path, "node-1", addresses, NOW + DAY)
+        assert again.certificate.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "now", "why"),
+    [
+        ("node-1", "10.0.0.7", NOW + 3660 * DAY, "the previous one expired at 2037-01-12T08:00"),
+        ("node-1", "10.0.0.7", NOW + 3600 * DAY, "the previous one expires at 2037-01-12T08:00"),
+        ("node-1", "10.0.0.7", NOW - 60 * DAY, "the previous one is not valid before 2027-01-15"),
+        ("node-2", "10.0.0.7", NOW, "the previous one lacks the DNS name node-2"),
+        ("node-1", "10.0.0.8", NOW, "the previous one lacks the address 10.0.0.8"),
+        ("node-1", "node-1.example", NOW, "the previous one lacks the DNS name node-1.example"),
+    ],
+)
+def test_a_certificate_that_cannot_serve_the_node_is_made_anew(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    name: str,
+    address: str,
+    now: float,
+    why: str,
+) -> None:
+    caplog.set_level("INFO")
+    before = self_signed(tmp_path, "node-1", ["10.0.0.7"], NOW).certificate.read_bytes()
+    pair = self_signed(tmp_path, name, [address], now)
+    assert pair.loads()
+    assert pair.certificate.read_bytes() != before
+    found = x509.read_certificate(pair.certificate.read_bytes())
+    assert found.outdated(now) == ""
+    assert name in found.names.dns_names
+    logged = [vars(record).get("why", "") for record in caplog.records]
+    assert logged[0] == "there is none"
+    assert logged[1].startswith(why)
+
+
+def test_a_clock_that_is_not_set_replaces_nothing_and_makes_what_lasts(tmp_path: Path) -> None:
+    before = self_signed(tmp_path, "node-1", [], NOW).certificate.read_bytes()
+    assert self_signed(tmp_path, "node-1", [], 60.0).certificate.read_bytes() == before
+    early = self_signed(tmp_path / "new", "node-1", [], 60.0).certificate.read_bytes()
+    assert self_signed(tmp_path / "new", "node-1", [], NOW).certificate.read_bytes() == early
+
+
+@pytest.mark.parametrize("broken", ["torn", "empty", "other key", "no key", "directory"])
+def test_files_that_cannot_be_used_are_made_anew(tmp_path: Path, broken: str) -> None:
+    pair = self_signed(tmp_path, "node-1", [], NOW)
+    text = pair.certificate.read_bytes()
+    if broken == "torn":
+        pair.certificate.write_bytes(text[:200])
+    elif broken == "empty":
+        pair.certificate.write_bytes(b"")
+    elif broken == "other key":
+        pair.key.write_bytes(x509.new_key())
+    elif broken == "no key":
+        pair.key.unlink()
+    else:
+        pair.certificate.unlink()
+        pair.certificate.mkdir()
+        with pytest.raises(OSError, match=r"kubelet\.crt"):
+            self_signed(tmp_path, "node-1", [], NOW)
+        return
+    assert self_signed(tmp_path, "node-1", [], NOW).loads()
+
+
+def kubelets_own(pair: KeyPair, root: Path, name: str, now: float) -> None:
+    """A certificate as the kubelet makes it: an authority of its own, and no address."""
+    authority = KeyPair.named(root, "kubelet-ca")
+    signing.make_authority(authority, f"{name}-ca@1700000000", now=now)
+    made = Names(f"{name}@1700000000", dns_names=(name,))
+    signing.make_signed(pair, authority, made, now=now)
+
+
+def test_the_certificate_of_a_kubelet_is_replaced(tmp_path: Path) -> None:
+    pair = KeyPair.named(tmp_path, "kubelet")
+    kubelets_own(pair, tmp_path, "node-1", NOW)
+    before = pair.certificate.read_bytes()
+    assert self_signed(tmp_path, "node-1", [], NOW + DAY).certificate.read_bytes() == before
+    self_signed(tmp_path, "node-1", ["10.0.0.7"], NOW + DAY)
+    assert x509.read_certificate(pair.certificate.read_bytes()).names.ip_addresses == ("10.0.0.7",)
+
+
+def test_the_certificate_of_an_authority_is_never_replaced(tmp_path: Path) -> None:
+    authority, pair = KeyPair.named(tmp_path, "ca"), KeyPair.named(tmp_path, "kubelet")
+    signing.make_authority(authority, "company", now=NOW)
+    signing.make_signed(pair, authority, Names("other", dns_names=("other",)), now=NOW)
+    before = pair.certificate.read_bytes()
+    self_signed(tmp_path, "node-1", ["10.0.0.7"], NOW + 9999 * DAY)
+    assert pair.certificate.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("names", "now", "why"),
+    [
+        (("node-1",), NOW, ""),
+        (("10.0.0.7",), NOW, ""),
+        (("node-1",), NOW + 3651 * DAY, "expired at 2037-01-12T08:00:00Z"),
+        (("node-1",), NOW + 3600 * DAY, "expires at 2037-01-12T08:00:00Z"),
+        (("node-1",), NOW - DAY, "is not valid before 2027-01-15T08:00:00Z"),
+        (("node-1",), 60.0, ""),
+        (("other",), NOW, "has neither the node's name node-1 nor one of its addresses"),
+    ],
+)
+def test_problems_of_a_certificate_that_somebody_else_made(
+    tmp_path: Path, names: tuple[str, ...], now: float, why: str
+) -> None:
+    authority, pair = KeyPair.named(tmp_path, "ca"), KeyPair.named(tmp_path, "tls")
+    signing.make_authority(authority, "company", now=NOW)
+    dns = tuple(each for each in names if not each[0].isdigit())
+    ips = tuple(each for each in names if each[0].isdigit())
+    signing.make_signed(pair, authority, Names("x", (), dns, ips), now=NOW)
+    problem = files_problem(pair, "node-1", ["10.0.0.7"], now)
+    assert problem.startswith(f"the serving certificate {pair.certificate} {why}: ") is bool(why)
+    assert bool(problem) is bool(why)
+    pair.certificate.write_text("garbage")
+    assert files_problem(pair, "node-1", [], now) == ""
+
+
+class SetClock:
+    """A wall clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def now(self) -> float:
+        return self.time
+
+
+def kubelet_server(root: Path, clock: SetClock, **settings: Any) -> tuple[Ports, KubeletServer]:
+    bound = Ports(ServerSettings(address="127.0.0.1", port=0, **settings))
+    node: Any = {"status": {"addresses": [{"type": "InternalIP", "address": "203.0.113.7"}]}}
+    server = KubeletServer(
+        bound,
+        make_view(root),
+        None,
+        metrics=Metrics().http,
+        clock=clock,
+        node_ips=["10.0.0.7"],
+        node=lambda: node,
+        program=PROGRAM,
+    )
+    return bound, server
+
+
+async def after_a_check(server: KubeletServer) -> None:
+    """Let a server that follows its certificate check it once."""
+    following = asyncio.ensure_future(server.follow_certificate())
+    checked = asyncio.Event()
+    sleeping = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        checked.set()
+        await sleeping(seconds)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kubeletpy.server.build.asyncio.sleep", sleep)
+        await checked.wait()
+    following.cancel()
+    await asyncio.wait([following])
+
+
+async def test_a_certificate_that_ends_under_a_running_agent_is_replaced(tmp_path: Path) -> None:
+    clock = SetClock()
+    bound, server = kubelet_server(tmp_path, clock, certificate_dir=tmp_path / "pki")
+    try:
+        await server.start()
+        file = tmp_path / "pki" / "kubelet.crt"
+        before = x509.read_certificate(file.read_bytes())
+        assert before.names.ip_addresses == ("10.0.0.7", "203.0.113.7")
+        clock.time = before.not_after + 1
+        await after_a_check(server)
+        after = x509.read_certificate(file.read_bytes())
+        assert after.outdated(clock.time) == ""
+        assert server.certificate_problem == ""
+    finally:
+        bound.close()
+
+
+async def test_a_certificate_of_the_owner_is_reported_and_stays(
+    tmp_path: Path, pki: Pki, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = SetClock()
+    files = {"certificate": str(pki.server.certificate), "key": str(pki.server.key)}
+    bound, server = kubelet_server(tmp_path, clock, **files)
+    before = pki.server.certificate.read_bytes()
+    try:
+        await server.start()
+        clock.time = NOW + 9999 * DAY
+        await after_a_check(server)
+        await after_a_check(server)
+        assert f"{pki.server.certificate} expired at" in server.certificate_problem
+        assert caplog.text.count("expired at") == 1
+        assert pki.server.certificate.read_bytes() == before
+    finally:
+        bound.close()

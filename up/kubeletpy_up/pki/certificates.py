@@ -8,6 +8,7 @@ trust or write anything outside its own directory.
 from __future__ import annotations
 
 import ssl
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,37 +68,48 @@ class Certificates:
         return context
 
 
-def ensure(directory: Path, node_name: str) -> Certificates:
-    """The certificates in ``directory``; any that are missing or don't fit are created.
+def ensure(directory: Path, node_name: str, now: float | None = None) -> Certificates:
+    """The certificates in ``directory``; those that are missing or can't serve are created.
 
-    Blocking.
+    Blocking. A new authority makes all others anew; clients that have the old one must read their
+    kubeconfig again.
+
+    Args:
+        now: Unix seconds; None: by the machine's clock.
 
     Raises:
         CertificateError: the authority can't be used, or the node's name can't be put in a
             certificate.
         OSError: the directory can't be written.
     """
-    from kubeletpy.host import signing, x509
+    from kubeletpy.host import signing
 
+    now = time.time() if now is None else now
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority = KeyPair.named(directory, "ca")
-    if not authority.loads():
-        signing.make_authority(authority, "kubeletpy-local-ca")
+    if not _stays(authority, Names(""), now):
+        signing.make_authority(authority, "kubeletpy-local-ca", now=now)
     server, client, node = (
         KeyPair.named(directory, name) for name in ("server", "kubelet-client", "kubelet-server")
     )
     found = Certificates(
         authority.certificate, authority, server.certificate, server.key, client, node
     )
-    pairs = (server, client, node)
-    if all(pair.loads() for pair in pairs) and (
-        signing.verifies(authority.certificate, *(pair.certificate for pair in pairs))
-        and node_name in x509.read_certificate(node.certificate.read_bytes()).names.dns_names
-    ):
-        return found
-    names = (node_name, "localhost")
-    as_node = Names(f"system:node:{node_name}", ("system:nodes",), names, _LOOPBACK)
-    signing.make_signed(server, authority, _API)
-    signing.make_signed(client, authority, _CLIENT)
-    signing.make_signed(node, authority, as_node)
+    as_node = Names(
+        f"system:node:{node_name}", ("system:nodes",), (node_name, "localhost"), _LOOPBACK
+    )
+    for pair, names in ((server, _API), (client, _CLIENT), (node, as_node)):
+        stays = _stays(pair, names, now)
+        if not stays or not signing.verifies(authority.certificate, pair.certificate, now=now):
+            signing.make_signed(pair, authority, names, now=now)
     return found
+
+
+def _stays(pair: KeyPair, names: Names, now: float) -> bool:
+    """Whether a certificate has its key and these names, and does not end soon."""
+    from kubeletpy.host import x509
+
+    if not pair.loads():
+        return False
+    certificate = x509.read_certificate(pair.certificate.read_bytes())
+    return not (certificate.outdated(now) or certificate.lacks(names))

@@ -12,7 +12,8 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from kubeletpy.host import x509
+from kubeletpy.host import signing, x509
+from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
 from kubeletpy.kubeapi.streamed_lists import INITIAL_EVENTS_END
@@ -331,6 +332,42 @@ def test_certificates_are_created_once_and_again_when_corrupt(tmp_path: Path) ->
     assert certificates.ensure(tmp_path, "node-1").certificate.read_text() == pem
     first.certificate.write_text("spoilt")
     assert certificates.ensure(tmp_path, "node-1").certificate.read_text() not in (pem, "spoilt")
+
+
+NOW, YEAR = 1_800_000_000.0, 365 * 24 * 3600.0
+
+
+def of_pki(made: certificates.Certificates) -> list[bytes]:
+    """The authority's certificate, then those of server, client and node."""
+    files = made.ca, made.certificate, made.client.certificate, made.node.certificate
+    return [file.read_bytes() for file in files]
+
+
+@pytest.mark.parametrize(("years", "kept"), [(0.5, True), (9.5, False), (11, False)])
+def test_an_authority_and_its_certificates_are_made_anew_in_time(
+    tmp_path: Path, years: float, kept: bool
+) -> None:
+    first = of_pki(certificates.ensure(tmp_path, "node-1", NOW))
+    later = NOW + years * YEAR
+    made = certificates.ensure(tmp_path, "node-1", later)
+    assert [one == other for one, other in zip(first, of_pki(made), strict=True)] == [kept] * 4
+    leaves = made.certificate, made.client.certificate, made.node.certificate
+    assert signing.verifies(made.ca, *leaves, now=later)
+
+
+@pytest.mark.parametrize("name", ["ca", "server", "kubelet-client", "kubelet-server"])
+def test_a_key_of_another_certificate_is_noticed(tmp_path: Path, name: str) -> None:
+    certificates.ensure(tmp_path, "node-1", NOW)
+    (tmp_path / f"{name}.key").write_bytes(x509.new_key())
+    made = certificates.ensure(tmp_path, "node-1", NOW)
+    pairs = made.authority, made.client, made.node, KeyPair(made.certificate, made.key)
+    assert all(pair.loads() for pair in pairs)
+    assert signing.verifies(made.ca, *(pair.certificate for pair in pairs[1:]), now=NOW)
+
+
+def test_certificates_from_before_the_clock_was_set_last(tmp_path: Path) -> None:
+    first = of_pki(certificates.ensure(tmp_path, "node-1", 60.0))
+    assert of_pki(certificates.ensure(tmp_path, "node-1", NOW)) == first
 
 
 async def test_a_watch_that_begins_with_a_list_is_compressed_flush_by_flush(
