@@ -169,7 +169,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     components += state.components
 
     # -- what has been allocated to pods --------------------------------------------------------
-    rules = runtime_settings(context)
+    rules = runtime_settings(settings, flags, machine, root, context.host_ips)
     allocated = build_allocations(context, state, rules)
     allocations = allocated.manager
     devices, device_component = build_devices(context, state)

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from kubeletpy.agent.context import BuildContext
+from collections.abc import Sequence
+from pathlib import Path
+
+from kubeletpy.agent.outside import Machine
 from kubeletpy.cgroups.setup import memory_qos
 from kubeletpy.cgroups.values import unreserved_memory
+from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 
-def runtime_settings(context: BuildContext) -> RuntimeSettings:
-    """Those of this agent."""
-    settings, flags, machine = context.settings, context.flags, context.outside.machine
+def runtime_settings(
+    settings: KubeletSettings,
+    flags: NodeFlags,
+    machine: Machine,
+    root: Path,
+    host_ips: Sequence[str] = (),
+) -> RuntimeSettings:
+    """Those of this agent.
+
+    Args:
+        root: the kubelet's root directory.
+        host_ips: the node's addresses, which may change while it runs.
+    """
     facts, kernel, gates = machine.facts, machine.kernel, settings.feature_gates
     return RuntimeSettings(
         pod_logs_dir=settings.pod_logs_dir,
         container_logs_dir=machine.container_logs_dir,
-        seccomp_root=str(context.root / "seccomp"),
+        seccomp_root=str(root / "seccomp"),
         seccomp_default=settings.seccomp_default,
         cluster_domain=settings.cluster_domain,
         cluster_dns=settings.cluster_dns,
         no_cluster_dns=flags.no_cluster_dns,
-        node_ips=context.host_ips,
+        node_ips=host_ips,
         cpu_cfs_quota=settings.cpu_cfs_quota,
         cpu_cfs_period_us=round(settings.cpu_cfs_quota_period * 1_000_000),
         memory_capacity=facts.memory_bytes,
