@@ -26,7 +26,7 @@ from kubeletpy.config.fields import (
     known_fields,
 )
 from kubeletpy.config.problems import ProblemReport
-from kubeletpy.config.rules import is_ip
+from kubeletpy.config.rules import host_address
 from kubeletpy.config.settings import GROUPS, KubeletSettings, attribute
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
 from kubeletpy.kubernetes_version import KubernetesVersion
@@ -209,10 +209,15 @@ def derive(
     if ca and "authentication.x509.clientCAFile" not in by_flag:
         x509 = replace(settings.authentication.x509, client_ca_file=posixpath.join(base_dir, ca))
         changes["authentication"] = replace(settings.authentication, x509=x509)
-    good = tuple(server for server in settings.cluster_dns if is_ip(server))
-    if good != settings.cluster_dns:
-        changes["cluster_dns"] = good
-        bad = [server for server in settings.cluster_dns if server not in good]
+    good: list[str] = []
+    bad: list[str] = []
+    for server in settings.cluster_dns:
+        try:
+            good.append(str(host_address(server)))
+        except ValueError:
+            bad.append(server)
+    changes["cluster_dns"] = tuple(good)
+    if bad:
         warnings.append(f"clusterDNS: not an IP address, skipped: {', '.join(bad)}")
     warnings += gates.warnings(settings.feature_gates)
     return replace(settings, **changes), warnings

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from kubeletpy.api import node_labels
 from kubeletpy.config.problems import Problem, show
-from kubeletpy.config.rules import dns_subdomain, label_value, qualified_name
+from kubeletpy.config.rules import dns_subdomain, host_address, label_value, qualified_name
 from kubeletpy.config.version_choice import AUTO
 from kubeletpy.kubernetes_version import SUPPORTED, supported
 
@@ -24,8 +24,8 @@ def check_node_name(name: str, flag: str = "--hostname-override") -> list[Proble
 
 
 def node_addresses(text: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """The addresses in ``--node-ip``. Raises ValueError for a text that is not an address."""
-    return [ipaddress.ip_address(part.strip()) for part in text.split(",") if part.strip()]
+    """The addresses in ``--node-ip``. Raises ValueError for one that others can't use."""
+    return [host_address(part.strip()) for part in text.split(",") if part.strip()]
 
 
 def check_node_ip(text: str) -> list[Problem]:

@@ -60,16 +60,25 @@ def must_be_false(value: bool) -> str:
 
 
 def ip_address(value: str) -> str:
-    return "" if is_ip(value) else "must be an IP address"
-
-
-def is_ip(text: str) -> bool:
-    """Whether a text is an IPv4 or IPv6 address."""
     try:
-        ipaddress.ip_address(text)
+        ipaddress.ip_address(value)
     except ValueError:
-        return False
-    return True
+        return "must be an IP address"
+    return ""
+
+
+def host_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address that other machines can use; ``::ffff:10.0.0.1`` is ``10.0.0.1``.
+
+    Raises:
+        ValueError: it is no address, or has a zone, which names an interface of one machine.
+    """
+    found = ipaddress.ip_address(text)
+    if isinstance(found, ipaddress.IPv4Address):
+        return found
+    if found.scope_id is not None:
+        raise ValueError(f"{text!r} has a zone")
+    return found.ipv4_mapped or found
 
 
 def cidr(value: str) -> str:

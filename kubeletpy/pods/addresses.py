@@ -5,9 +5,9 @@ Source: docs/reference/behaviour.md, e2.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Sequence
 
+from kubeletpy.config.rules import host_address
 from kubeletpy.pods.pod import Pod
 
 
@@ -37,18 +37,11 @@ def order_pod_ips(ips: Iterable[str], host_ips: Sequence[str]) -> list[str]:
 
 
 def canonical_address(text: str) -> str:
-    """An IP address in its usual form; empty if the text is none that others can use.
-
-    ``::ffff:10.0.0.1`` is ``10.0.0.1``. An address with a zone, such as ``fe80::1%eth0``, is of one
-    interface of one machine.
-    """
+    """An IP address in its usual form; empty if the text is none that other machines can use."""
     try:
-        found = ipaddress.ip_address(text)
+        return str(host_address(text))
     except ValueError:
         return ""
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    return "" if found.scope_id is not None else str(found.ipv4_mapped or found)
 
 
 def family(address: str) -> int:

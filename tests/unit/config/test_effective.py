@@ -73,6 +73,7 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         ("staticPodPath: pods\n", [], {"staticPodPath": "/etc/k/pods"}),
         ("staticPodPath: /pods\n", [], {"staticPodPath": "/pods"}),
         ("clusterDNS: [10.0.0.10, fd00::a, x]\n", [], {"clusterDNS": ["10.0.0.10", "fd00::a"]}),
+        ("clusterDNS: ['::ffff:10.0.0.10', 'fe80::1%eth0']\n", [], {"clusterDNS": ["10.0.0.10"]}),
         # flags
         ("", ["--max-pods=7", "--fail-swap-on=false", "--cluster-dns=10.0.0.10"],
          {"maxPods": 7, "failSwapOn": False, "clusterDNS": ["10.0.0.10"]}),

@@ -89,6 +89,8 @@ def test_forms(arguments: list[str], field: str, value: object) -> None:
         (["--node-ip=10.0.0.1,10.0.0.2"], "an IPv4 and an IPv6 address"),
         (["--node-ip=10.0.0.1,fd00::1,fd00::2"], "an IPv4 and an IPv6 address"),
         (["--node-ip=0.0.0.0,::"], "stand alone"),
+        (["--node-ip=fe80::1%eth0"], '--node-ip is "fe80::1%eth0": must be an IP address'),
+        (["--node-ip=10.0.0.1,::ffff:10.0.0.2"], "an IPv4 and an IPv6 address"),
         (["--hostname-override=my_host"], '--hostname-override is "my_host"'),
         (["--hostname-override=-a"], "must be a node's name"),
         (["--hostname-override=" + "a" * 254], "must be a node's name"),

@@ -105,6 +105,7 @@ def test_options_from_settings(document: dict[str, Any], field: str, value: obje
         (NodeFlags(cloud_provider="aws"), "external_cloud_provider", False),
         (NodeFlags(node_labels={"a": "b"}), "labels", {"a": "b"}),
         (NodeFlags(node_ip="192.0.2.1, ::1"), "node_ips", ["192.0.2.1", "::1"]),
+        (NodeFlags(node_ip="::ffff:192.0.2.1, FD00:0::1"), "node_ips", ["192.0.2.1", "fd00::1"]),
         (NodeFlags(hostname_override="Other"), "name", "other"),
     ],
 )
