@@ -6,6 +6,7 @@ Source: docs/reference/behaviour-storage.md, sp3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 
 RECURSIVE = "Recursive"
 _SOLE = ("ReadWriteOncePod",)
+_LABEL = re.compile(r"[A-Za-z0-9_.:,-]+")
 
 
 class SELinux(Struct, frozen=True):
@@ -70,13 +72,15 @@ def _options(volume: str, pod: Pod) -> list[Mapping[str, Any]]:
 def _label(options: Mapping[str, Any], default: str) -> str:
     """The label of files that a process with these options may use.
 
-    Empty: not known here, because the runtime picks the level.
+    Empty: not known here, because the runtime picks the level, or refuses a text that is no label.
+    In a mount's options such a text would be more options.
     """
     level = options.get("level")
     if not level:
         return ""
     user, role, kind, _ = default.split(":", 3)
-    return f"{options.get('user') or user}:{role}:{kind}:{level}"
+    label = f"{options.get('user') or user}:{role}:{kind}:{level}"
+    return label if _LABEL.fullmatch(label) else ""
 
 
 def _context(found: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -59,6 +59,8 @@ def using(*options: Any, of_pod: Any = None, **policy: str) -> Any:
         (using({**ONE, "user": "me_u", "type": "spc_t"}), LABEL.replace("system_u", "me_u")),
         (using(None), None),
         (using({"type": "spc_t"}), None),
+        (using({"level": 's0",suid,dev,context="x'}), None),
+        (using({**ONE, "user": "a b"}), None),
         (using(ONE, seLinuxChangePolicy="Recursive"), None),
         (using(ONE, seLinuxChangePolicy="MountOption"), LABEL),
         (using(ONE, TWO), SELinuxConflict((LABEL, LABEL.replace("c1,c2", "c3,c4")))),
