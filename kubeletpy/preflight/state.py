@@ -17,7 +17,11 @@ from kubeletpy.preflight.state_files import (
     judge,
     readers,
 )
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
+from kubeletpy.runtime_manager.act.user_namespaces import (
+    UnusableIds,
+    UserNamespaceRanges,
+    subordinate_ids,
+)
 from kubeletpy.shutdown import times_file
 from kubeletpy.volumes.csi.leftovers import find_csi_volumes
 from kubeletpy.volumes.csi.names import CsiPaths
@@ -32,7 +36,7 @@ def read_state(settings: KubeletSettings, flags: NodeFlags) -> list[Finding]:
     if not root.is_dir():
         what = "the directory does not exist or can't be read"
         return [_unclear(root, what, "nothing can be taken over: check --root-dir")]
-    findings = [*_pod_directories(root)]
+    findings = [*_pod_directories(root), *_user_namespaces(root / "pods", settings)]
     for name, reader in readers(settings).items():
         findings += _one(root / name, reader)
     findings += _one(Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint", DEVICES)
@@ -69,6 +73,24 @@ def _many(directory: Path, reader: Reader, one: str, many: str = "") -> Iterator
         yield Finding(Area.STATE, Severity.TAKEN, str(directory), counted(good, one, many))
 
 
+def _user_namespaces(pods: Path, settings: KubeletSettings) -> Iterator[Finding]:
+    try:
+        records = UserNamespaceRanges(
+            pods,
+            supporting=lambda: (),
+            max_pods=settings.max_pods,
+            ids_per_pod=settings.user_namespaces.ids_per_pod,
+            owned=subordinate_ids(),
+        )
+    except UnusableIds as error:
+        then = "the agent does not start with these ids for pods"
+        yield Finding(Area.STATE, Severity.BLOCKS, error.source, str(error), then)
+        return
+    for uid in sorted(records.unknown):
+        what = "the record of its user namespace can't be used"
+        yield _unclear(pods / uid / "userns", what, "the agent reads it from the runtime")
+
+
 def _pod_directories(root: Path) -> Iterator[Finding]:
     pods = root / "pods"
     names = [each.name for each in _listed(pods)]
@@ -79,10 +101,6 @@ def _pod_directories(root: Path) -> Iterator[Finding]:
             str(pods),
             counted(len(names), "pod directory", "pod directories"),
         )
-    records = UserNamespaceRanges(pods, supporting=lambda: (), max_pods=1)
-    for uid in sorted(records.unknown):
-        what = "the record of its user namespace can't be used"
-        yield _unclear(pods / uid / "userns", what, "the agent reads it from the runtime")
     try:
         volumes = find_csi_volumes(CsiPaths(str(root)))
     except OSError as error:

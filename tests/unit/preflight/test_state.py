@@ -69,6 +69,11 @@ def test_a_file(tmp_path: Path, name: str, text: str, severity: str, said: str) 
     assert mine[1].startswith(f"{name}: {said}")
 
 
+def test_ids_for_user_namespaces_that_no_kernel_maps(tmp_path: Path) -> None:
+    (mine,) = [each for each in found(tmp_path, maxPods=65535) if each[0] is Severity.BLOCKS]
+    assert mine[1].startswith("userNamespaces.idsPerPod 65536 with maxPods 65535: ")
+
+
 def test_exclusive_cpus_are_counted(tmp_path: Path) -> None:
     (tmp_path / "cpu_manager_state").write_text(CPUS)
     settings = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
