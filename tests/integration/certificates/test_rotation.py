@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import time
 import urllib.request
 
@@ -11,6 +12,7 @@ import pytest
 from kubeletpy.certificates import request
 from kubeletpy.host import signing, x509
 from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.host.pki import Names
 from kubeletpy.host.private_files import write_private
 from tests.integration.certificates.joining import JoiningNode
 from tests.integration.node.pods import container, pod
@@ -18,6 +20,7 @@ from tests.integration.node.seen import container_status
 from tools.env.process import CommandError
 
 SERVING = request.SERVING_SIGNER
+ADDRESS = ".status.addresses[?(@.type=='InternalIP')].address"
 
 
 def test_the_client_certificate_is_renewed_again_and_again(joining: JoiningNode) -> None:
@@ -104,6 +107,22 @@ def ttl(node: JoiningNode) -> float:
         text = answer.read().decode()
     (line,) = re.findall(r"^kubelet_certificate_manager_client_ttl_seconds (.*)$", text, re.M)
     return float(line)
+
+
+def test_a_kubelets_certificate_without_the_address_is_replaced(joining: JoiningNode) -> None:
+    pair = KeyPair.named(joining.pki, "kubelet")
+    authority = KeyPair.named(joining.directory, "kubelet-ca")
+    joining.prepare()
+    signing.make_authority(authority, f"{joining.name}-ca@1")
+    names = Names(f"{joining.name}@1", dns_names=(joining.name,))
+    signing.make_signed(pair, authority, names)
+    joining.start_agent()
+    joining.wait_ready()
+    pem = ssl.get_server_certificate(("127.0.0.1", joining.port), timeout=10)
+    served = x509.read_certificate(pem.encode())
+    ip = joining.kubectl("get", "node", joining.name, "-o", f"jsonpath={{{ADDRESS}}}")
+    assert (served.names.dns_names, served.names.ip_addresses) == ((joining.name,), (ip.strip(),))
+    assert any(f"lacks the address {ip.strip()}" in line for line in joining.log_lines())
 
 
 def test_serving_certificate(joining: JoiningNode) -> None:
