@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kubeletpy.admission.facts import NodeState
 from kubeletpy.admission.fit import NOTHING, NeedsOf, needs_in_force, pod_needs
-from kubeletpy.admission.handlers import judge
+from kubeletpy.admission.handlers import before_placement, judge
 from kubeletpy.admission.preemption import MESSAGE, REASON, victims_or_refusal
 from kubeletpy.admission.verdict import (
     UNEXPECTED,
@@ -79,6 +79,7 @@ def refused_at_start(
     *,
     held: Callable[[str], Mapping[str, int]] = lambda uid: NOTHING,
     needs_of: NeedsOf = needs_in_force,
+    place: Callable[[Pod], Rejection | None] = lambda pod: None,
 ) -> dict[str, Refusal]:
     """The pods that would not be admitted, or would be preempted, by uid.
 
@@ -88,6 +89,7 @@ def refused_at_start(
         node: the Node object, with the amounts that the agent would write.
         held: how many devices are in use, by resource, if the pod with this uid has some.
         needs_of: the resources that a pod on the node takes.
+        place: assigns a pod its position on the machine, in this order, or refuses it.
     """
     admitted: list[Pod] = []
     waiting: list[Pod] = []
@@ -123,7 +125,8 @@ def refused_at_start(
     for pod in sorted(pods, key=lambda each: (not each.is_static, *seniority(each))):
         if pod.is_terminal_in_api:
             continue
-        found = verdict(pod, last=False)
+        rejection = before_placement(pod, state) or place(pod)
+        found = Refused(rejection) if rejection else verdict(pod, last=False)
         if isinstance(found, Preempt | AskForNode):
             waiting.append(pod)  # it is settled once all others are known
         else:

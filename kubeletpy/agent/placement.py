@@ -5,9 +5,10 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from math import ceil
+from pathlib import Path
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.agent.component import Component, Task
@@ -16,6 +17,7 @@ from kubeletpy.agent.pod_state import PodState
 from kubeletpy.api.quantity import milli_value, value
 from kubeletpy.config import ConfigError, KubeletSettings, Problem
 from kubeletpy.config.rules import parse_cpuset
+from kubeletpy.metrics.placement import PlacementMetrics
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.resources import hard_threshold
 from kubeletpy.placement.cpu_manager import CpuManager
@@ -76,55 +78,26 @@ def build_placement(
     Raises:
         ConfigError: the settings can't work on this machine.
     """
-    settings, outside, root = context.settings, context.outside, context.root
-    machine, metrics = outside.machine.topology, outside.metrics.placement
-    policy = Policy(settings.topology_manager_policy)
-    pod_level = PodLevelPlacement.of_settings(
-        settings.feature_gates.enabled("PodLevelResourceManagers"),
-        policy,
-        settings.topology_manager_scope,
+    settings, outside = context.settings, context.outside
+    managers = placement_managers(
+        settings,
+        outside.machine.topology,
+        outside.machine.facts,
+        context.root,
+        metrics=outside.metrics.placement,
+        before=before,
+        users=state.users,
+        decided=state.decided,
     )
-    try:
-        topology = read_topology_options(settings.topology_manager_policy_options)
-        static = _static_cpus(settings, machine, policy, pod_level)
-        nodes = _nodes(machine, topology.max_nodes) if policy is not Policy.NONE else ()
-        booked = _static_memory(settings, machine, outside.machine.facts, pod_level)
-    except OptionError as error:
-        raise ConfigError([Problem(error.field, "", str(error))]) from error
-    cpus = CpuManager(
-        static,
-        root,
-        metrics,
-        quota_off=settings.feature_gates.enabled("DisableCPUQuotaWithExclusiveCPUs"),
-    )
-    memory = MemoryManager(booked, root, metrics)
+    cpus, memory, manager = managers.cpus, managers.memory, managers.topology
     reconciler = CpuReconciler(
         outside.runtime,
         lambda: _running(state.cache),
         cpus.cpus_of,
         settings.cpu_manager_reconcile_period,
     )
-    manager = TopologyManager(
-        (*before, cpus, memory),
-        nodes,
-        policy,
-        metrics,
-        scope=settings.topology_manager_scope,
-        pod_level=pod_level,
-        closest=machine.distances if machine is not None and topology.closest else None,
-        users=state.users,
-        decided=state.decided,
-    )
-
-    def place(pod: Pod) -> Rejection | Settle | None:
-        try:
-            settle = manager.admit(pod)
-        except AllocationRefused as refused:
-            return Rejection(refused.reason, str(refused))
-        return None if settle is None else partial(_settled, settle)
-
     tasks: tuple[Task, ...] = ()
-    if static is not None:
+    if managers.exclusive_cpus:
         tasks = (Task("cpu-reconcile", reconciler.run),)
         cpus.subscribe(reconciler.reconcile_soon)
         state.cache.subscribe(reconciler.reconcile_soon)
@@ -137,10 +110,91 @@ def build_placement(
         cpus,
         memory,
         (cpus, memory),
-        place,
+        managers.place,
         manager.release,
         manager.preview,
     )
+
+
+def has_placement(settings: KubeletSettings) -> bool:
+    """Whether any resource is assigned by its position on the machine."""
+    policies = (
+        settings.cpu_manager_policy,
+        settings.memory_manager_policy.lower(),
+        settings.topology_manager_policy,
+    )
+    return any(policy != "none" for policy in policies)
+
+
+class PlacementManagers(Struct, frozen=True):
+    """What books positions on the machine for pods.
+
+    Attributes:
+        exclusive_cpus: whether containers may have CPUs of their own.
+    """
+
+    cpus: CpuManager
+    memory: MemoryManager
+    topology: TopologyManager
+    exclusive_cpus: bool
+
+    def place(self, pod: Pod) -> Rejection | Settle | None:
+        """Assign a pod its position; what it has already stays."""
+        try:
+            settle = self.topology.admit(pod)
+        except AllocationRefused as refused:
+            return Rejection(refused.reason, str(refused))
+        return None if settle is None else partial(_settled, settle)
+
+
+def placement_managers(
+    settings: KubeletSettings,
+    machine: MachineTopology | None,
+    facts: MachineFacts,
+    root: Path,
+    *,
+    metrics: PlacementMetrics,
+    before: Sequence[ResourceProvider] = (),
+    users: Callable[[], Collection[str] | None],
+    decided: Callable[[str, Sequence[Decision]], None],
+) -> PlacementManagers:
+    """The managers that the settings request; their state files are in ``root``.
+
+    Raises:
+        ConfigError: the settings can't work on this machine.
+    """
+    policy = Policy(settings.topology_manager_policy)
+    pod_level = PodLevelPlacement.of_settings(
+        settings.feature_gates.enabled("PodLevelResourceManagers"),
+        policy,
+        settings.topology_manager_scope,
+    )
+    try:
+        topology = read_topology_options(settings.topology_manager_policy_options)
+        static = _static_cpus(settings, machine, policy, pod_level)
+        nodes = _nodes(machine, topology.max_nodes) if policy is not Policy.NONE else ()
+        booked = _static_memory(settings, machine, facts, pod_level)
+    except OptionError as error:
+        raise ConfigError([Problem(error.field, "", str(error))]) from error
+    cpus = CpuManager(
+        static,
+        root,
+        metrics,
+        quota_off=settings.feature_gates.enabled("DisableCPUQuotaWithExclusiveCPUs"),
+    )
+    memory = MemoryManager(booked, root, metrics)
+    manager = TopologyManager(
+        (*before, cpus, memory),
+        nodes,
+        policy,
+        metrics,
+        scope=settings.topology_manager_scope,
+        pod_level=pod_level,
+        closest=machine.distances if machine is not None and topology.closest else None,
+        users=users,
+        decided=decided,
+    )
+    return PlacementManagers(cpus, memory, manager, exclusive_cpus=static is not None)
 
 
 async def _settled(settle: Callable[[], Awaitable[None]]) -> Rejection | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
+from kubeletpy.agent.placement import has_placement
 from kubeletpy.cgroups.errors import CgroupError
 from kubeletpy.cgroups.machine import KernelFacts, read_kernel_facts
 from kubeletpy.cgroups.setup import set_up
@@ -196,12 +197,7 @@ async def start_built(loaded: LoadedConfig, outside: Outside, stack: AsyncExitSt
 
 def _topology(settings: KubeletSettings) -> MachineTopology | None:
     """The machine's topology, if any resource is assigned by place. Raises LaunchError."""
-    policies = (
-        settings.cpu_manager_policy,
-        settings.memory_manager_policy.lower(),
-        settings.topology_manager_policy,
-    )
-    if all(policy == "none" for policy in policies):
+    if not has_placement(settings):
         return None
     try:
         return read_machine()

@@ -36,6 +36,7 @@ from kubeletpy.preflight.node_pods import (
     read_node_state,
     with_uids,
 )
+from kubeletpy.preflight.placement import PlacementNotTried, placing
 from kubeletpy.preflight.pods import PodVerdict, unclear
 from kubeletpy.preflight.rights import missing_rights
 from kubeletpy.preflight.runtime import runtime_findings
@@ -83,7 +84,8 @@ async def query_node(
     """Everything that API server and runtime report about the node."""
     settings, flags = loaded.settings, loaded.node
     root = Path(flags.root_dir)
-    name = node_name(flags, (await asyncio.to_thread(read_machine_facts, root)).hostname)
+    facts = await asyncio.to_thread(read_machine_facts, root)
+    name = node_name(flags, facts.hostname)
     shown, node_problem = await _read_node(name, kube_api)
     findings = version_findings(resolved, _kubelet_version(shown))
     findings += [] if node_problem is None else [node_problem]
@@ -119,10 +121,20 @@ async def query_node(
         admission = None
         if node_problem is None:
             admission = await asyncio.to_thread(admission_facts, settings, flags, shown, info)
+            try:
+                place = await stack.enter_async_context(placing(settings, facts, root))
+                admission = replace(admission, place=place)
+            except PlacementNotTried as error:
+                findings.append(_not_placed(error))
         pods = await judge_pods(desired, runtime, state, settings, root, admission=admission)
     except CRIError as error:
         return NodeAnswers((*findings, _runtime_problem(settings, str(error))), None)
     return NodeAnswers(tuple(findings), pods)
+
+
+def _not_placed(error: PlacementNotTried) -> Finding:
+    then = "whether the pods that run keep their CPUs and memory is not known"
+    return Finding(Area.PODS, Severity.UNCLEAR, "positions on the machine", str(error), then)
 
 
 async def has_events(runtime: RuntimeService, seconds: float = EVENTS_S) -> bool:

@@ -29,6 +29,7 @@ from kubeletpy.pods.probe_results import ProbeResults
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.preflight.findings import Area, Finding, Severity
 from kubeletpy.preflight.holdings import held_devices, holdings_by_pod, recorded_resources
+from kubeletpy.preflight.placement import PlaceAtStart, no_position
 from kubeletpy.preflight.pods import Holdings, PodVerdict, judge, orphan, refused, remade, unclear
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
@@ -85,6 +86,7 @@ class AdmissionFacts(Struct, frozen=True):
 
     node: api.Node
     state: NodeState
+    place: PlaceAtStart = no_position
 
 
 async def desired_pods(
@@ -219,6 +221,7 @@ def _refusals(
         admission.node,
         replace(admission.state, let_in=here),
         held=lambda uid: state.held.get(uid) or NOTHING,
+        place=admission.place,
     )
 
 

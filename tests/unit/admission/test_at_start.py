@@ -8,7 +8,9 @@ import pytest
 
 from kubeletpy.admission.at_start import refused_at_start, seniority
 from kubeletpy.admission.facts import NodeState
+from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
+from kubeletpy.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import CONFIG_SOURCE, SOURCE_FILE, Pod
 from tests.unit.cgroups.pods import container, pod
 
@@ -52,6 +54,7 @@ def gpu(uid: str) -> Pod:
     return running(uid, {"name": "c", "resources": {"requests": amounts, "limits": amounts}})
 
 
+REFUSAL = Rejection(AdmissionReason.TOPOLOGY_AFFINITY_ERROR, "no")
 STATIC = {CONFIG_SOURCE: SOURCE_FILE}
 SMALLER = [running(f"u{n}", container("600m")) for n in (1, 2, 3)]
 NO_EXECUTE = {"key": "k", "value": "v", "effect": "NoExecute"}
@@ -161,3 +164,25 @@ def test_pods_that_a_kubelet_has_accepted_come_before_older_ones() -> None:
     old = running("u1", status={}, created="2025-01-01T00:00:00Z")
     young = running("u2", created="2026-01-01T00:00:00Z")
     assert sorted([old, young], key=seniority) == [young, old]
+
+
+def test_pods_are_placed_in_order_and_before_all_else_is_judged() -> None:
+    placed: list[str] = []
+
+    def place(asked: Pod) -> Rejection | None:
+        placed.append(asked.uid)
+        return REFUSAL if asked.uid == "u2" else None
+
+    unsafe = {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}
+    pods = [
+        running("u3"),
+        running("u2", container("100")),
+        running("u1", securityContext=unsafe),
+        running("u4", status={"phase": "Failed"}),
+    ]
+    found = refused_at_start(pods, node(), NodeState(), place=place)
+    assert placed == ["u2", "u3"]
+    assert {uid: each.reason for uid, each in found.items()} == {
+        "u1": "SysctlForbidden",
+        "u2": "TopologyAffinityError",
+    }
