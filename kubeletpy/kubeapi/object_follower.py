@@ -16,7 +16,6 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from kubeletpy.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
@@ -85,6 +84,8 @@ class ObjectFollower:
             while self._only_read(tracked.key.resource) or not self._has_slot(tracked):
                 await self._poll(tracked)
                 await self._pause(tracked)
+            if tracked.outdated:  # if it is immutable, one read is all
+                await self._poll(tracked)
             if await self._watch(tracked):
                 readable = False
             elif readable:
@@ -146,7 +147,15 @@ class ObjectFollower:
         Returns whether earlier findings about the object are outdated: the watch lasted.
         """
         begun, over = asyncio.get_running_loop().time(), asyncio.Event()
-        crowded_out = False
+        crowded_out, following = False, tracked.task
+
+        def replaced(items: list[JSON]) -> None:
+            if tracked.task is following:  # else the last event of a watch that was ended
+                self._replaced(tracked, items)
+
+        def changed(event: WatchEvent) -> None:
+            if tracked.task is following:
+                self._changed(tracked, event)
 
         def admit() -> None:
             most = self._api.watch_capacity
@@ -162,15 +171,15 @@ class ObjectFollower:
                 over.set()
             elif self._read_when_forbidden and isinstance(error, Forbidden):
                 over.set()
-            else:
+            elif tracked.task is following:
                 self._failed(tracked, error)
 
         reflector = Reflector(
             self._api,
             tracked.key.resource,
             tracked.key.namespace or None,
-            on_replace=partial(self._replaced, tracked),
-            on_event=partial(self._changed, tracked),
+            on_replace=replaced,
+            on_event=changed,
             field_selector=f"metadata.name={tracked.key.name}",
             forbidden_waits=() if self._read_when_forbidden else FORBIDDEN_WAITS,
             on_error=failed,

@@ -2,8 +2,9 @@
 
 Objects are requested by name only, as the Node authorizer demands, and dropped with the last pod
 that uses them. An object that only environments need is followed while it is being read, and for a
-while after. How an object is followed: :mod:`kubeletpy.kubeapi.object_follower`. Must never log
-what an object holds.
+while after. Immutable objects have no watch, nor have those beyond the limit. They are read again
+for each pod that is new to them, because the name may be another object's by then. How an object is
+followed: :mod:`kubeletpy.kubeapi.object_follower`. Must never log what an object holds.
 
 Source: docs/reference/constants.csv: objects; docs/reference/api-server.md, ae.
 """
@@ -84,7 +85,7 @@ class WatchedObjects:
         return sum(tracked.task is not None for tracked in self._tracked.values())
 
     def unread(self, uid: str) -> Collection[ObjectKey]:
-        return [key for key in self._keys.get(uid, {}) if not self._tracked[key].known]
+        return [key for key in self._keys.get(uid, {}) if not self._tracked[key].usable]
 
     def register(
         self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
@@ -102,6 +103,8 @@ class WatchedObjects:
         for key, is_live in wanted.items():
             tracked = self._tracked.setdefault(key, Tracked(key))
             tracked.users[uid] = is_live
+            if key not in before:
+                self._outdate(tracked)
             self._follow(tracked)  # read at once: a container will need it soon
             if not tracked.live:
                 self._rest_later(tracked)
@@ -123,7 +126,7 @@ class WatchedObjects:
             except TimeoutError:
                 tracked.disappointed = True
                 raise NoAnswerYet(f"{shown(key)}: no answer from the API yet") from None
-        if not tracked.known:
+        if not tracked.usable:
             tracked.disappointed = True
             raise tracked.error or Unavailable(f"{shown(key)} could not be read")
         return tracked.object
@@ -137,8 +140,15 @@ class WatchedObjects:
         self._keys.clear()
         await cancel_tasks(tasks)
 
+    def _outdate(self, tracked: Tracked) -> None:
+        """Have an object without a watch read for a pod that is new to it."""
+        if tracked.known and (tracked.outdated or tracked.key not in self._slots):
+            self._end(tracked)  # a read under way may have begun before the pod existed
+            tracked.outdated = True
+            tracked.settled.clear()
+
     def _follow(self, tracked: Tracked) -> None:
-        if tracked.task is not None or (tracked.known and is_immutable(tracked.object)):
+        if tracked.task is not None or (tracked.usable and is_immutable(tracked.object)):
             return
         if self._follower is None:
             tracked.error = Unavailable(f"{shown(tracked.key)}: this node has no API")
@@ -196,7 +206,7 @@ class WatchedObjects:
         if tracked.idle is not None:
             tracked.idle.cancel()
             tracked.idle = None
-        tracked.object, tracked.known = None, False
+        tracked.object, tracked.known, tracked.outdated = None, False, False
         tracked.settled.clear()
 
     def _end(self, tracked: Tracked) -> None:
@@ -219,7 +229,8 @@ class WatchedObjects:
         if changed or not tracked.known:
             tracked.object = None if found is None else self._keep(found)
         wake = changed or tracked.disappointed
-        tracked.known, tracked.error, tracked.disappointed = True, None, False
+        tracked.known, tracked.outdated = True, False
+        tracked.error, tracked.disappointed = None, False
         tracked.settled.set()
         if changed:
             tracked.pace = 0.0
@@ -230,6 +241,6 @@ class WatchedObjects:
                 self._wake(uid)
 
     def _failed(self, tracked: Tracked, error: ApiError) -> None:
-        if not tracked.known:
+        if not tracked.usable:
             tracked.error = error
             tracked.settled.set()

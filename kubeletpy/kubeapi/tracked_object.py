@@ -34,10 +34,12 @@ class Tracked(HidesFields, Struct):
     object: Hidden[JSON | None] = None
     known: bool = False
     """Whether ``object`` is what the API returned (None: it does not exist)."""
+    outdated: bool = False
+    """A pod has registered since it was read without a watch: another object may have its name."""
     error: ApiError | None = None
-    """Why it is not known."""
+    """Why it is not usable."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it is known, or refused for now."""
+    """Set when it is usable, or refused for now."""
     disappointed: bool = False
     """A caller was refused the object and waits to be notified once it is available."""
     task: asyncio.Task[None] | None = None
@@ -47,6 +49,11 @@ class Tracked(HidesFields, Struct):
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     pace: float = 0.0
     """Seconds between the last two reads while pods waited."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether ``object`` is what the API had for all of its users."""
+        return self.known and not self.outdated
 
     @property
     def live(self) -> bool:

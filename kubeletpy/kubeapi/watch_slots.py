@@ -30,6 +30,9 @@ class WatchSlots:
         """How many are taken."""
         return len(self._holders)
 
+    def __contains__(self, watch: Hashable) -> bool:
+        return watch in self._holders
+
     def acquire(self, watch: Hashable, uids: Iterable[str], node: int = MAX_WATCHES) -> bool:
         """Take a slot for a watch, on behalf of one of the pods; returns whether it has one.
 

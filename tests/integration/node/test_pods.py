@@ -347,3 +347,44 @@ def test_an_ephemeral_container(node: Node, namespace: str) -> None:
     main = container_status(after, "main")
     assert main["containerID"] == container_status(before, "main")["containerID"]
     assert condition(after, "Ready")["status"] == "True"
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
+def test_a_new_pod_gets_the_new_data_of_an_immutable_object(
+    node2: Node, namespace: str, kind: str
+) -> None:
+    """It was deleted and created again while another pod uses it."""
+    source = {"name": "settings"} if kind == "ConfigMap" else {"secretName": "settings"}
+    field = {"ConfigMap": "configMap", "Secret": "secret"}[kind]
+    main = container(
+        script="cat /v/word; echo; echo $WORD; sleep 1000",
+        volumeMounts=[{"name": "v", "mountPath": "/v"}],
+        env=[
+            {
+                "name": "WORD",
+                "valueFrom": {f"{field}KeyRef": {"name": "settings", "key": "word"}},
+            }
+        ],
+    )
+    volumes = [{"name": "v", field: source}]
+
+    def create(word: str) -> None:
+        data = "data" if kind == "ConfigMap" else "stringData"
+        about = {"name": "settings"}
+        made = {"apiVersion": "v1", "kind": kind, "metadata": about, "immutable": True}
+        node2.apply({**made, data: {"word": word}}, namespace=namespace)
+
+    def words(name: str) -> list[str]:
+        node2.wait_running(namespace, name)
+        node2.until(lambda: node2.kubectl("logs", name, namespace=namespace), "it has printed")
+        return node2.kubectl("logs", name, namespace=namespace).split()
+
+    create("old")
+    for name in ("keeps", "renewed"):
+        node2.apply(pod(name, main, volumes=volumes), namespace=namespace)
+        assert words(name) == ["old", "old"]
+    node2.kubectl("delete", "pod", "renewed", namespace=namespace)
+    node2.kubectl("delete", kind.lower(), "settings", namespace=namespace)
+    create("new")
+    node2.apply(pod("renewed", main, volumes=volumes), namespace=namespace)
+    assert words("renewed") == ["new", "new"]

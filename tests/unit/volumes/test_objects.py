@@ -124,14 +124,115 @@ async def test_a_silent_api_does_not_block_for_long() -> None:
 async def test_an_immutable_object_is_not_watched() -> None:
     api = FakeApi()
     api.put("cfg", immutable=True)
-    objects, _ = watched(api)
+    objects, woken = watched(api)
     objects.register("p", [key("cfg")])
     assert await objects.get(key("cfg")) is not None
     await settle()
     assert (api.open_watches, objects.watches) == (0, 0)
     objects.register("q", [key("cfg")])
     assert await objects.get(key("cfg")) is not None
-    assert api.calls == {"watch": 1}
+    assert api.calls == {"watch": 1, "get": 1}
+    objects.register("q", [key("cfg")], [key("other")])
+    await settle()
+    assert api.calls["get"] == 1, "the pod knew it"
+    assert woken == []
+
+
+@pytest.mark.parametrize("live", [True, False])
+@on_virtual_time
+async def test_a_new_pod_gets_the_object_that_has_the_name_of_an_immutable_one(live: bool) -> None:
+    api = FakeApi()
+    api.put("cfg", data={"a": "1"}, immutable=True)
+    objects, woken = watched(api)
+    used = ([key("cfg")], []) if live else ([], [key("cfg")])
+    objects.register("old", *used)
+    assert ((await objects.get(key("cfg"))) or {})["data"] == {"a": "1"}
+    api.remove("cfg")
+    api.put("cfg", data={"a": "2"}, immutable=True)
+    api.answers_after = 0.2
+    objects.register("new", *used)
+    for _ in range(2):
+        assert ((await objects.get(key("cfg"))) or {})["data"] == {"a": "2"}
+    assert api.calls == {"watch": 1, "get": 1}
+    assert set(woken) == {"old", "new"}
+    await settle()
+    assert (api.open_watches, objects.watches) == (0, 0)
+
+
+@on_virtual_time
+async def test_a_new_pod_waits_for_an_immutable_object_that_was_deleted() -> None:
+    api = FakeApi()
+    api.put("cfg", data={"a": "1"}, immutable=True)
+    objects, woken = watched(api)
+    objects.register("old", [key("cfg")])
+    await objects.get(key("cfg"))
+    api.remove("cfg")
+    objects.register("new", [key("cfg")])
+    assert await objects.get(key("cfg")) is None
+    woken.clear()
+    api.put("cfg", data={"a": "2"})
+    await settle()
+    assert "new" in woken
+    assert ((await objects.get(key("cfg"))) or {})["data"] == {"a": "2"}
+    assert objects.watches == 1, "this one may change"
+    await objects.close()
+
+
+@on_virtual_time
+async def test_a_new_pod_gets_no_old_object_while_the_api_is_down() -> None:
+    api = FakeApi()
+    api.put("cfg", data={"a": "1"}, immutable=True)
+    objects, woken = watched(api)
+    objects.register("old", [key("cfg")])
+    await objects.get(key("cfg"))
+    api.down = Unavailable("no route to host")
+    objects.register("new", [key("cfg")])
+    with pytest.raises(Unavailable, match="no route to host"):
+        await objects.get(key("cfg"))
+    api.down = None
+    await asyncio.sleep(60)
+    assert "new" in woken
+    assert await objects.get(key("cfg")) is not None
+    await objects.close()
+
+
+@on_virtual_time
+async def test_a_read_that_began_before_a_pod_registered_is_not_for_it() -> None:
+    api = FakeApi()
+    api.put("cfg", data={"a": "1"}, immutable=True)
+    objects, _ = watched(api)
+    objects.register("old", [key("cfg")])
+    await objects.get(key("cfg"))
+    api.answers_after = 0.2
+    objects.register("second", [key("cfg")])
+    await asyncio.sleep(0.1)
+    api.remove("cfg")
+    api.put("cfg", data={"a": "2"}, immutable=True)
+    objects.register("third", [key("cfg")])
+    assert ((await objects.get(key("cfg"))) or {})["data"] == {"a": "2"}
+    await objects.close()
+
+
+@on_virtual_time
+async def test_a_new_pod_does_not_get_what_was_polled_before() -> None:
+    """There is no watch for it, so that its changes are seen after a minute or more."""
+    api = FakeApi()
+    api.watch_capacity = 0
+    api.put("cfg", data={"a": "1"})
+    objects, woken = watched(api)
+    objects.register("old", [key("cfg")])
+    await objects.get(key("cfg"))
+    await asyncio.sleep(1)
+    api.put("cfg", data={"a": "2"})
+    objects.register("new", [key("cfg")])
+    found, seconds = await timed(objects.get(key("cfg")))
+    assert (found or {})["data"] == {"a": "2"}
+    assert seconds < 0.1
+    assert set(woken) == {"old", "new"}
+    assert api.calls == {"get": 2}
+    await asyncio.sleep(POLL_S * 1.5)
+    assert api.calls == {"get": 3}
+    await objects.close()
 
 
 @on_virtual_time

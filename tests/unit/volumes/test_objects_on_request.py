@@ -207,7 +207,7 @@ async def test_get_answers_with_a_read_that_began_after_the_question() -> None:
 
 @on_virtual_time
 @pytest.mark.parametrize("make", [cache, get])
-async def test_an_immutable_object_is_read_once(make: Any) -> None:
+async def test_an_immutable_object_is_read_once_for_each_new_pod(make: Any) -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"}, immutable=True)
     objects, _ = make(api)
@@ -216,6 +216,12 @@ async def test_an_immutable_object_is_read_once(make: Any) -> None:
         assert await value(objects) == "1"
         await asyncio.sleep(100)
     assert api.calls == {"get": 1}
+    api.remove("cfg")
+    api.put("cfg", data={"a": "2"}, immutable=True)
+    objects.register("new", [CFG])
+    for _ in range(3):
+        assert await value(objects) == "2"
+    assert api.calls == {"get": 2}
 
 
 @on_virtual_time
