@@ -92,5 +92,5 @@ def _address(facts: PodFacts, container: str, action: Mapping[str, Any]) -> str:
     try:
         port = resolve_port(action.get("port"), _container(facts, container).get("ports") or ())
     except HandlerError:
-        return f"{host}:{action.get('port')}"
+        return host_port(host, str(action.get("port")))
     return host_port(host, port)

@@ -40,6 +40,6 @@ def is_address(host: str) -> bool:
     return True
 
 
-def host_port(host: str, port: int) -> str:
+def host_port(host: str, port: int | str) -> str:
     """``host:port``, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -62,7 +62,7 @@ def field_value(selector: api.ObjectFieldSelector, pod: Pod, facts: NodeFacts) -
             return pod.spec.get("serviceAccountName") or ""
         case "status.hostIP" | "status.hostIPs" if not facts.host_ips:
             raise _not_known(path)
-        case "status.podIP" | "status.podIPs" if pod.host_network and not facts.pod_ips:
+        case "status.podIP" | "status.podIPs" if _waits_for_address(pod, facts):
             raise _not_known(path)
         case "status.hostIP":
             return facts.host_ips[0]
@@ -74,6 +74,14 @@ def field_value(selector: api.ObjectFieldSelector, pod: Pod, facts: NodeFacts) -
             return ",".join(facts.pod_ips)
         case _:
             raise DownwardError(f"unsupported fieldPath: {path}")
+
+
+def _waits_for_address(pod: Pod, facts: NodeFacts) -> bool:
+    """Whether the pod is to get the node's address, and there is none yet.
+
+    A static pod does not wait: the API server may be one, and no address comes without it.
+    """
+    return pod.host_network and not pod.is_static and not facts.pod_ips
 
 
 def _not_known(path: str) -> NoNodeAddress:

@@ -47,7 +47,7 @@ def hanging(call: TraceCall, pod: Pod, since: float = 90.0, **more: Any) -> PodF
         (DRAIN, SHOWN),
         ({"httpGet": {"path": "/go", "port": "web"}}, "GET http://[fd00::7]:8080/go"),
         ({"httpGet": {"port": 80, "host": "a.b", "scheme": "HTTPS"}}, "GET https://a.b:80/"),
-        ({"httpGet": {"port": "nope"}}, "GET http://fd00::7:nope/"),
+        ({"httpGet": {"port": "nope"}}, "GET http://[fd00::7]:nope/"),
         ({"tcpSocket": {"port": 5432}}, "TCP [fd00::7]:5432"),
         ({"sleep": {"seconds": 9}}, "a pause of 9 seconds"),
         ({}, ""),

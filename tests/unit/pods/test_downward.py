@@ -75,6 +75,10 @@ def test_addresses_of_a_pod_that_has_none(path: str) -> None:
     assert field_value({"fieldPath": path}, POD, NodeFacts()) == ""
     with pytest.raises(NoNodeAddress, match=f"^{path} is not known"):
         field_value({"fieldPath": path}, on_host, NodeFacts())
+    annotations = {"kubernetes.io/config.source": "file"}
+    static = make_pod("app", hostNetwork=True, metadata={"annotations": annotations})
+    assert static.is_static
+    assert field_value({"fieldPath": path}, static, NodeFacts()) == ""
 
 
 @pytest.mark.parametrize(
