@@ -102,6 +102,8 @@ class _Shown:
         )
         add, at = self._add, self._seen_at
         add("container_last_seen", named, at // 1_000_000_000, at)
+        if group.created_at > 0:
+            add("container_creation_time_seconds", named, group.created_at // 1_000_000_000)
         if group.started_at > 0:
             add("container_start_time_seconds", named, group.started_at // 1_000_000_000)
         if network is not None:
@@ -146,6 +148,12 @@ class _Shown:
         add("container_memory_swap", named, stats.swap, at)
         add("container_memory_max_usage_bytes", named, stats.max_memory, at)
         add("container_memory_failcnt", named, stats.failures, at)
+        add("container_memory_file_dirty_bytes", named, stats.dirty, at)
+        add("container_memory_file_writeback_bytes", named, stats.writeback, at)
+        add("container_memory_pgscan_total", named, stats.scanned_pages, at)
+        add("container_memory_pgsteal_total", named, stats.reclaimed_pages, at)
+        add("container_memory_workingset_refault_file_total", named, stats.file_refaults, at)
+        add("container_memory_workingset_refault_anon_total", named, stats.anon_refaults, at)
         add("container_memory_total_active_file_bytes", named, stats.active_file, at)
         add("container_memory_total_inactive_file_bytes", named, stats.inactive_file, at)
         for kind, scope, value in (
@@ -156,6 +164,9 @@ class _Shown:
         ):
             extra = f'{named},failure_type="{kind}",scope="{scope}"'
             add("container_memory_failures_total", extra, value, at)
+        add("container_memory_events_high_total", named, stats.throttled_at_high, at)
+        if stats.throttled_at_high is not None:
+            add("container_memory_events_max_total", named, stats.failures, at)
         add("container_oom_events_total", named, stats.oom_kills, at)
         if stats.memory is None:
             return

@@ -50,6 +50,9 @@ class GroupStats(Struct, frozen=True):
         at: when it was read.
         swap: bytes in swap; ``swap_limit``: of swap alone, without memory.
         limit, reservation: of memory; None: unlimited or unknown.
+        failures, throttled_at_high: how often memory met its limit (memory.max), and memory.high.
+        dirty, writeback: bytes of page cache to be written, and being written.
+        file_refaults, anon_refaults: pages that were needed again soon after their eviction.
         quota_us, period_us, shares: of cpu.
         weight: cpu.weight of cgroup v2, for which the shares are a guess until more is known.
         faults, own_faults: page faults with and without those of child groups.
@@ -79,6 +82,13 @@ class GroupStats(Struct, frozen=True):
     reservation: int | None = None
     max_memory: int | None = None
     failures: int | None = None
+    throttled_at_high: int | None = None
+    dirty: int | None = None
+    writeback: int | None = None
+    scanned_pages: int | None = None
+    reclaimed_pages: int | None = None
+    file_refaults: int | None = None
+    anon_refaults: int | None = None
     oom_kills: int | None = None
     faults: int | None = None
     major_faults: int | None = None

@@ -47,7 +47,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     where one is built, which only conformance runs do."""
     if collection_path.name == "test_upgrade.py" and not config.getoption("--upgrade-from"):
         return True
-    with_kubelet = "test_preflight.py", "test_switches.py", "test_control_plane_pods.py"
+    with_kubelet = (
+        "test_preflight.py",
+        "test_switches.py",
+        "test_control_plane_pods.py",
+        "test_endpoints.py",
+    )
     if collection_path.name in with_kubelet and not kubelet_program(config).exists():
         return True if not config.getoption("--switches") else None
     return None

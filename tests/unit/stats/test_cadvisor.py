@@ -82,6 +82,7 @@ def psi(some: int, full: int) -> Psi:
 
 FULL = """
     last_seen 1700000000 +0
+    creation_time_seconds 1699999991
     start_time_seconds 1699999992
     cpu_usage_seconds_total cpu=total 4.0 +5
     cpu_user_seconds_total 3.000000001 +5
@@ -101,12 +102,20 @@ FULL = """
     memory_swap 8 +5
     memory_max_usage_bytes 950 +5
     memory_failcnt 1 +5
+    memory_file_dirty_bytes 15 +5
+    memory_file_writeback_bytes 16 +5
+    memory_pgscan_total 17 +5
+    memory_pgsteal_total 18 +5
+    memory_workingset_refault_file_total 19 +5
+    memory_workingset_refault_anon_total 20 +5
     memory_total_active_file_bytes 40 +5
     memory_total_inactive_file_bytes 200 +5
     memory_failures_total failure_type=pgfault,scope=container 50 +5
     memory_failures_total failure_type=pgmajfault,scope=container 5 +5
     memory_failures_total failure_type=pgfault,scope=hierarchy 60 +5
     memory_failures_total failure_type=pgmajfault,scope=hierarchy 6 +5
+    memory_events_high_total 14 +5
+    memory_events_max_total 1 +5
     oom_events_total 6 +5
     spec_memory_limit_bytes 1024
     spec_memory_reservation_limit_bytes 333
@@ -211,6 +220,7 @@ def test_a_layer_on_a_disk_that_is_not_known_is_not_shown() -> None:
     assert group_series(of_node(group)) == block(
         """
         last_seen 1700000000 +0
+        creation_time_seconds 1699999991
         start_time_seconds 1699999992
         """
     )

@@ -30,7 +30,7 @@ V1 = {
         "inactive_file 1048576\nactive_file 0\nhierarchical_memory_limit 134217728\n"
         "total_cache 50331648\ntotal_rss 270336\ntotal_mapped_file 8192\ntotal_swap 65536\n"
         "total_pgfault 3400\ntotal_pgmajfault 4\ntotal_inactive_file 1052672\n"
-        "total_active_file 12288\n"
+        "total_active_file 12288\ndirty 1\nwriteback 2\ntotal_dirty 4096\ntotal_writeback 8192\n"
     ),
     "pids.current": "2\n",
     "pids.max": "max\n",
@@ -55,13 +55,15 @@ V2 = {
     "memory.max": "134217728\n",
     "memory.low": "0\n",
     "memory.peak": "53649408\n",
-    "memory.events": "low 0\nhigh 0\nmax 3\noom 2\noom_kill 2\noom_group_kill 0\n",
+    "memory.events": "low 0\nhigh 7\nmax 3\noom 2\noom_kill 2\noom_group_kill 0\n",
     "memory.swap.current": "65536\n",
     "memory.swap.max": "max\n",
     "memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=8\n",
     "memory.stat": (
         "anon 270336\nfile 50331648\nkernel 561152\nkernel_stack 32768\nfile_mapped 8192\n"
         "inactive_file 1052672\nactive_file 12288\npgfault 3400\npgmajfault 4\n"
+        "file_dirty 4096\nfile_writeback 8192\npgscan 70\npgsteal 60\n"
+        "workingset_refault_anon 5\nworkingset_refault_file 6\n"
     ),
     "pids.current": "2\n",
     "pids.max": "99\n",
@@ -90,6 +92,8 @@ OF_V1 = GroupStats(
     inactive_file=1_052_672,
     limit=128 << 20,
     reservation=None,
+    dirty=4096,
+    writeback=8192,
     max_memory=53_649_408,
     failures=3,
     oom_kills=2,
@@ -119,6 +123,11 @@ def test_version_2() -> None:
         throttled_ns=12_437_508_000,
         shares=127,
         weight=20,
+        scanned_pages=70,
+        reclaimed_pages=60,
+        file_refaults=6,
+        anon_refaults=5,
+        throttled_at_high=7,
         own_faults=3400,
         own_major_faults=4,
         swap_limit=None,
