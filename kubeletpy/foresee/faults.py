@@ -17,12 +17,13 @@ from kubeletpy.api.scrub import shown_image
 from kubeletpy.events.reasons import Reason
 from kubeletpy.foresee.model import PresentImage, StartFault
 from kubeletpy.images.errors import ImageErrorCode, never_pulled
-from kubeletpy.images.policy import ImageAction, decide
+from kubeletpy.images.policy import NEVER
 from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.hostname import SUBDOMAIN
+from kubeletpy.pods.known_values import POD_ENUMS, PULL_POLICIES
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
@@ -42,12 +43,7 @@ from kubeletpy.volumes.pod_volumes.plan import VolumePlan, volume_source
 
 CONFIG_ERROR = "CreateContainerConfigError"
 MAX_PORT = 65535
-_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROPAGATIONS = ("None", "HostToContainer", "Bidirectional")
-_POD_ENUMS = {
-    "restartPolicy": ("Always", "OnFailure", "Never"),
-    "dnsPolicy": ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
-}
 _VOLUME_ENUMS = {
     "emptyDir": ("medium", ("Memory", "HugePages")),
     "hostPath": (
@@ -118,7 +114,7 @@ def api_refusal(pod: Pod) -> str:
         for name, count in Counter(each_name).items():
             if count > 1:
                 return f'{count} {what} have the name "{name}"'
-    for field, allowed in _POD_ENUMS.items():
+    for field, allowed in POD_ENUMS.items():
         if (problem := _not_one_of(pod.spec, field, allowed)) != "":
             return f"spec.{problem}"
     for _, container in pod.all_containers():
@@ -142,7 +138,7 @@ def _no_size(size: Any) -> str:
 
 
 def _refused_container(container: api.Container) -> str:
-    if problem := _not_one_of(container, "imagePullPolicy", _PULL_POLICIES):
+    if problem := _not_one_of(container, "imagePullPolicy", PULL_POLICIES):
         return problem
     for variable in container.get("env") or ():
         if not (name := variable.get("name")) or "=" in name:
@@ -233,7 +229,7 @@ def _of_image(
         return
     policy = container.get("imagePullPolicy") or default_pull_policy(image)
     absent = present is not None and not present.exists
-    if absent and decide(policy, present=False) == ImageAction.REFUSE:
+    if absent and policy == NEVER:
         message = never_pulled(shown_image(image), present=False)
         yield StartFault(subject, ImageErrorCode.NEVER_PULL, message)
 

@@ -18,8 +18,11 @@ MAX_ID = 2**31 - 1
 """The largest user or group id that API servers accept."""
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-_RESTART_POLICIES = ("Always", "OnFailure", "Never")
-_DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+POD_ENUMS: Mapping[str, tuple[str, ...]] = {
+    "restartPolicy": RESTART_POLICIES,
+    "dnsPolicy": ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
+}
 _ACTIONS = ("Restart", "RestartAllContainers")
 _OPERATORS = ("In", "NotIn")
 _IDS = ("runAsUser", "runAsGroup", "fsGroup")
@@ -66,8 +69,8 @@ def context_problem(context: Mapping[str, Any]) -> str:
 
 
 def _pod_problems(pod: Pod) -> Iterator[str]:
-    yield _optional(pod.spec, "restartPolicy", _RESTART_POLICIES)
-    yield _optional(pod.spec, "dnsPolicy", _DNS_POLICIES)
+    for field, known in POD_ENUMS.items():
+        yield _optional(pod.spec, field, known)
     yield context_problem(pod.spec.get("securityContext") or {})
     for _, container in pod.all_containers():
         for port in container.get("ports") or ():
@@ -77,7 +80,7 @@ def _pod_problems(pod: Pod) -> Iterator[str]:
 
 def _container_problems(container: api.Container) -> Iterator[str]:
     if (policy := container.get("restartPolicy")) is not None:
-        yield unknown("restartPolicy", policy, _RESTART_POLICIES)
+        yield unknown("restartPolicy", policy, RESTART_POLICIES)
     for rule in container.get("restartPolicyRules") or ():
         yield unknown("restartPolicyRules: action", rule.get("action"), _ACTIONS)
         if codes := rule.get("exitCodes"):

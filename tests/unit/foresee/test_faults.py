@@ -94,6 +94,18 @@ CONFIG = "CreateContainerConfigError"
             "ErrImageNeverPull",
             'Container image "absent:1" is not present with pull policy of Never',
         ),
+        (
+            of_container(image="absent:1", imagePullPolicy="always"),
+            "container a",
+            CONFIG,
+            'container a has a malformed field: imagePullPolicy is "always", not one of Always',
+        ),
+        (
+            context(seccompProfile={"type": "Strict"}),
+            "container a",
+            CONFIG,
+            'container a: seccompProfile.type is "Strict", not one of RuntimeDefault',
+        ),
         (context(runAsNonRoot=True, runAsUser=0), "container a", CONFIG, "breaks non-root policy"),
         (context(runAsNonRoot=True), "container a", CONFIG, "image will run as root"),
         (
