@@ -32,7 +32,7 @@ class NamespaceController:
     def __init__(self, registry: Registry, root_ca: str) -> None:
         self._store = registry.store
         self._registry = registry
-        self._root_ca = root_ca
+        self._root_data: JSON = {"ca.crt": root_ca}
 
     def reconcile_all(self) -> None:
         """Catch up after a start."""
@@ -68,7 +68,13 @@ class NamespaceController:
         if self._store.get("serviceaccounts", namespace, "default") is None:
             account: JSON = {"metadata": {"name": "default"}}
             self._registry.create(CONTROLLER, "serviceaccounts", account, namespace)
-        if self._store.get("configmaps", namespace, ROOT_CA_NAME) is None:
+        entry, data = self._store.get("configmaps", namespace, ROOT_CA_NAME), self._root_data
+        if entry is not None and entry.object.get("data") != data:
+            # of an authority that was replaced
+            self._registry.update(
+                CONTROLLER, "configmaps", {**entry.object, "data": data}, namespace
+            )
+        if entry is None:
             about = (
                 "Contains a CA bundle that can be used to verify the kube-apiserver when using "
                 "internal endpoints such as the internal service IP or kubernetes.default.svc."
@@ -78,7 +84,7 @@ class NamespaceController:
                     "name": ROOT_CA_NAME,
                     "annotations": {"kubernetes.io/description": about},
                 },
-                "data": {"ca.crt": self._root_ca},
+                "data": data,
             }
             self._registry.create(CONTROLLER, "configmaps", config_map, namespace)
 

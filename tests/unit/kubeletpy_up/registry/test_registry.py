@@ -406,6 +406,15 @@ def test_delete_collection_removes_selected_objects() -> None:
 # -- namespaces ----------------------------------------------------------------------------------
 
 
+def test_a_new_authority_reaches_the_namespaces_at_the_next_start(tmp_path: Path) -> None:
+    file = str(tmp_path / "api.db")
+    for authority in ("old", "old", "new"):
+        registry = make_registry(file, root_ca=authority)
+        found = registry.get(ADMIN, "configmaps", "kube-root-ca.crt", "default")
+        assert found["data"] == {"ca.crt": authority}
+        registry.close()
+
+
 def test_a_namespace_is_deleted_with_its_content_and_pods_gracefully() -> None:
     registry = make_registry()
     registry.create(ADMIN, "namespaces", _named("x"))
