@@ -122,7 +122,11 @@ def decide(
     if own is not None or wanted <= 0:  # 7
         return Nothing("it has them" if own is not None else "it requests none")
     again = reusable(pod, container, resource, state) & known.healthy
-    taken = frozenset(sorted(again)[:wanted])  # 8
+
+    def is_far(each: str) -> bool:
+        return mask is not None and not mask_of(known.listed[each].nodes) & mask
+
+    taken = frozenset(sorted(again, key=lambda each: (is_far(each), each))[:wanted])  # 8
     free = known.healthy - state.held_ids(resource)
     if len(free) < wanted - len(taken):  # 9
         return No(

@@ -28,6 +28,7 @@ from kubeletpy.placement.pod_pool import (
     Division,
     PodLevelPlacement,
     check_pool,
+    containers_in_order,
     divide,
     pool_requests,
 )
@@ -96,7 +97,7 @@ class StaticMemory(Struct, frozen=True):
             return {}
         if pools and self._check_pool(pod, amounts):
             return dict.fromkeys(amounts, ())
-        masks = {block.nodes for of in state.entries.get(pod.uid, {}).values() for block in of}
+        masks = {block.nodes for block in state.booked_blocks(pod.uid)}
         if masks:
             # what it has stays where it is; if that is in several places there is no preference
             only = next(iter(masks)) if len(masks) == 1 else None
@@ -180,19 +181,28 @@ class StaticMemory(Struct, frozen=True):
     def allocate_pool(self, state: MemoryState, pod: Pod, hint: Hint) -> MemoryState:
         """The state after a pod's pool is booked; a pod keeps what it has.
 
+        A pool that was recorded without all parts, by a kubelet that was interrupted, is divided
+        again.
+
         Raises:
             AllocationRefused: there is not that much, or none is left to share.
         """
         amounts = memory_types(pool_requests(pod))
-        if not amounts or pod.uid in state.entries:
+        pool = state.pools.get(pod.uid)
+        have = state.entries.get(pod.uid, {}).keys()
+        every = {container["name"] for container in containers_in_order(pod)}
+        if not amounts or every <= have or (have and pool is None):
             return state
         if why := self._check_pool(pod, amounts):
             raise AllocationRefused(why, EMPTY_POOL)
-        nodes = self._chosen(state, amounts, pod, None, hint)
-        pool = _blocks(nodes, amounts)
         left: Nodes = state.nodes
-        for block in pool:
-            left = booked(left, block, block.size)
+        if pool is None:
+            nodes = self._chosen(state, amounts, pod, None, hint)
+            pool = _blocks(nodes, amounts)
+            for block in pool:
+                left = booked(left, block, block.size)
+        else:
+            nodes = pool[0].nodes or ()
         parts = self.divide(pod, amounts).parts
         of_pod = {name: _blocks(nodes, part) for name, part in parts.items()}
         return MemoryState(

@@ -63,6 +63,7 @@ class StatsViews:
         self._descriptors: Sequence[cri.MetricDescriptor] | None = None
         self._provider = provider
         self._rates = Rates()
+        self._rating = asyncio.Lock()
         self._threads = PatientThreads(WRITERS)
         provider(FROM_FILES)
 
@@ -86,11 +87,13 @@ class StatsViews:
         from kubeletpy.stats.summary import rated
 
         reading = await read(-math.inf)
-        rates, lacking = await self._threads.run(rated, reading, self._rates)
+        async with self._rating:
+            rates, lacking = await self._threads.run(rated, reading, self._rates)
         if lacking:
             await asyncio.sleep(SECOND_READING_S)
             reading = await read(asyncio.get_running_loop().time())
-            rates, _ = await self._threads.run(rated, reading, self._rates)
+            async with self._rating:
+                rates, _ = await self._threads.run(rated, reading, self._rates)
         return reading, rates
 
     async def resource_metrics(self) -> bytes:

@@ -136,6 +136,18 @@ def test_8_reused_devices_come_first_if_healthy() -> None:
     assert pick(answer) == ("a", "z")
 
 
+def test_8_reused_devices_near_the_hint_come_first() -> None:
+    near = PluginDevice("c", nodes=(1,))
+    made = state(
+        PluginDevice("a", nodes=(0,)), devices("b")[0], near, held={("uid", "i"): ["a", "b", "c"]}
+    )
+    spec = pod(APP, init=[container("i", "3")])
+    for mask, ids in ((None, "a"), (0b01, "a"), (0b10, "c")):
+        answer = decide(spec, Wish(DeviceHolder("uid", "c", GPU), 1, mask), made)
+        assert isinstance(answer, DeviceChoice)
+        assert pick(answer) == (ids,)
+
+
 def test_9_too_few() -> None:
     made = state(*devices("a", "b"), held={("other", "c"): ["a"]})
     asking = DeviceHolder("asking", "c", GPU)

@@ -263,6 +263,11 @@ def test_memory_is_divided_in_the_same_way() -> None:
     assert of.allocate_pool(state, placed, NODE_0) is state
     assert of.hints(state, placed, None) == {"memory": (Hint(1, True),)}
     assert of.without_all_but(state, []) == of.initial()
+    for parts in ({}, {"i": state.entries["uid-1"]["i"]}):
+        halves = replace(state, entries={"uid-1": parts} if parts else {})
+        assert of.problem(halves) == "", "a kubelet was interrupted"
+        assert of.hints(halves, placed, None) == {"memory": (Hint(1, True),)}
+        assert of.allocate_pool(halves, placed, Hint(2, True)) == state
     lost = replace(state, entries={}, nodes=of.initial().nodes)
     assert "assignments of NUMA node 0" in of.problem(lost), "written by halves"
 
