@@ -25,6 +25,7 @@ from pathlib import Path
 
 from kubeletpy.allocation import checkpoint_file
 from kubeletpy.allocation.resources import PodResources, Requirements
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.host.private_files import write_private
 from kubeletpy.structs import replace
 
@@ -145,8 +146,9 @@ class ResourceState:
             if self._journal is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._journal = os.open(_journal_path(self._path), flags, 0o600)
-            if os.write(self._journal, line) < len(line):
-                os.write(self._journal, b"\n")
+            with complete_errors(_journal_path(self._path)):
+                if os.write(self._journal, line) < len(line):
+                    os.write(self._journal, b"\n")
         except OSError as error:
             self._log_unwritable(error)
         self._lines.append(line)
@@ -191,8 +193,9 @@ class ResourceState:
         fresh = journal.with_name(f"{journal.name}.new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         try:
-            os.write(descriptor, b"".join(self._lines))
-            fresh.replace(journal)
+            with complete_errors(fresh):
+                os.write(descriptor, b"".join(self._lines))
+                fresh.replace(journal)
         except OSError:
             os.close(descriptor)
             raise

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from kubeletpy.config import NodeFlags
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.host.pki import Certificate, CertificateError
 from kubeletpy.host.private_files import write_private
@@ -221,7 +222,8 @@ def stamp_of(files: KeyPair) -> tuple[Stamp, ...]:
 def _sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        with complete_errors(directory):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

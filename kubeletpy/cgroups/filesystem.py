@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kubeletpy.cgroups.errors import CgroupBusy, CgroupError
 from kubeletpy.cgroups.values import CgroupResources, v1_files, v2_files
+from kubeletpy.host.disk_errors import complete_errors
 
 log = logging.getLogger(__name__)
 
@@ -294,7 +295,8 @@ def _let_all_search(directory: str) -> None:
 def _write(file: str, text: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
     try:
-        os.write(descriptor, text.encode())
+        with complete_errors(file):
+            os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
 

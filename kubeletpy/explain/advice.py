@@ -8,14 +8,20 @@ from __future__ import annotations
 import re
 
 from kubeletpy.explain import handlers
+from kubeletpy.explain.codes import fault_of
 from kubeletpy.explain.containers import containers, ephemeral
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.hints import STUCK_CALL
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.phrases import LATE_S
 from kubeletpy.explain.texts import one_line
+from kubeletpy.host.exhausted import FaultKind, MachineFault
 from kubeletpy.trace.names import TraceCall
 
+MOSTLY_FULL = 90
+"""Percent of a file system from which its space is the likely reason of a failed write."""
+_RUNTIME_IS_FULL = re.compile("no space left on device", re.I)
+"""The kernel's message as runtimes quote it; errors of this agent carry a fault."""
 _NAME = r"([\w.*/-]{1,253})"
 _UNREGISTERED = re.compile(rf"DRA driver {_NAME}(?:, \S+)* is not registered")
 _NO_CLAIM = re.compile(rf"ResourceClaim \S{{1,64}}/{_NAME} cannot be read: .*not found")
@@ -48,6 +54,8 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
             "the pod itself is not affected, and a debug container cannot be changed: add another "
             f"one with kubectl debug -n {facts.namespace} {facts.name} --image=IMAGE"
         )
+    if (fault := fault_of(facts, wait)) is not None:
+        return one_line(_machine(fault), 800)
     match wait.kind:
         case WaitKind.CLAIM:
             return one_line(_claim(facts, wait.why))
@@ -57,6 +65,11 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
             return _hook(facts, wait)
         case WaitKind.GRACE_PERIOD if wait.until is not None and facts.now - wait.until > LATE_S:
             return STUCK_CALL
+        case WaitKind.START_ERROR | WaitKind.RETRY if _RUNTIME_IS_FULL.search(wait.why):
+            return (
+                "free space or inodes on the file system that the message names, or on that of "
+                "the container runtime: df -h, df -i"
+            )
         case WaitKind.START_ERROR:
             return one_line(_env_file(wait.why))
         case WaitKind.RETRY if "user namespace" in wait.why:
@@ -66,6 +79,53 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
             )
         case _:
             return ""
+
+
+def _machine(fault: MachineFault) -> str:
+    disk = f"the file system of {fault.path}"
+    if fault.mount_point:
+        disk = f"file system {fault.mount_point} of this node"
+    usage = f" ({fault.usage})" if fault.usage else ""
+    below = fault.mount_point or fault.path
+    match fault.kind:
+        case FaultKind.SPACE if fault.size and fault.used_percent < MOSTLY_FULL:
+            return (
+                f"free space on {disk}{usage}; if it has enough, a quota of the directory, or "
+                "fs.inotify.max_user_watches (sysctl), is used up"
+            )
+        case FaultKind.SPACE:
+            return f"free space on {disk}{usage}: du -xh --max-depth=2 {below} | sort -h | tail"
+        case FaultKind.INODES:
+            return (
+                f"remove files from {disk}{usage}: du -x --inodes --max-depth=2 {below} | sort -n "
+                "| tail"
+            )
+        case FaultKind.QUOTA:
+            return f"raise the quota of {fault.path}, or remove files that count for it"
+        case FaultKind.READ_ONLY:
+            return (
+                f"see why {disk} is read-only (dmesg), and make it writable: "
+                f"mount -o remount,rw {below}"
+            )
+        case FaultKind.IO:
+            return f"see the kernel's log (dmesg): the device of {disk} fails"
+        case FaultKind.DENIED:
+            return (
+                f"let the agent use {fault.path or 'what the message names'}: see its owner and "
+                "mode, its attributes (lsattr), and the log of the security module (dmesg)"
+            )
+        case FaultKind.DESCRIPTORS:
+            return (
+                "raise the agent's limit of open files (LimitNOFILE in its unit), or the "
+                "machine's (sysctl fs.file-max)"
+            )
+        case FaultKind.MEMORY:
+            return "free memory on this node: kubeletpy explain --node shows who uses it"
+        case FaultKind.THREADS:
+            return (
+                "end processes of this node, or raise TasksMax of the agent's unit or "
+                "kernel.threads-max (sysctl)"
+            )
 
 
 def _hook(facts: PodFacts, wait: Wait) -> str:

@@ -9,6 +9,7 @@ from kubeletpy.explain.containers import exits, last_exit
 from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.model import Wait, WaitKind
 from kubeletpy.explain.runs import killed_by, never_ran
+from kubeletpy.host.exhausted import MachineFault
 from kubeletpy.images.errors import NOT_VERIFIED, ImageErrorCode
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.probes.schedule import ProbeKind
@@ -41,6 +42,7 @@ class CauseCode(StrEnum):
     REGISTRY = "registry-unreachable"
     CONFIG_MISSING = "config-object-missing"
     CONFIG_KEY = "config-key-missing"
+    NODE_FAULT = "node-fault"
     SUBPATH = "subpath"
     CONFIG = "container-config"
     RUNTIME_CLASS = "runtime-class"
@@ -63,6 +65,16 @@ _FIELDS: dict[SpecField | None, CauseCode] = {
 }
 _STARTS = {"PostStartHookError": CauseCode.POST_START, "RunContainerError": CauseCode.NEVER_RAN}
 """Codes of a start that has just failed; a moment later the status shows its back-off."""
+_OF_CONTAINERS = (WaitKind.START_ERROR, WaitKind.IMAGE, WaitKind.IMAGE_BACKOFF)
+_OF_STEPS = (
+    WaitKind.VOLUME,
+    WaitKind.DIRECTORY,
+    WaitKind.CGROUP,
+    WaitKind.CLAIM,
+    WaitKind.STOP,
+    WaitKind.RETRY,
+)
+"""Waits for the next try of a step that has failed."""
 _DENIED = re.compile(
     r"authoriz|unauthorized|denied|forbidden|no basic auth|authentication required|\b40[13]\b", re.I
 )
@@ -80,8 +92,23 @@ _NO_PROGRAM = re.compile(r'\bexec: "')
 _NO_KEY = re.compile(r"couldn't find key|references non-existent .{0,20}key", re.I)
 
 
+def fault_of(facts: PodFacts, wait: Wait) -> MachineFault | None:
+    """The machine's fault behind what a pod waits for; None: another reason."""
+    if wait.kind in _OF_CONTAINERS:
+        error = facts.start_errors.get(wait.subject)
+        return None if error is None else error.fault
+    if wait.kind is WaitKind.VOLUME and facts.volumes:
+        of_volume = (each.wait for each in facts.volumes if each.volume == wait.subject)
+        return next((each.fault for each in of_volume if each.fault is not None), None)
+    if wait.kind in _OF_STEPS and wait.call is None and facts.outcome is not None:
+        return facts.outcome.fault
+    return None
+
+
 def wait_code(facts: PodFacts, wait: Wait) -> str:
     """The cause of a pod whose main obstacle is that wait."""
+    if fault_of(facts, wait) is not None:
+        return CauseCode.NODE_FAULT
     match wait.kind:
         case WaitKind.IMAGE | WaitKind.IMAGE_BACKOFF:
             return image_code(wait.why)

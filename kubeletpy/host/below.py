@@ -13,6 +13,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from kubeletpy.host.disk_errors import complete_errors
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -37,6 +39,11 @@ def open_folder(root: str, parts: Sequence[str], make_mode: int | None = None) -
 
     ``make_mode``: missing directories are created with that mode less the umask. Raises OSError.
     """
+    with complete_errors("/".join((root, *parts))):
+        return _open_folder(root, parts, make_mode)
+
+
+def _open_folder(root: str, parts: Sequence[str], make_mode: int | None) -> int:
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:
@@ -66,7 +73,8 @@ def open_file(root: str, path: str) -> int:
     """Open a regular file below ``root`` for reading; close it. Raises OSError, NotBelow."""
     folder, name = open_folder_of(root, path)
     try:
-        file = os.open(name, _FILE, dir_fd=folder)
+        with complete_errors(path):
+            file = os.open(name, _FILE, dir_fd=folder)
     finally:
         os.close(folder)
     if stat.S_ISREG(os.fstat(file).st_mode):

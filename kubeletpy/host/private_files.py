@@ -8,6 +8,8 @@ import re
 import secrets
 from pathlib import Path
 
+from kubeletpy.host.disk_errors import complete_errors
+
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}", re.DOTALL)
 
 
@@ -23,14 +25,16 @@ def write_whole(path: Path, content: str | bytes, *, mode: int, flushed: bool = 
     """
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")  # as _UNFINISHED
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with complete_errors(path, replace_path=True):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            if flushed:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
+        with complete_errors(path, replace_path=True):
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                if flushed:
+                    file.flush()
+                    os.fsync(file.fileno())
+            temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()

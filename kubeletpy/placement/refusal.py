@@ -24,7 +24,8 @@ class AllocationRefused(Exception):
 
 def not_written(file: str, error: OSError) -> AllocationRefused:
     """The refusal when an allocation could not be recorded on the disk."""
+    where = f" ({error.filename})" if error.filename else ""
     return AllocationRefused(
-        f"Allocate failed due to {file} not being written: {error.strerror or error}, "
+        f"Allocate failed due to {file} not being written: {error.strerror or error}{where}, "
         "which is unexpected"
     )

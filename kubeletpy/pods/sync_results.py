@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from kubeletpy.host.exhausted import MachineFault
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -38,6 +39,8 @@ class StartError(Struct, frozen=True):
     """Why the previous attempt failed, where a backoff reports it."""
     about: SpecField | None = None
     """The field of the spec that it is about, where that is distinguished."""
+    fault: MachineFault | None = None
+    """The machine's fault behind it, such as a full disk."""
     mounted_image: str = ""
     """The image that could not be had, where it is one that the container mounts as a volume."""
 
@@ -98,6 +101,11 @@ class PodSyncResult(Struct, frozen=True):
         """The field of the spec that a failure of the whole pod is about."""
         errors = [self.sync_error, *(step.error for step in self.results)]
         return next((each.about for each in errors if each is not None and each.about), None)
+
+    def fault(self) -> MachineFault | None:
+        """The machine's fault behind the first failure that has one."""
+        errors = [self.sync_error, *(step.error for step in self.results)]
+        return next((each.fault for each in errors if each is not None and each.fault), None)
 
     def error_message(self) -> str:
         """All failures on one line; empty when there were none."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.api import types as api
+from kubeletpy.host.exhausted import MachineFault
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
@@ -67,6 +68,8 @@ class SyncOutcome(Struct, frozen=True):
     """The step that failed; None without an error."""
     about: SpecField | None = None
     """The field of the spec that the error is about, where that is distinguished."""
+    fault: MachineFault | None = None
+    """The machine's fault behind the error, such as a full disk."""
     waiting: bool = False
     """The only failures are backoffs that have not ended."""
     decisions: tuple[Decision, ...] = ()

@@ -15,7 +15,7 @@ from kubeletpy.admission.verdict import Rejection
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.host.exhausted import exhausted
+from kubeletpy.host.exhausted import exhausted, machine_fault
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
@@ -311,7 +311,8 @@ class PodWorkers:
             # a task boundary: a fault in one pod's sync must not end the agent or the pod
             self._cache.invalidate(run.uid)
             cause = exhausted(error)
-            outcome = SyncOutcome(error=str(cause or f"{type(error).__name__}: {error}"))
+            text = str(cause or f"{type(error).__name__}: {error}")
+            outcome = SyncOutcome(error=text, fault=machine_fault(error))
             named = run.work.pod or run.work.runtime_pod
             pod = "" if named is None else f"{named.namespace}/{named.name}"
             events = self._machine.trail.last_events(run.uid)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from kubeletpy.host.disk_errors import complete_errors
+
 DIRECTORY = "flight-recorder"
 """Below the agent's root directory."""
 SUFFIX = ".jsonl"
@@ -62,7 +64,8 @@ class RecordingFiles:
         self._descriptor = os.open(path, flags, 0o600)
         self.size = 0
         try:
-            self._append(data)
+            with complete_errors(path):
+                self._append(data)
         except OSError:
             path.unlink(missing_ok=True)  # each try would leave one, and drop one that is good
             raise
@@ -74,7 +77,8 @@ class RecordingFiles:
             OSError: they are not in the file, or in part: what follows belongs in a new one.
         """
         if self._descriptor is not None:
-            self._append(_bytes(lines))
+            with complete_errors(self._directory):
+                self._append(_bytes(lines))
 
     def _append(self, data: bytes) -> None:
         assert self._descriptor is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from kubeletpy.host.exhausted import MachineFault
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 
@@ -15,10 +16,19 @@ class VolumeError(Exception):
     Attributes:
         reported: events of the pod already report it.
         node_is_full: the node can't attach the pod's volumes: the pod must be rejected.
+        fault: the machine's, of the first volume that has one.
     """
 
-    def __init__(self, message: str, *, reported: bool = False, node_is_full: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        reported: bool = False,
+        node_is_full: bool = False,
+        fault: MachineFault | None = None,
+    ) -> None:
         super().__init__(message)
+        self.fault = fault
         self.reported = reported
         self.node_is_full = node_is_full
 

@@ -122,6 +122,7 @@ MORE = {
     "kubeletpy.admission.at_start": "the order in which a start admits pods, and who would end",
     "kubeletpy.images.uses": "keeps images that starts use from being removed",
     "kubeletpy.pods.known_values": "refuses pods that an unknown value weakens",
+    "kubeletpy.host.disk_errors": "names the path and the disk in errors of files",
     "kubeletpy.tasks": "ends tasks together with the call that started them",
     "kubeletpy.backlog": "lets bursts of pods go before events and removals",
     "kubeletpy.kubeapi.object_text": "decodes equal parts of objects once",

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.images.records.model import (
     FILE_PREFIX,
     MalformedRecord,
@@ -144,16 +145,17 @@ def _replace(path: Path, data: bytes) -> None:
     temporary = path.with_name(path.name + TEMPORARY)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     try:
-        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        with complete_errors(path, replace_path=True):
+            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.host.disk_errors import complete_errors
+from kubeletpy.host.exhausted import machine_fault
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.trace.names import Step
@@ -36,10 +38,11 @@ class Directories(SyncStep):
         except OSError as error:
             message = f"error making pod data directories: {error}"
             self._recorder.event(pod_reference(sync.pod), WARNING, Reason.FAILED, message)
-            return SyncOutcome(error=message)
+            return SyncOutcome(error=message, fault=machine_fault(error))
         return None
 
 
 def _create_directories(pods_dir: Path, uid: str) -> None:
     for path in (pods_dir, pods_dir / uid, pods_dir / uid / "volumes", pods_dir / uid / "plugins"):
-        path.mkdir(mode=0o750, exist_ok=True)
+        with complete_errors(path):
+            path.mkdir(mode=0o750, exist_ok=True)

@@ -83,6 +83,7 @@ class RuntimeSync(SyncStep):
             terminal=terminal,
             error="" if terminal else result.error_message(),
             about=None if terminal else result.about(),
+            fault=None if terminal else result.fault(),
             waiting=_is_held_back(result),
             retry_at=result.retry_at,
             decisions=tuple(decisions),

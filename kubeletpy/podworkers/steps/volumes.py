@@ -8,6 +8,7 @@ from collections.abc import Callable
 from kubeletpy.admission.verdict import Rejection
 from kubeletpy.events.reasons import AdmissionReason, Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.host.exhausted import machine_fault
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_composer import rejected_status
@@ -78,4 +79,4 @@ class Volumes(SyncStep):
     def _failed(self, pod: Pod, error: VolumeError, reason: Reason, message: str) -> SyncOutcome:
         if not error.reported:
             self._recorder.event(pod_reference(pod), WARNING, reason, message)
-        return SyncOutcome(error=message)
+        return SyncOutcome(error=message, fault=error.fault or machine_fault(error))

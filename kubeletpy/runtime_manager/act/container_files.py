@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kubeletpy.host.below import open_folder, open_folder_of
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.runtime_manager.names.container_paths import container_parts, termination_file
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def make_log_directory(path: str) -> None:
     """Make a log directory and its parents. Raises OSError."""
-    Path(path).mkdir(LOG_DIRECTORY_MODE, parents=True, exist_ok=True)
+    with complete_errors(path):
+        Path(path).mkdir(LOG_DIRECTORY_MODE, parents=True, exist_ok=True)
 
 
 def log_sizes(log_directory: str) -> dict[str, int]:
@@ -80,7 +82,8 @@ def made_container_directory(root: str, uid: str, container: str) -> Iterator[Pa
 
 def _made_folder(root: str, uid: str, container: str) -> int:
     parts = container_parts(uid, container)
-    Path(root).mkdir(CONTAINER_DIRECTORY_MODE, parents=True, exist_ok=True)
+    with complete_errors(root):
+        Path(root).mkdir(CONTAINER_DIRECTORY_MODE, parents=True, exist_ok=True)
     return open_folder(root, parts, CONTAINER_DIRECTORY_MODE)
 
 
@@ -94,7 +97,8 @@ def create_termination_file(root: str, uid: str, container: str) -> str:
     folder = _made_folder(root, uid, container)
     try:
         name = secrets.token_hex(TERMINATION_FILE_BYTES)
-        descriptor = os.open(name, _NEW, TERMINATION_FILE_MODE, dir_fd=folder)
+        with complete_errors(container_directory(root, uid, container) / name):
+            descriptor = os.open(name, _NEW, TERMINATION_FILE_MODE, dir_fd=folder)
         try:
             os.fchmod(descriptor, TERMINATION_FILE_MODE)  # regardless of the umask
         finally:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.pods.config_errors import SandboxConfigError, SpecField, about
+from kubeletpy.host.exhausted import machine_fault
+from kubeletpy.pods.config_errors import SandboxConfigError, about
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import SandboxStatus
 from kubeletpy.pods.sync_results import StartError
@@ -41,10 +42,12 @@ CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"
 class SandboxFailed(Exception):
     """There is no sandbox that containers could start in."""
 
-    def __init__(self, code: str, message: str, cause: str, about: SpecField | None = None) -> None:
-        """``message`` goes to the pod's sync result, ``cause`` into the event."""
+    def __init__(self, code: str, message: str, error: Exception | str) -> None:
+        """``message`` goes to the pod's sync result, ``error`` into the event."""
         super().__init__(message)
-        self.error = StartError(code, message, about=about)
+        cause, known = str(error), None if isinstance(error, str) else error
+        field = None if known is None else about(known)
+        self.error = StartError(code, message, about=field, fault=machine_fault(known))
         self.cause = cause
 
 
@@ -130,7 +133,7 @@ class SandboxMaker:
         except SandboxConfigError as error:
             message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
             note(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
-            raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, str(error), about(error)) from error
+            raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, error) from error
         if not exists:
             for warning in warnings:
                 self._recorder.event(pod_reference(pod), WARNING, warning.reason, warning.message)
@@ -164,7 +167,7 @@ class SandboxMaker:
         except (SandboxConfigError, OSError) as error:
             message = f'Failed to create sandbox for pod "{pod.description}": {error}'
             note(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
-            raise SandboxFailed(CREATE_SANDBOX_ERROR, message, str(error), about(error)) from error
+            raise SandboxFailed(CREATE_SANDBOX_ERROR, message, error) from error
         async with self._slots.slot(StartKind.SANDBOX):
             if unwanted():
                 raise NotWanted

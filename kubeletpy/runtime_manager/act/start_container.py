@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from kubeletpy.api import types as api
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
+from kubeletpy.host.exhausted import machine_fault
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.image_manager import ImageManager, LocalImage
 from kubeletpy.metrics.pods import PodStartMetrics
-from kubeletpy.pods.config_errors import ContainerConfigError, about
+from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.known_values import pull_policy_problem
@@ -191,7 +192,11 @@ class ContainerStarter:
                 run.reference(action), WARNING, Reason.FAILED, f"Error: {error.code}"
             )
             raise StartFailed(
-                error.code, error.message, error.retry_at, shown_retry_at=error.tries_at
+                error.code,
+                error.message,
+                error.retry_at,
+                shown_retry_at=error.tries_at,
+                fault=machine_fault(error),
             ) from error
 
     async def _gather_additions(
@@ -203,7 +208,7 @@ class ContainerStarter:
             for provider in self._providers:
                 given = await provider.provide(run.pod, action.container, run.pod_ips, given)
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            fail(self._recorder, run, action, CONFIG_ERROR, str(error), about=about(error))
+            fail(self._recorder, run, action, CONFIG_ERROR, str(error), error=error)
         return given
 
     async def _config(
@@ -250,7 +255,7 @@ class ContainerStarter:
                 )
             make_log_directory(log_directory)
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            fail(self._recorder, run, action, CONFIG_ERROR, str(error), about=about(error))
+            fail(self._recorder, run, action, CONFIG_ERROR, str(error), error=error)
         return config
 
     def _attempt(self, run: SyncRun, action: StartContainer, log_directory: str) -> int:

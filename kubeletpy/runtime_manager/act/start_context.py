@@ -11,7 +11,9 @@ from typing import NoReturn
 
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder
+from kubeletpy.host.exhausted import MachineFault, machine_fault
 from kubeletpy.pods.config_errors import SpecField
+from kubeletpy.pods.config_errors import about as about_field
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.runtime_manager.act.sync_run import SyncRun
@@ -34,13 +36,15 @@ class StartFailed(Exception):
         code: str,
         message: str,
         retry_at: float | None = None,
+        *,
         about: SpecField | None = None,
         shown_retry_at: float | None = None,
+        fault: MachineFault | None = None,
     ) -> None:
         """``shown_retry_at``: when it is tried again, where that is another time."""
         super().__init__(message)
         shown = retry_at if shown_retry_at is None else shown_retry_at
-        self.error = StartError(code, message, shown, about=about)
+        self.error = StartError(code, message, shown, about=about, fault=fault)
         self.retry_at = retry_at
 
 
@@ -59,13 +63,15 @@ def fail(
     code: str,
     message: str,
     *,
-    about: SpecField | None = None,
+    error: Exception | None = None,
 ) -> NoReturn:
-    """End a start with an event. Raises StartFailed."""
+    """End a start with an event; ``error``: what was raised, if it was ours. Raises StartFailed."""
     recorder.event(run.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
     if code == CONFIG_ERROR:  # no failed call would show it
         note(TraceCall.CREATE_CONTAINER, action.name, error=f"{code}: {message}")
-    raise StartFailed(code, message, about=about)
+    of_machine = machine_fault(error)
+    spec_field = None if error is None else about_field(error)
+    raise StartFailed(code, message, about=spec_field, fault=of_machine) from error
 
 
 def ended_in_their_start(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
+from kubeletpy.host.exhausted import MachineFault
 from kubeletpy.structs import Hidden, HidesFields, Struct
 
 
@@ -65,6 +66,8 @@ class Waits(Struct, frozen=True):
     """The pending or failed call: ``NodeStageVolume of driver x``; else empty."""
     retry_at: float | None = None
     """When it is retried, in event-loop time; None: when something changes."""
+    fault: MachineFault | None = None
+    """The machine's fault for which the call failed, such as a full disk."""
 
 
 def wait_text(wait: Waits) -> str:

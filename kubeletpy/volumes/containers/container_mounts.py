@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.api import types as api
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.pods.config_errors import ContainerConfigError, SubPathError
 from kubeletpy.pods.environment import EnvironmentInputs
@@ -155,12 +156,12 @@ class ContainerMounts:
             # the kubelet's name for it: after a change of agents, either takes it down
             name = mount.spec_name or mount.volume
             target = paths.sub_path(name, container, mount.index)
-            bind_sub_path(mount.host_path, parts, target, read_only=False)
+            with complete_errors("/".join((mount.host_path, *parts))):
+                bind_sub_path(mount.host_path, parts, target, read_only=False)
         except (UnsafePath, OSError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise SubPathError(
                 f'failed to prepare subPath for volumeMount "{mount.volume}" of container '
-                f'"{container}": {why}'
+                f'"{container}": {error}'
             ) from error
         return replace(mount, host_path=target)
 

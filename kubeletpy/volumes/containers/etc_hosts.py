@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.pods.hostname import pod_domain, pod_hostname
 from kubeletpy.pods.pod import Pod
 
@@ -59,7 +60,11 @@ def hosts_text(pod: Pod, pod_ips: Sequence[str], cluster_domain: str, node_hosts
 
 def write_hosts(path: str, text: str) -> None:
     """Write the file in place: containers that mount it see the change. Raises OSError."""
-    data = text.encode("utf-8", "surrogateescape")
+    with complete_errors(path):
+        _write_in_place(path, text.encode("utf-8", "surrogateescape"))
+
+
+def _write_in_place(path: str, data: bytes) -> None:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     Path(path).parent.mkdir(0o750, exist_ok=True)
     descriptor = os.open(path, flags, MODE)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.structs import Struct, field
 from kubeletpy.tasks import run_all
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
@@ -77,14 +78,19 @@ def pod_info(use: PodUse, *, inline: bool) -> dict[str, str]:
 
 async def on_disk(what: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Work in a thread; ``what`` names it in errors. Raises OperationFailed."""
+
+    def complete() -> T:
+        with complete_errors(""):
+            return work(*args, **kwargs)
+
     try:
-        return await asyncio.to_thread(work, *args, **kwargs)
+        return await asyncio.to_thread(complete)
     except UnsafePath as error:
         raise OperationFailed(FailureOutcome.FINAL, f"{what}: {error}") from None
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         text = f"{what}: {error.strerror or error}{where}"
-        raise OperationFailed(FailureOutcome.UNCERTAIN, text) from None
+        raise OperationFailed(FailureOutcome.UNCERTAIN, text) from error
 
 
 async def flushed_meanwhile(path: str, call: Awaitable[T], *, written: bool) -> T:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kubeletpy.host.below import NotBelow, open_file, open_folder, parts_below
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.volumes.files.content import FileContent, Payload
 
 DATA = "..data"
@@ -49,7 +50,8 @@ def write_payload(
     current = before = _current(root)
     changed = current is None or not _same(root / current, payload)
     if changed:
-        current = _write_version(root, payload, now)
+        with complete_errors(directory, replace_path=True):
+            current = _write_version(root, payload, now)
         if own is not None:
             own()
         new_link = root / NEW_DATA

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kubeletpy.clock import Clock
 from kubeletpy.events.reasons import Reason
 from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.host.exhausted import NoThread
+from kubeletpy.host.exhausted import MachineFault, NoThread
 from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.metrics.families import Families
@@ -104,6 +104,8 @@ class _PodState(HidesFields, Struct):
     bytes: dict[str, int] = field(default_factory=dict)
     """Volume name -> size of its files as last found."""
     unanswered: Unanswered = field(default_factory=Unanswered)
+    faults: dict[str, MachineFault] = field(default_factory=dict)
+    """Volume name -> the machine's fault for which it could not be set up or updated."""
 
     def bytes_besides(self, work: Sequence[VolumeWork]) -> int:
         """Size of the files of the pod's other volumes."""
@@ -235,6 +237,7 @@ class NodeVolumes:
                 await asyncio.sleep(0)
             self._accounts.worked(pod.uid, outcomes[first : first + OUTCOMES_A_TURN], now)
         failed = {made.volume.name: made.problem for made in outcomes if made.problem}
+        state.faults = {made.volume.name: made.fault for made in outcomes if made.fault is not None}
         for item in work:
             if item.volume.name not in failed:
                 state.made_of[item.volume.name] = tuple(item.inputs)
@@ -476,7 +479,8 @@ class NodeVolumes:
         for name, problem in problems.items():
             self._report_mount_failure(pod, state, name, problem)
         text = f"unmounted volumes=[{' '.join(problems)}]: {'; '.join(_listed(problems))}"
-        return VolumeError(text, reported=True)
+        faults = (state.faults[name] for name in problems if name in state.faults)
+        return VolumeError(text, reported=True, fault=next(faults, None))
 
     def _report_mount_failure(self, pod: Pod, state: _PodState, volume: str, problem: str) -> None:
         if not state.unanswered.is_event(volume, asyncio.get_running_loop().time()):

@@ -5,6 +5,7 @@ Source: docs/reference/behaviour-storage.md, sd2; kubernetes/kubelet 39.
 
 from __future__ import annotations
 
+from kubeletpy.host.exhausted import machine_fault
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.operations.model import Failure, Key, OperationKind
 
@@ -35,7 +36,10 @@ class Backoffs:
         count = before.count if before is not None else 0
         since = before.at if before is not None else now
         wait = min(FIRST_MS << count, LAST_MS) / 1000
-        self.failures[tried] = Failure(error.message, error.call, count + 1, now + wait, since)
+        fault = machine_fault(error)
+        self.failures[tried] = Failure(
+            error.message, error.call, count + 1, now + wait, since, fault
+        )
         self._drivers[tried] = driver
 
     def driver_changed(self, driver: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from kubeletpy.host.exhausted import MachineFault
 from kubeletpy.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec, Waits
@@ -161,6 +162,7 @@ class Failure(Struct, frozen=True):
     """Event-loop time."""
     at: float = 0.0
     """Time of the first failure in this row, by the same clock."""
+    fault: MachineFault | None = None
 
 
 class Facts(Struct, frozen=True):

@@ -40,7 +40,8 @@ def plan(
 
 def backs_off(about: str, failure: Failure) -> Waits:
     """An operation failed, and waits for its next attempt."""
-    return Waits(WaitCause.BACKOFF, about, failure.message, failure.call, failure.retry_at)
+    retry_at, fault = failure.retry_at, failure.fault
+    return Waits(WaitCause.BACKOFF, about, failure.message, failure.call, retry_at, fault)
 
 
 def is_published(volume: Volume | None, uid: str) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from kubeletpy.host.disk_errors import complete_errors
+from kubeletpy.host.exhausted import MachineFault, machine_fault
 from kubeletpy.pods.pod import Pod
 from kubeletpy.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.volumes.files import host_path
@@ -86,6 +88,8 @@ class SetUpOutcome(Struct, frozen=True):
     """Bytes of its files; 0 for kinds that are not made of files."""
     taken_over: bool
     """Whether it existed before, perhaps left by a previous agent."""
+    fault: MachineFault | None = None
+    """The fault of the machine behind the problem."""
 
 
 def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[SetUpOutcome]:
@@ -100,16 +104,25 @@ def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[SetUpOut
 
 def _outcome(item: VolumeWork, setting: PodSetting, left: int) -> SetUpOutcome:
     made, begun, problem, taken_over = 0, time.perf_counter(), "", False
+    fault: MachineFault | None = None
     owning: list[float] = []
     try:
         taken_over = _was_set_up(item.volume, setting.paths)
-        made = _set_up(item, setting, owning, left)
+        with complete_errors(_directory(item.volume, setting.paths)):
+            made = _set_up(item, setting, owning, left)
     except (PayloadError, EmptyDirError, HostPathError, UnsafePath, OSError) as error:
-        problem = str(error)
+        problem, fault = str(error), machine_fault(error)
     seconds = time.perf_counter() - begun
     return SetUpOutcome(
-        item.volume, problem, seconds, sum(owning) if owning else None, made, taken_over
+        item.volume, problem, seconds, sum(owning) if owning else None, made, taken_over, fault
     )
+
+
+def _directory(volume: PlannedVolume, paths: PodPaths) -> str:
+    """The place of a volume, for errors that name none."""
+    if volume.kind == "hostPath":
+        return str(volume.source.get("path") or "")
+    return paths.volume(volume.kind, volume.name) if volume.kind in PLUGINS else volume.name
 
 
 def _was_set_up(volume: PlannedVolume, paths: PodPaths) -> bool:

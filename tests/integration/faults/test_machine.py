@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.faults.conftest import FIELD, NAMESPACE
+from tests.integration.lifecycle.command import explained
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tools.env.machine_faults import (
@@ -29,11 +30,11 @@ SECONDS = 4.0
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "words", "remedy"),
     [
-        (no_room, "No space left on device"),
-        (no_inodes, "No space left on device"),
-        (read_only, "Read-only file system"),
+        (no_room, "No space left on device", "du -xh"),
+        (no_inodes, "No space left on device", "du -x --inodes"),
+        (read_only, "Read-only file system", "mount -o remount,rw"),
     ],
     ids=["bytes", "inodes", "read-only"],
 )
@@ -41,6 +42,7 @@ def test_new_pods_wait_and_start_by_themselves(
     small_node: Node,
     fault: Callable[[Path], AbstractContextManager[None]],
     words: str,
+    remedy: str,
 ) -> None:
     name = fault.__name__.replace("_", "-")
     volumes = [{"name": "fields", "downwardAPI": {"items": [{"path": "n", **FIELD}]}}]
@@ -50,7 +52,12 @@ def test_new_pods_wait_and_start_by_themselves(
     with fault(small):
         small_node.apply(pod(name, main, volumes=volumes), namespace=NAMESPACE)
         why = small_node.wait_event(NAMESPACE, name, f".*{words}", timeout=30)
-        assert str(small) in why, "the message names what is full"
+        assert f"file system {small}: " in why, "the message names what is full"
+        assert f": '{small}/" in why, "and the path"
+        told = explained(small_node, NAMESPACE, name)
+        assert told["cause"] == "node-fault"
+        assert f"file system {small} of this node" in told["hint"]
+        assert remedy in told["hint"]
         small_node.kill()
         small_node.start_agent()
         small_node.wait_ready()

@@ -9,7 +9,12 @@ import pytest
 from kubeletpy.explain.advice import advice
 from kubeletpy.explain.gather import explain
 from kubeletpy.explain.model import Wait, WaitKind
+from kubeletpy.host.exhausted import FaultKind, MachineFault
 from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.history import LastSync
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.structs import replace
 from kubeletpy.trace.names import Step
 from tests.unit.explain.facts import NOW, facts, failed, not_ready, waiting
 from tests.unit.podworkers.builders import make_pod
@@ -158,3 +163,75 @@ def test_a_failed_claim_is_named(
     status = not_ready(waiting("ContainerCreating"), resourceClaimStatuses=statuses)
     found = explain(facts(pod, status=status, last_sync=failed(Step.CLAIMS, "no driver")))
     assert found.verdict == f"not running: resource claim {named}: no driver; next try in 42s"
+
+
+DISK = MachineFault(FaultKind.SPACE, "/k/pods/u/x", "/k", 64 << 20, 100, 1000, 5)
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        (
+            DISK,
+            "free space on file system /k of this node (100% of 64.0 MiB and 5% of 1000 inodes are "
+            "used): du -xh --max-depth=2 /k | sort -h | tail",
+        ),
+        (
+            replace(DISK, used_percent=40, inodes=0, size=5 << 30),
+            "free space on file system /k of this node (40% of 5.0 GiB are used); if it has "
+            "enough, a quota of the directory, or fs.inotify.max_user_watches (sysctl), is used up",
+        ),
+        (
+            replace(DISK, kind=FaultKind.INODES, used_percent=3, used_inodes_percent=100),
+            "remove files from file system /k of this node (3% of 64.0 MiB and 100% of 1000 inodes "
+            "are used): du -x --inodes --max-depth=2 /k | sort -n | tail",
+        ),
+        (
+            replace(DISK, kind=FaultKind.QUOTA),
+            "raise the quota of /k/pods/u/x, or remove files that count for it",
+        ),
+        (
+            replace(DISK, kind=FaultKind.READ_ONLY),
+            "see why file system /k of this node is read-only (dmesg), and make it writable: "
+            "mount -o remount,rw /k",
+        ),
+        (
+            MachineFault(FaultKind.IO, "/k/x"),
+            "see the kernel's log (dmesg): the device of the file system of /k/x fails",
+        ),
+        (
+            MachineFault(FaultKind.DENIED, "/k/x"),
+            "let the agent use /k/x: see its owner and mode, its attributes (lsattr), and the log "
+            "of the security module (dmesg)",
+        ),
+        (
+            MachineFault(FaultKind.DESCRIPTORS),
+            "raise the agent's limit of open files (LimitNOFILE in its unit), or the machine's "
+            "(sysctl fs.file-max)",
+        ),
+        (
+            MachineFault(FaultKind.MEMORY),
+            "free memory on this node: kubeletpy explain --node shows who uses it",
+        ),
+        (
+            MachineFault(FaultKind.THREADS),
+            "end processes of this node, or raise TasksMax of the agent's unit or "
+            "kernel.threads-max (sysctl)",
+        ),
+    ],
+)
+def test_faults_of_the_machine(fault: MachineFault, found: str) -> None:
+    """The data decides, whatever the message is."""
+    outcome = SyncOutcome(error="any words", step=Step.VOLUMES, fault=fault)
+    waits = not_ready(waiting("ContainerCreating"))
+    told = explain(facts(status=waits, last_sync=LastSync(Stage.SYNC, outcome, NOW - 3)))
+    assert (told.cause, told.hint) == ("node-fault", found)
+    error = StartError("CreateContainerConfigError", "any words", NOW + 7, fault=fault)
+    told = explain(facts(status=waits, start_errors={"main": error}))
+    assert (told.cause, told.hint) == ("node-fault", found)
+
+
+def test_a_disk_of_the_runtime_that_is_full() -> None:
+    why = "CreateContainerError: failed to create snapshot: mkdir /x: no space left on device"
+    found = advice(facts(), Wait(WaitKind.START_ERROR, "main", why))
+    assert found.startswith("free space or inodes on the file system that the message names")
