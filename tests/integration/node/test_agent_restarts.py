@@ -89,6 +89,29 @@ def test_healthy_containers_do_not_restart(node: Node, namespace: str, how: int)
     assert len([s for s in node.sandboxes(namespace) if s.state == 0]) == 3
 
 
+def test_ended_pods_keep_their_status(node: Node, namespace: str) -> None:
+    """Their addresses above all, which the runtime has forgotten."""
+    phases = {"done": "Succeeded", "fails": "Failed", "late": "Failed"}
+    node.apply(
+        pod("done", container(script="true"), restartPolicy="Never"),
+        pod("fails", container(script="exit 3"), restartPolicy="Never"),
+        pod("late", activeDeadlineSeconds=2),
+        namespace=namespace,
+    )
+    before = {name: node.wait_phase(namespace, name, phases[name]) for name in phases}
+    assert all(status(found)["podIP"] for found in before.values())
+    start = node.agent.pid or 0
+    node.kill()
+    node.start_agent()
+    synced_since(node, start)
+    node.apply(pod("later"), namespace=namespace)
+    node.wait_running(namespace, "later")
+    for name, found in before.items():
+        after = node.wait_phase(namespace, name, phases[name])
+        for field in ("phase", "podIP", "podIPs", "hostIP", "containerStatuses"):
+            assert status(after)[field] == status(found)[field]
+
+
 def test_ends_while_the_agent_was_away(node: Node, namespace: str) -> None:
     once = {"restartPolicy": "Never"}
     node.apply(
