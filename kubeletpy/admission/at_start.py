@@ -54,7 +54,7 @@ def judge_any(
     needs_of: NeedsOf,
     held: Mapping[str, int],
 ) -> Verdict:
-    """As :func:`~kubeletpy.admission.handlers.judge`; an invalid quantity is a refusal.
+    """The verdict of :func:`~kubeletpy.admission.handlers.judge`; an invalid quantity is a refusal.
 
     ``needs_of``: for the others; the pod itself takes what it requests.
     """

@@ -57,6 +57,8 @@ def test_the_report_names_the_containers_that_a_switch_restarts(
         node.pod("limited", FOREVER, {"resources": {"limits": {"memory": "32Mi", "cpu": "50m"}}}),
         node.pod("done", "exit 0", restartPolicy="Never"),
     )
+    node.kubectl("label", "node", node.name, "disk=ssd")
+    node.apply(node.pod("moved", FOREVER, nodeSelector={"disk": "ssd"}))
     node.write_static("fixed", uid="3f6c8a52-9e0f-4b54-8c2e-6f9a1b7d1c11")
     for name in ("bare", "touched", "changed"):
         node.write_static(name)
@@ -66,12 +68,16 @@ def test_the_report_names_the_containers_that_a_switch_restarts(
     node.wait_ready("plain", "rich", "limited", *statics)
     node.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/done", "--timeout=90s")
     (node.manifests / "touched.json").touch()
+    node.wait_ready("moved")
+    node.kubectl("label", "node", node.name, "disk=hdd", "--overwrite")
 
     report = node.preflight()
     pods = {each["name"]: each for each in report["pods"]}
     outcomes = {name: each["outcome"] for name, each in pods.items()}
     names = ("plain", "rich", "limited", *statics)
-    assert outcomes == {**dict.fromkeys(names, "kept"), "done": "finished"}
+    kept_pods = dict.fromkeys(names, "kept")
+    assert outcomes == {**kept_pods, "done": "finished", "moved": "refused"}
+    assert "NodeAffinity" in pods["moved"]["why"]
     assert pods["rich"]["volumes"] == ["data (emptyDir)", "settings (configMap)"]
     adopted = [name for name, each in pods.items() if each["adopted"]]
     assert sorted(adopted) == sorted(statics[1:])
@@ -86,6 +92,8 @@ def test_the_report_names_the_containers_that_a_switch_restarts(
     node.write_static("changed", f"{FOREVER}; true")
     node.start()
     node.until(lambda: node.runs_another(changed, before), "a changed static pod is made anew")
+    node.kubectl("wait", "--for=jsonpath={.status.reason}=NodeAffinity", "pod/moved")
+    node.kubectl("delete", "pod", "moved", "--timeout=60s")
     kept = set(names) - {changed}
     after = node.running()
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}

@@ -128,7 +128,7 @@ class CsiNodeWriter:
             self._untold.set()
 
     async def _removed(self, api: KubeApi) -> str:
-        """What the API lacks of the drivers; empty: nothing. Raises ApiError."""
+        """The part of the drivers that the API lacks; empty: none. Raises ApiError."""
         node = self._node
         if node is not None and node_patch(node, self._present, self._gone) is not None:
             return "annotation or labels of the Node"
