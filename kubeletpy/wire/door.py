@@ -18,6 +18,7 @@ import resource
 import select
 import socket
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -178,6 +179,8 @@ class Guest(socket.socket):
     source: str = ""
     who: str | None = None
     timer: asyncio.TimerHandle | None = None
+    on_end: Callable[[], object] | None = None
+    """Called when the door ends it; None: whoever reads from it notices."""
 
     def getpeername(self) -> Any:
         """The client's address; that of an IPv4 client without the form that IPv6 has for it."""
@@ -190,6 +193,8 @@ class Guest(socket.socket):
         """Make its reader see the end."""
         with suppress(OSError):
             self.shutdown(socket.SHUT_RDWR)
+        if self.on_end is not None:
+            self.on_end()
 
     def close(self) -> None:
         """Close and leave."""

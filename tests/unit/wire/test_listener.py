@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import select
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.server.health import HealthServer
 from kubeletpy.server.settings import AccessSettings
 from kubeletpy.view.server import ViewServer
+from kubeletpy.wire import listener as wire_listener
 from kubeletpy.wire.door import STRANGERS_OF_ONE, source_of
 from tests.memory import MI, left_by, resident
 from tests.unit.kubeletpy_up.serving import serving as serving_api
@@ -162,6 +165,142 @@ async def test_silent_connections_cost_little(
         assert resident() - before < 4 * MI  # 14 MB when each had its TLS state
         for each in held:
             each.close()
+
+
+def client_hello() -> bytes:
+    """The first message of a client, complete."""
+    sent = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ANY_SERVER.wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
+    return sent.read()
+
+
+@contextlib.contextmanager
+def stalled(port: int, many: int, sent: bytes) -> Iterator[list[socket.socket]]:
+    """Clients that send the beginning of a handshake and nothing more."""
+    held = [socket.create_connection(("127.0.0.1", port)) for _ in range(many)]
+    try:
+        for each in held:
+            each.sendall(sent)
+        yield held
+    finally:
+        for each in held:
+            each.close()
+
+
+async def until_answered(held: Sequence[socket.socket], many: int) -> None:
+    """Wait until so many have an answer, and the loop has had time to answer more."""
+    answered = 0
+    while answered < many:
+        await asyncio.sleep(0.001)
+        answered = len(select.select(held, [], [], 0)[0])
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(select.select(held, [], [], 0)[0]) == many
+
+
+@pytest.mark.parametrize("sent", [client_hello(), client_hello()[:100]], ids=["whole", "half"])
+@pytest.mark.parametrize("listening", TLS, ids=lambda each: each.__name__)
+async def test_stalled_handshakes_cost_little(
+    listening: Listening, sent: bytes, pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.wire.listener.STALLED_S", 60.0)
+    tls = ANY_SERVER
+    async with listening(pki, tmp_path) as port:
+        await some(partial(PEERS["a request"], port, tls), 50)  # fills caches
+        before = resident()
+        with stalled(port, 250, sent) as held:
+            if len(sent) > 100:
+                await until_answered(held, wire_listener.HANDSHAKES)
+            else:
+                await asyncio.sleep(0.2)
+            assert resident() - before < 7 * MI  # 20 MB when all of them were under way
+
+
+async def test_stalled_handshakes_make_room_for_another_address(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.wire.listener.HANDSHAKES", 4)
+    monkeypatch.setattr("kubeletpy.wire.listener.STALLED_S", 0.05)
+    async with node(pki, tmp_path) as port:
+        with stalled(port, 40, client_hello()) as held:
+            began = asyncio.get_running_loop().time()
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=ANY_SERVER, local_addr=("127.0.0.2", 0)
+            )
+            assert asyncio.get_running_loop().time() - began < 5 * 0.05 * 40 / 4
+            ended = 0
+            for each in select.select(held, [], [], 0)[0]:
+                each.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while data := each.recv(65536):
+                        del data
+                    ended += 1
+            assert ended, "the oldest handshake has ended"
+            writer.close()
+
+
+async def test_few_handshakes_begin_in_one_turn_of_the_loop(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a health check waits for few of them."""
+    loop, turn, begun = asyncio.get_running_loop(), 0, Counter[int]()
+    begin, counting = wire_listener.Listener._begin, True
+
+    def count_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if counting:
+            loop.call_soon(count_turn)
+
+    def note(self: wire_listener.Listener, guest: Any) -> None:
+        begun[turn] += 1
+        begin(self, guest)
+
+    monkeypatch.setattr(wire_listener.Listener, "_begin", note)
+    async with node(pki, tmp_path) as port:
+        with stalled(port, 60, client_hello()) as held:
+            count_turn()
+            await until_answered(held, 60)
+            counting = False
+    assert begun.total() == 60
+    assert max(begun.values()) <= wire_listener.STARTS
+
+
+async def test_a_stalled_handshake_stays_while_nobody_waits(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.wire.listener.HANDSHAKES", 2)
+    monkeypatch.setattr("kubeletpy.wire.listener.STALLED_S", 0.0)
+    async with node(pki, tmp_path) as port:
+        with stalled(port, 2, client_hello()) as held:
+            await until_answered(held, 2)
+            for each in held:
+                each.setblocking(False)
+                assert each.recv(65536)
+                with pytest.raises(BlockingIOError):
+                    while each.recv(65536):
+                        pass
+
+
+async def test_a_connection_that_waits_for_its_handshake_is_closed_by_the_door(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.wire.listener.HANDSHAKES", 1)
+    monkeypatch.setattr("kubeletpy.wire.listener.STALLED_S", 60.0)
+    monkeypatch.setattr("kubeletpy.wire.door.STRANGERS_OF_ONE", 5)
+    async with node(pki, tmp_path) as port:
+        clients = []
+        for _ in range(8):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(client_hello())
+            clients.append((reader, writer))
+        await clients[0][0].read()  # its handshake had begun
+        for reader, _ in clients[1:3]:
+            with contextlib.suppress(ConnectionResetError):  # nobody has read its hello
+                assert await reader.read() == b""
+        for _, writer in clients:
+            writer.close()
 
 
 @pytest.mark.parametrize("listening", [*TLS, *PLAIN], ids=lambda each: each.__name__)
