@@ -155,7 +155,8 @@ class OwnNode:
     def _replace(self, objects: list[JSON]) -> None:
         for found in objects:
             self._note_watched(found)
-        if not objects:
+        if not objects and self._watched is not None:
+            # a first list may be older than the registration
             self.not_found()
 
     def _event(self, event: WatchEvent) -> None:

@@ -115,3 +115,17 @@ def test_labels_and_annotations_that_are_removed_are_written_again(tmp_path: Pat
         assert node(world)["metadata"]["labels"][OWN_LABEL] == "other", "an administrator's value"
 
     play(scenario, tmp_path)
+
+
+def test_parts_of_the_status_that_are_removed_are_written_again(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await until(world, lambda: ready(world), 60)
+        removed = {"status": {"capacity": {"pods": None}, "allocatable": {"cpu": None}}}
+        world.registry.patch(ADMIN, NODES, NODE, removed, subresource="status")
+        assert "pods" not in node(world)["status"]["capacity"]
+        await until(world, lambda: "pods" in node(world)["status"]["capacity"], 15)
+        assert "cpu" in node(world)["status"]["allocatable"]
+        world.registry.delete(ADMIN, LEASES, NODE, "kube-node-lease")
+        await until(world, lambda: bool(lease(world)), 15)
+
+    play(scenario, tmp_path)

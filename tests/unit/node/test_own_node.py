@@ -172,6 +172,9 @@ async def test_a_list_without_the_node_means_that_it_was_deleted() -> None:
     assert not own.deleted(), "it has not been registered yet"
     written[0] = of_uid("a", "3")
     own._replace([])
+    assert not own.deleted(), "this list was begun before the registration"
+    own._replace([of_uid("a", "3")])
+    own._replace([])
     assert own.deleted()
     written[0] = of_uid("b", "4")
     assert (own.deleted(), own.live_uid()) == (False, "b")
