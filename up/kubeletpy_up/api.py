@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import ssl
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ __all__ = ["Endpoint", "LocalApi"]  # for programs that embed it; kept, see docs
 logger = logging.getLogger(__name__)
 
 _EXPIRE_SECONDS = 60.0
+_RENEW_SECONDS = 3600.0
 _TOKEN_BYTES = 32
 
 
@@ -129,6 +131,8 @@ class LocalApi:
         self._store: Store | None = None
         self._server: Server | None = None
         self._expiry: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._contexts: tuple[ssl.SSLContext, ssl.SSLContext]
         self._lifetime = certificate_lifetime
         self._volumes_dir = volumes_dir
         self._compress_watches = compress_watches
@@ -190,22 +194,45 @@ class LocalApi:
             )
         for controller in self._controllers:
             controller.start()
+        self._contexts = tls.server_context(), tls.client_context()
         self._server = Server(
-            self.registry,
-            tls.server_context(),
-            tls.client_context(),
-            compress_watches=self._compress_watches,
+            self.registry, *self._contexts, compress_watches=self._compress_watches
         )
         host, port = self._address
         port = await self._server.start(host, port)
         url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
         endpoint = Endpoint(url, self._dir / "admin.kubeconfig", self._dir / "node.kubeconfig")
-        user = node_caller(self._node_name).user
-        kubeconfig.write(endpoint.admin_kubeconfig, url, tls.ca_pem(), ADMIN.user, admin)
-        kubeconfig.write(endpoint.node_kubeconfig, url, tls.ca_pem(), user, node)
+        self._write_kubeconfigs(endpoint, tls)
         self._expire()
+        self._renewal = asyncio.create_task(self._renew(endpoint, tls.ca_pem()))
         logger.info("The embedded API serves", extra={"url": url})
         return endpoint
+
+    def _write_kubeconfigs(self, endpoint: Endpoint, tls: certificates.Certificates) -> None:
+        url, ca_pem, node = endpoint.url, tls.ca_pem(), node_caller(self._node_name).user
+        for path, user, token in (
+            (endpoint.admin_kubeconfig, ADMIN.user, "admin.token"),
+            (endpoint.node_kubeconfig, node, "node.token"),
+        ):
+            kubeconfig.write(path, url, ca_pem, user, _token(self._dir / token))
+
+    async def _renew(self, endpoint: Endpoint, ca_pem: str) -> None:
+        """Replace certificates that end soon, and use them, until cancelled."""
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            try:
+                tls = await asyncio.to_thread(
+                    certificates.ensure, self._dir / "pki", self._node_name, self._clock.now()
+                )
+                tls.reload(*self._contexts)
+                if tls.ca_pem() != ca_pem:
+                    ca_pem = tls.ca_pem()
+                    self.registry.replace_root_ca(ca_pem)
+                    self._write_kubeconfigs(endpoint, tls)
+            except (certificates.CertificateError, OSError) as error:
+                logger.warning(
+                    "The API's certificates could not be renewed", extra={"error": str(error)}
+                )
 
     def _expire(self) -> None:
         self.registry.expire_events()
@@ -214,6 +241,10 @@ class LocalApi:
 
     async def stop(self) -> None:
         """Stop serving; watches end at once. May be called more than once."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait([self._renewal])
+            self._renewal = None
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

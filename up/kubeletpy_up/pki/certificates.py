@@ -60,6 +60,12 @@ class Certificates:
         context.load_verify_locations(str(self.ca))
         return context
 
+    def reload(self, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+        """Make new connections use the files' contents. Raises OSError or ssl.SSLError."""
+        for context, pair in ((server, KeyPair(self.certificate, self.key)), (client, self.client)):
+            context.load_cert_chain(pair.certificate, pair.key)
+            context.load_verify_locations(str(self.ca))
+
     def client_context(self) -> ssl.SSLContext:
         """For requests to the node's server. Raises OSError or ssl.SSLError."""
         context = ssl.create_default_context(cafile=str(self.ca))

@@ -34,6 +34,11 @@ class NamespaceController:
         self._registry = registry
         self._root_data: JSON = {"ca.crt": root_ca}
 
+    def replace_root_ca(self, root_ca: str) -> None:
+        """Provide another authority's certificate (PEM) from now on."""
+        self._root_data = {"ca.crt": root_ca}
+        self.reconcile_all()
+
     def reconcile_all(self) -> None:
         """Catch up after a start."""
         for (_, name), entry in list(self._store.entries("namespaces")):

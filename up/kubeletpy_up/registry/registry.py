@@ -330,6 +330,10 @@ class Registry(Cluster):
             raise errors.method_not_allowed(info.plural, verb, info.group)
         return info
 
+    def replace_root_ca(self, root_ca: str) -> None:
+        """Give the namespaces another authority's certificate (PEM)."""
+        self._namespaces.replace_root_ca(root_ca)
+
     def expire_events(self) -> int:
         """Remove events that were last written more than an hour ago; returns how many."""
         return self._events.expire(self.clock.now())

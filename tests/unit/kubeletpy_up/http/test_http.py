@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -17,12 +19,12 @@ from kubeletpy.host.key_pair import KeyPair
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
 from kubeletpy.kubeapi.streamed_lists import INITIAL_EVENTS_END
-from kubeletpy_up.api import LocalApi
+from kubeletpy_up.api import Endpoint, LocalApi
 from kubeletpy_up.http.server import check_loopback
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.requests import ADMIN
 from kubeletpy_up.storage.watch import Subscription
-from tests.unit.kubeletpy_up.helpers import pod
+from tests.unit.kubeletpy_up.helpers import SetClock, pod
 from tests.unit.kubeletpy_up.serving import Client, serving
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -353,6 +355,42 @@ def test_an_authority_and_its_certificates_are_made_anew_in_time(
     assert [one == other for one, other in zip(first, of_pki(made), strict=True)] == [kept] * 4
     leaves = made.certificate, made.client.certificate, made.node.certificate
     assert signing.verifies(made.ca, *leaves, now=later)
+
+
+async def test_a_running_api_serves_with_a_new_authority_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy_up.api._RENEW_SECONDS", 0.01)
+    clock = SetClock(time.time())
+    local = LocalApi(tmp_path, "n1", port=0, clock=clock)
+    endpoint = await local.start()
+    try:
+        old = (tmp_path / "pki" / "ca.crt").read_bytes()
+        # this machine's clock is not set ahead, and checks the new certificates
+        monkeypatch.setattr(signing, "_life", lambda now: (time.time() - 60, now + 10 * YEAR))
+        replaced, replace = asyncio.Event(), local.registry.replace_root_ca
+
+        def replace_root_ca(root_ca: str) -> None:
+            replace(root_ca)
+            replaced.set()
+
+        monkeypatch.setattr(local.registry, "replace_root_ca", replace_root_ca)
+        clock.time += 9.5 * YEAR
+        await asyncio.wait_for(replaced.wait(), 30)
+        client = await KubeClient.from_kubeconfig(str(endpoint.admin_kubeconfig))
+        try:
+            found = await client.get(CONFIGMAPS, "kube-root-ca.crt", "kube-system")
+        finally:
+            await client.close()
+        assert found["data"]["ca.crt"].encode() == _authority(endpoint) != old
+    finally:
+        await local.stop()
+
+
+def _authority(endpoint: Endpoint) -> bytes:
+    """The authority's certificate in the node's kubeconfig."""
+    config = json.loads(endpoint.node_kubeconfig.read_text())
+    return base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
 
 
 @pytest.mark.parametrize("name", ["ca", "server", "kubelet-client", "kubelet-server"])
