@@ -139,7 +139,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
 
 
 def runtime_start(endpoint: str, root: Path, *, systemd: bool) -> RuntimeStart:
-    """What starts the runtime of an endpoint ("": it has none) for an agent with that root.
+    """Find what starts the runtime of an endpoint ("": it has none) for an agent with that root.
 
     ./up.sh keeps its runtime in the directory ``containerd`` beside the agent's ``node/kubelet``.
     """

@@ -20,6 +20,8 @@ from kubeletpy.trace.names import TraceCall
 
 MOSTLY_FULL = 90
 """Percent of a file system from which its space is the likely reason of a failed write."""
+_NO_OBJECT = re.compile(r'\b(configmap|secret)s? "([^"]{1,253})" not found', re.I)
+"""The API server's message."""
 _RUNTIME_IS_FULL = re.compile("no space left on device", re.I)
 """The kernel's message as runtimes quote it; errors of this agent carry a fault."""
 _NAME = r"([\w.*/-]{1,253})"
@@ -57,6 +59,14 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
     if (fault := fault_of(facts, wait)) is not None:
         return one_line(_machine(fault), 800)
     match wait.kind:
+        case WaitKind.START_ERROR | WaitKind.VOLUME if not facts.volumes and (
+            found := _NO_OBJECT.search(wait.why)
+        ):
+            kind = "secret" if found[1].lower() == "secret" else "configMap"
+            return one_line(
+                f"create {kind} {found[2]} in namespace {facts.namespace} or mark it optional; the "
+                "agent then retries"
+            )
         case WaitKind.CLAIM:
             return one_line(_claim(facts, wait.why))
         case WaitKind.RESIZE:

@@ -17,7 +17,7 @@ from kubeletpy.explain.model import WaitKind
 from kubeletpy.explain.phrases import mounted_image
 from kubeletpy.explain.runs import ended_alone, has_log, never_ran
 from kubeletpy.explain.texts import one_line
-from kubeletpy.explain.volume_hints import volume_hint
+from kubeletpy.explain.volume_hints import SEE_MESSAGE, volume_hint
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.probes.schedule import ProbeKind
@@ -57,7 +57,6 @@ STUCK_CALL = (
     "state D: ps -eo pid,state,comm"
 )
 _NO_NETWORK = "see the network plugin (its pod, /etc/cni/net.d) and the container runtime's log"
-_SEE_MESSAGE = "see the message, and the agent's log on this node"
 _HINTS: Mapping[str, str] = {
     CauseCode.IMAGE_ABSENT: (
         "check the image's name and tag; it is pulled as soon as the registry has it"
@@ -78,9 +77,6 @@ _HINTS: Mapping[str, str] = {
     CauseCode.TAINT: "the node has no such taint any more: make a new pod",
     CauseCode.GONE: "nothing, if it was meant to end; else make another",
     CauseCode.SUBPATH: "correct subPath: it has to be below a directory of the volume",
-    CauseCode.RUNTIME_CLASS: (
-        "create the RuntimeClass, or configure its handler in the container runtime"
-    ),
     CauseCode.RESOLV_CONF: (
         "correct the file that is named, or resolvConf in the node's configuration; the agent then "
         "retries"
@@ -100,9 +96,9 @@ _HINTS: Mapping[str, str] = {
     "runtime-call": STUCK_CALL,
     "sandbox": _NO_NETWORK,
     "network": _NO_NETWORK,
-    "cgroup": _SEE_MESSAGE,
-    "directory": _SEE_MESSAGE,
-    "retry": _SEE_MESSAGE,
+    "cgroup": SEE_MESSAGE,
+    "directory": SEE_MESSAGE,
+    "retry": SEE_MESSAGE,
     CauseCode.OVER_LIMIT: "have it write less, or raise the limit that is named in its manifest",
     CauseCode.EVICTED: "kubeletpy explain --node shows what would help the node",
     CauseCode.DEADLINE: "raise activeDeadlineSeconds in what makes the pod",
@@ -148,6 +144,12 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return _ended(facts)
         case "grace-period" | "stop-order":
             return _ends_sooner(facts)
+        case CauseCode.RUNTIME_CLASS:
+            named = facts.pod.spec.get("runtimeClassName") if facts.pod is not None else None
+            return one_line(
+                f"create {f'RuntimeClass {named}' if named else 'the RuntimeClass'}, or configure "
+                "its handler in the container runtime"
+            )
         case "runtime":
             return start_runtime(facts.runtime_start)
         case "volume":
@@ -175,7 +177,7 @@ def final(facts: PodFacts, code: str) -> bool:
 
 
 def start_runtime(known: RuntimeStart) -> str:
-    """What to do about a runtime that does not answer: one line."""
+    """Return the next step for a runtime that does not answer: one line."""
     socket = known.endpoint.removeprefix("unix://")
     if known.by_up:
         return (

@@ -89,7 +89,7 @@ class ExplainServer:
         """Args:
         connections: those to the API server (:class:`kubeletpy.kubeapi.usage.Usage`), with times in
             Unix seconds; None: there is no API.
-        gone: the last facts of a removed pod (by name or uid), and how many seconds old they are.
+        gone: the last facts of a removed pod (by name or uid), and their age in seconds.
         elsewhere: what the API has of a pod that this node does not have.
         log_end: reads the end of a log; None: no logs are read.
         foresee: answers /plan.

@@ -8,6 +8,8 @@ from kubeletpy.explain.facts import PodFacts
 from kubeletpy.explain.texts import one_line
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause
 
+SEE_MESSAGE = "see the message, and the agent's log on this node"
+"""For volumes that the agent makes itself: no claim or driver has a part in them."""
 _OTHERWISE = "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
 _QUOTED = re.compile(r'"([^"]{1,512})"')
 _HOST_PATH = re.compile(r"hostPath(?: type check failed:)? (/[^\s:]{0,4096})")
@@ -48,7 +50,7 @@ def volume_hint(facts: PodFacts, name: str) -> str:
     wait = next((each for each in facts.volumes if each.volume == name), None)
     if wait is None:
         text = "" if facts.outcome is None else facts.outcome.error
-        return one_line(_of_text(text, facts) or _OTHERWISE)
+        return one_line(_of_text(text, facts) or SEE_MESSAGE)
     of_cause = _OF_CAUSES.get(wait.wait.cause, "").format(**_names(facts, wait))
     of_text = _of_text(f"{wait.wait.call} {wait.wait.message}", facts)
     return one_line(of_cause or of_text or _OTHERWISE)

@@ -105,7 +105,8 @@ def explain_pod(node: Node, namespace: str, name: str) -> Told:
     text = command_output(explain.main, node, "-n", namespace, name)
     found = command_output(explain.main, node, "-n", namespace, name, "-o", "json")
     try:
-        return Told(text, json.loads(found))
+        whole, _ = json.JSONDecoder().raw_decode(found)  # the node's problems follow on stderr
+        return Told(text, whole)
     except ValueError:
         return Told(text, {"verdict": found, "waits": []})
 

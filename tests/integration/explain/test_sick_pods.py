@@ -131,7 +131,7 @@ SICK = [
         "config-object-missing",
         lambda it: it.event("Failed"),
         START,
-        ("create it in namespace sick",),
+        ("create configMap nope in namespace sick",),
     ),
     Sick(
         "nokey",
@@ -147,7 +147,7 @@ SICK = [
         "config-object-missing",
         lambda it: it.event("FailedMount"),
         ("volume", ""),
-        ("create it in namespace sick",),
+        ("create secret db in namespace sick",),
     ),
     Sick(
         "unready",
@@ -223,7 +223,7 @@ SICK = [
         "unschedulable",
         lambda it: it.made(),
         ("scheduler default-scheduler: it tries again when nodes or pods change", ""),
-        ("nodeSelector",),
+        ("give the pod a toleration for the taint {maintenance: now}",),
     ),
     Sick(
         "noclass-test-node",
@@ -231,7 +231,7 @@ SICK = [
         "runtime-class",
         lambda it: it.event("FailedCreatePodSandBox"),
         ("retry", ""),
-        ("create the RuntimeClass",),
+        ("create RuntimeClass gold",),
     ),
     Sick(
         "pulling",

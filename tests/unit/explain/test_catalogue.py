@@ -376,7 +376,7 @@ CASES: list[Case] = [
         '"nope" not '
         "found; next try in 7s",
         "config-object-missing",
-        "create it in namespace default or mark it optional; the agent then retries",
+        "create configMap nope in namespace default or mark it optional; the agent then retries",
         300,
     ),
     (
@@ -404,7 +404,7 @@ CASES: list[Case] = [
         },
         'not running: volume "v": secret "db" not found; next try in 42s',
         "config-object-missing",
-        "create it in namespace default or mark it optional; the agent then retries",
+        "create secret db in namespace default or mark it optional; the agent then retries",
         300,
     ),
     (

@@ -34,6 +34,9 @@ DESCRIBE = "it has no log; see its last state and its events: kubectl describe p
 OTHERWISE = "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
 
 
+MESSAGE = "see the message, and the agent's log on this node"
+
+
 @pytest.mark.parametrize(
     ("spec", "code", "verdict", "hint"),
     [
@@ -254,9 +257,9 @@ def test_a_missing_driver_is_never_created_in_a_namespace() -> None:
         (
             'volume "v": secret "db" not found',
             "config-object-missing",
-            "create it in namespace default or mark it optional; the agent then retries",
+            "create secret db in namespace default or mark it optional; the agent then retries",
         ),
-        ("no space left on device", "volume", OTHERWISE),
+        ("any other problem", "volume", MESSAGE),
     ],
 )
 def test_a_volume_that_the_agent_makes(error: str, cause: str, hint: str) -> None:
@@ -269,9 +272,8 @@ STOP = (
     "state D: ps -eo pid,state,comm"
 )
 NETWORK = "see the network plugin (its pod, /etc/cni/net.d) and the container runtime's log"
-MESSAGE = "see the message, and the agent's log on this node"
 ENDING: dict[str, Any] = {"worker": {"terminating_at": NOW - 40, "grace": 30}}
-CLASS = "create the RuntimeClass, or configure its handler in the container runtime"
+CLASS = "create RuntimeClass gold, or configure its handler in the container runtime"
 GOLD = make_pod(runtimeClassName="gold")
 NO_HANDLER = 'failed to get sandbox runtime: no runtime for "gold" is configured'
 NO_HANDLER_CRIO = "failed to find runtime handler gold from runtime list map[runc:0xc0]"
