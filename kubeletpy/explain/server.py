@@ -22,6 +22,7 @@ from kubeletpy.api.times import parse_time
 from kubeletpy.config import Notice
 from kubeletpy.events.kept import KeptEvent
 from kubeletpy.explain.snapshot import Snapshots
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.pods.pod_manager import static_name
 from kubeletpy.structs import replace
 from kubeletpy.trace.model import PodTrace
@@ -171,7 +172,8 @@ class ExplainServer:
         try:
             # only root may connect: the directory and the default umask keep others out
             # until the mode is set
-            listening.bind(str(self._path))
+            with complete_errors(self._path):
+                listening.bind(str(self._path))
             self._path.chmod(0o600)
             self._server = await loop.create_unix_server(connect, sock=listening)
         except OSError:

@@ -21,6 +21,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
+from kubeletpy.host.disk_errors import complete_errors
 from kubeletpy.remote.endpoint import MAX_SOCKET_PATH, EndpointError, dial_target
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.rate import Rate
@@ -128,7 +129,7 @@ class LocalServer:
 
 def _try_to_bind(path: Path) -> None:
     """Try to bind, as gRPC does not state why it can't. Raises OSError."""
-    with socket.socket(socket.AF_UNIX) as tried:
+    with complete_errors(path), socket.socket(socket.AF_UNIX) as tried:
         tried.bind(str(path))
     path.unlink()
 

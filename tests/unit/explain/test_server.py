@@ -417,6 +417,15 @@ async def test_a_path_too_long_for_a_socket_is_reported(tmp_path: Path, caplog: 
     await made.close()
 
 
+async def test_a_socket_that_cannot_be_made_is_logged_with_its_path(
+    tmp_path: Path, caplog: Any
+) -> None:
+    path = tmp_path / "none" / "explain.sock"
+    await ExplainServer(path, OnePod(), Traces()).serve()  # type: ignore[arg-type]
+    (record,) = [each for each in caplog.records if "no socket" in each.message]
+    assert record.why == f"[Errno 2] No such file or directory: '{path}'"
+
+
 async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
     place = {
         "namespace": "default",
