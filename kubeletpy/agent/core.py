@@ -206,6 +206,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         recursive_read_only=recursive_read_only,
         options_refused=options_refused,
         handler=handlers.handler,
+        rights=storage.rights,
     )
 
     placement = build_placement(context, state, before=(devices,))

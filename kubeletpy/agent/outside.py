@@ -122,5 +122,7 @@ class Outside(Struct, frozen=True):
     """Where the version comes from, for explain; None: nothing was resolved."""
     tracer: Tracer = NO_TRACER
     """Where the spans of pods are sent besides being kept."""
+    mounts: bool = True
+    """Whether volumes need the mounts that the kernel refuses; False: directories replace them."""
     sockets: bool = True
     """Whether the agent may listen for explain and for health checks."""

@@ -30,6 +30,7 @@ from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.claims.selinux import SELinux
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.csi.build import Csi
+from kubeletpy.volumes.files.syscalls import MountRights
 from kubeletpy.volumes.intree.host_path import HostPathPlugin
 from kubeletpy.volumes.intree.late import LatePlugin
 from kubeletpy.volumes.intree.local import LocalPlugin
@@ -67,6 +68,7 @@ class Storage(Struct, frozen=True):
     meter: VolumeMeter
     environment: ContainerEnvironment
     tokens: PodTokens
+    rights: MountRights
     csi: Csi | None
     failing_watches: Callable[[str], Sequence[FailingWatch]]
     volume_health: Callable[[str], Sequence[api.PodVolumeHealth]]
@@ -178,6 +180,7 @@ def build_storage(
             rng=rng,
         )
         certificates.on_change(signals.pod_changed)
+    rights = MountRights(required=outside.mounts)
     volumes = NodeVolumes(
         pods_dir,
         objects,
@@ -192,6 +195,7 @@ def build_storage(
         features=VolumeFeatures(
             empty_dir_mode=gates.enabled(MODE_GATE), file_owners=gates.enabled(OWNERS_GATE)
         ),
+        rights=rights,
     )
 
     # -- what container environments take from the API --------------------------------------------
@@ -242,6 +246,7 @@ def build_storage(
         meter,
         environment,
         tokens,
+        rights,
         csi,
         failing_watches,
         volume_health,

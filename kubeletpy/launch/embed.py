@@ -183,6 +183,7 @@ async def _embed(
         plugins=SocketRegistrations(),
         notices=loaded.notices,
         kubernetes=resolved,
+        mounts=False,
         sockets=False,
     )
     return await start_built(loaded, outside, stack)

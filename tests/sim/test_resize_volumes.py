@@ -59,7 +59,6 @@ class Tmpfs:
             "pod_volumes.empty_dir.mount": self.mount,
             "pod_volumes.empty_dir.is_mount_point": self.sizes.__contains__,
             "pod_volumes.empty_dir._bytes_used": lambda directory: self.used,
-            "pod_volumes.set_up.is_mount_point": self.sizes.__contains__,
             "pod_volumes.teardown.unmount": self.unmount,
             "files.syscalls.table": self.table,
         }

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +137,107 @@ async def test_no_limit_of_a_machine_delays_the_pods_of_a_guest(tmp_path: Path) 
         show([{**POD, "metadata": {"name": f"p-{each}"}} for each in range(number)])
         await runtime.launched.wait()
     await runtime.close()
+
+
+PLAIN_USER = """
+import asyncio, json, logging, stat, sys
+from pathlib import Path
+from kubeletpy.library import KubeClient, NodeAgent, Resource, SimpleRuntime, guest_config
+from kubeletpy_up.api import LocalApi
+
+class Runtime(SimpleRuntime):
+    def __init__(self):
+        super().__init__()
+        self.found, self.ended = asyncio.get_running_loop().create_future(), asyncio.Event()
+
+    async def launch(self, container):
+        found = {}
+        for mount in container.config.mounts:
+            path = Path(mount.host_path)
+            files = [each.name for each in path.iterdir()] if path.is_dir() else path.read_text()
+            found[mount.container_path] = [stat.S_IMODE(path.stat().st_mode), files]
+        self.found.set_result(found)
+
+    async def result(self, container):
+        await self.ended.wait()
+        return 0
+
+    def send(self, container, signum):
+        self.ended.set()
+
+async def main(root, pod):
+    local = LocalApi(root / "api", "n", port=0, service_account_volumes=True)
+    endpoint, runtime = await local.start(), Runtime()
+    client = await KubeClient.from_kubeconfig(str(endpoint.admin_kubeconfig))
+    secret = {"metadata": {"name": "s"}, "stringData": {"key": "value"}}
+    secrets = Resource("", "v1", "secrets", namespaced=True, kind="Secret")
+    await client.create(secrets, secret, "default")
+    config = guest_config(root / "node", "n", kubeconfig=endpoint.node_kubeconfig)
+    async with NodeAgent(config, runtime=runtime, images=runtime) as node:
+        await node.registered()
+        pods = Resource("", "v1", "pods", namespaced=True, kind="Pod")
+        await client.create(pods, pod, "default")
+        print(json.dumps(await asyncio.wait_for(runtime.found, 60)))
+    runtime.ended.set()
+    await runtime.close()
+    await client.close()
+    await local.stop()
+
+logging.basicConfig(level=logging.WARNING)
+asyncio.run(main(Path(sys.argv[1]), json.loads(sys.argv[2])))
+"""
+
+
+def as_plain_user(root: Path) -> list[str]:
+    """The command line that runs a program as a user without rights, but to read Python's files."""
+    if os.geteuid() != 0:
+        return []
+    os.chown(root, 1000, 1000)
+    for parent in root.parents:
+        if parent.owner() == "root" and parent.name.startswith("pytest"):
+            parent.chmod(0o755)
+    readable = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search")
+    return ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", *readable]
+
+
+def test_a_guest_of_a_plain_user_does_without_mounts(tmp_path: Path) -> None:
+    mounts = [
+        {"name": "s", "mountPath": "/secret"},
+        {"name": "s", "mountPath": "/key", "subPath": "key"},
+        {"name": "m", "mountPath": "/memory"},
+        {"name": "e", "mountPath": "/part", "subPath": "a/b"},
+    ]
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {
+            "securityContext": {"runAsUser": 2000, "fsGroup": 2000},
+            "containers": [{"name": "c", "image": "i", "volumeMounts": mounts}],
+            "volumes": [
+                {"name": "s", "secret": {"secretName": "s"}},
+                {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+                {"name": "e", "emptyDir": {}},
+            ],
+        },
+    }
+    command = [*as_plain_user(tmp_path), sys.executable, "-c", PLAIN_USER]
+    done = subprocess.run(
+        [*command, str(tmp_path), json.dumps(pod)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    tokens = found["/var/run/secrets/kubernetes.io/serviceaccount"]
+    assert [found["/secret"][0], found["/memory"][0], tokens[0]] == [0o700] * 3
+    assert "key" in found["/secret"][1]
+    assert {"ca.crt", "namespace", "token"} <= set(tokens[1])
+    assert found["/key"][1] == "value"
+    assert found["/part"][1] == []
+    assert done.stderr.count("the kernel refuses mounts to this user") == 1
 
 
 @pytest.mark.parametrize(

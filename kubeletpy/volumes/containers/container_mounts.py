@@ -25,8 +25,9 @@ from kubeletpy.pods.volume_fields import BIND_MOUNT_OPTIONS
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.structs import replace
 from kubeletpy.volumes.containers import etc_hosts, pod_mounts
-from kubeletpy.volumes.containers.sub_path import bind_sub_path
+from kubeletpy.volumes.containers.sub_path import bind_sub_path, path_inside
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath
+from kubeletpy.volumes.files.syscalls import REQUIRED, MountRights
 
 OPTIONS_GATE = "VolumeBindMountOptions"
 NODE_HOSTS = Path("/etc/hosts")
@@ -49,6 +50,7 @@ class ContainerMounts:
         recursive_read_only: Callable[[], frozenset[str]] = frozenset,
         options_refused: Callable[[], str] = lambda: NO_OPTIONS,
         handler: Callable[[Pod], Awaitable[str]] = _default_handler,
+        rights: MountRights = REQUIRED,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
@@ -56,7 +58,9 @@ class ContainerMounts:
         recursive_read_only: the handlers that support it, as it is now; "" is the default one.
         options_refused: why ``bindMountOptions`` cannot be honored now; empty: they can.
         handler: the CRI handler of a pod's RuntimeClass.
+        rights: whether a path inside a volume may replace a mount of it.
         """
+        self._rights = rights
         self._pods_dir = str(pods_dir)
         self._cluster_domain = cluster_domain
         self._recursive_read_only = recursive_read_only
@@ -157,7 +161,12 @@ class ContainerMounts:
             name = mount.spec_name or mount.volume
             target = paths.sub_path(name, container, mount.index)
             with complete_errors("/".join((mount.host_path, *parts))):
-                bind_sub_path(mount.host_path, parts, target, read_only=False)
+                try:
+                    bind_sub_path(mount.host_path, parts, target, read_only=False)
+                except OSError as error:
+                    if not self._rights.does_without(error):
+                        raise
+                    target = path_inside(mount.host_path, parts, read_only=False)
         except (UnsafePath, OSError) as error:
             raise SubPathError(
                 f'failed to prepare subPath for volumeMount "{mount.volume}" of container '

@@ -48,6 +48,16 @@ def bind_sub_path(volume: str, parts: Sequence[str], target: str, *, read_only: 
         os.close(source)
 
 
+def path_inside(volume: str, parts: Sequence[str], *, read_only: bool) -> str:
+    """A path of a volume that leads nowhere else now, where the kernel refuses the mount.
+
+    Whoever writes to the volume can replace it later. Its links are not resolved: files of a
+    configMap move at each update. Arguments and errors are those of :func:`bind_sub_path`.
+    """
+    os.close(open_beneath(volume, parts, create=not read_only))
+    return str(Path(volume, *parts))
+
+
 def _same_file(target: str, wanted: os.stat_result) -> bool:
     """Whether a target shows this file. A broken mount fails with ESTALE, ENOTCONN, EIO and others:
     the caller replaces whatever cannot be examined."""

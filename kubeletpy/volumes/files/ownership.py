@@ -11,6 +11,7 @@ import os
 import stat
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 
 from kubeletpy.host.trees import Tree
 from kubeletpy.structs import Struct
@@ -21,6 +22,25 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 """Vanished meanwhile, or not ours."""
 _READ_ONLY, _READ_WRITE = 0o440, 0o660
 _DIRECTORY = 0o110 | stat.S_ISGID
+
+
+def may_give_to_user(user: int) -> bool:
+    """Whether this process may give files to a user: root to those of its user namespace."""
+    return user == os.geteuid() or (os.geteuid() == 0 and _is_mapped("uid_map", user))
+
+
+def may_give_to_group(group: int) -> bool:
+    """Whether this process may give files to a group: others than root only to groups of theirs."""
+    own = group == os.getegid() or group in os.getgroups()
+    return own or (os.geteuid() == 0 and _is_mapped("gid_map", group))
+
+
+def _is_mapped(name: str, number: int) -> bool:
+    for line in Path("/proc/self", name).read_text().splitlines():
+        first, _, count = map(int, line.split())
+        if first <= number < first + count:
+            return True
+    return False
 
 
 class Progress(Struct):

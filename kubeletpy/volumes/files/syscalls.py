@@ -9,10 +9,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import logging
 import os
 from pathlib import Path
 
 from kubeletpy.host import mount_table
+
+log = logging.getLogger(__name__)
 
 MS_REMOUNT = 0x20
 MS_BIND = 0x1000
@@ -20,6 +23,42 @@ MS_REC = 0x4000
 MS_SHARED = 1 << 20
 _MNT_DETACH = 2
 _UMOUNT_NOFOLLOW = 8
+
+
+class MountRights:
+    """What happens to volumes whose mounts the kernel refuses.
+
+    A node needs them: without tmpfs, secrets would be on its disk. The agent of a plain user is a
+    guest of another program, and does without them. A user and mount namespace does not help it.
+    unshare(2) refuses one to a process with threads, and would change what the program itself may
+    do and sees. A process beside it could mount, but the runtime, which is an object of the
+    program, and the processes that it starts read volumes by their paths from outside of that
+    namespace; containers outlive the agent, and the namespace would end with it. A program that
+    runs in such a namespace anyway (``unshare --map-root-user --mount``) may mount and gets mounts.
+    """
+
+    def __init__(self, *, required: bool = True) -> None:
+        """``required``: a refused mount is an error; otherwise a directory replaces it."""
+        self.required = required
+        self._reported = False
+
+    def does_without(self, error: OSError) -> bool:
+        """Whether a mount that failed is replaced by a directory; the first one is logged."""
+        if self.required or error.errno not in (errno.EPERM, errno.EACCES):
+            return False
+        if not self._reported:
+            self._reported = True
+            log.warning(
+                "the kernel refuses mounts to this user: secrets, tokens and volumes in memory are "
+                "directories with mode 0700 on the disk, without a size limit, and a subPath is a "
+                "path that containers can replace; start the program with `unshare "
+                "--map-root-user --mount` if that matters",
+                extra={"user": os.geteuid(), "why": str(error)},
+            )
+        return True
+
+
+REQUIRED = MountRights()
 
 
 @functools.cache

@@ -34,7 +34,9 @@ from kubeletpy.volumes.containers.environment import object_key
 from kubeletpy.volumes.containers.pod_mounts import PodMounts
 from kubeletpy.volumes.files.atomic import read_file
 from kubeletpy.volumes.files.content import PayloadError, TokenInput, TrustInput
+from kubeletpy.volumes.files.ownership import may_give_to_group, may_give_to_user
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, payload_path
+from kubeletpy.volumes.files.syscalls import REQUIRED, MountRights
 from kubeletpy.volumes.node.accounts import VolumeAccounts
 from kubeletpy.volumes.node.unanswered import Unanswered, waits_only
 from kubeletpy.volumes.pod_volumes.empty_dir import resize_tmpfs
@@ -131,6 +133,7 @@ class NodeVolumes:
         bundles: TrustBundles | None = None,
         certificates: PodCertificates | None = None,
         features: VolumeFeatures = NO_FEATURES,
+        rights: MountRights = REQUIRED,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
@@ -142,11 +145,13 @@ class NodeVolumes:
         bundles: ClusterTrustBundles; None: they are not projected.
         certificates: certificates of pods; None: they are not projected.
         features: the fields that are obeyed.
+        rights: whether directories may replace mounts.
         """
         self._claims = claims
         self._bundles = bundles
         self._certificates = certificates
         self._features = features
+        self._rights = rights
         self._accounts = VolumeAccounts(metrics or VolumeMetrics(Families()))
         self._pods_dir = str(pods_dir)
         self._objects = objects
@@ -203,7 +208,7 @@ class NodeVolumes:
         unsure = [v for v in of_files if v.name not in state.made_of]
         if unsure:  # this agent has started while the pod terminated
             missing = await asyncio.to_thread(
-                lambda: {v.name for v in unsure if not is_established(v, state.paths)}
+                lambda: {v.name for v in unsure if not is_established(v, state.paths, self._rights)}
             )
             of_files = [v for v in of_files if v.name not in missing]
         work = await self._changed(pod, state, of_files)
@@ -223,6 +228,7 @@ class NodeVolumes:
             self._clock.now(),
             max(0, MAX_POD_BYTES - state.bytes_besides(work)),
             self._features,
+            self._rights,
         )
         apart = any(item.volume.kind == "hostPath" for item in work)
         act = partial(set_up_all, work, setting)
@@ -279,7 +285,7 @@ class NodeVolumes:
         """
         await self._settled(pod.uid)
         directory = PodPaths(self._pods_dir, pod.uid).volume("emptyDir", volume)
-        await self._in_thread(pod.uid, partial(resize_tmpfs, directory, size))
+        await self._in_thread(pod.uid, partial(resize_tmpfs, directory, size, self._rights))
 
     async def tear_down(self, pod_uid: str) -> None:
         """Tear down all volumes of a pod whose containers have exited.
@@ -370,7 +376,7 @@ class NodeVolumes:
             mounts = {} if plan.problems else PodMounts(pod, plan, paths)
         except UnsafePath as error:
             raise VolumeError(str(error)) from error
-        state = _PodState(pod.spec, plan, paths, file_owner(pod), mounts)
+        state = _PodState(pod.spec, plan, paths, file_owner(pod, self._rights), mounts)
         if known is not None:
             before = {volume.name: volume for volume in known.plan.volumes}
             state.made_of = {
@@ -467,7 +473,7 @@ class NodeVolumes:
             if volume.name not in failed:
                 continue
             in_use = volume.name in state.made_of or await asyncio.to_thread(
-                is_established, volume, state.paths
+                is_established, volume, state.paths, self._rights
             )
             if in_use:
                 self._report_mount_failure(pod, state, volume.name, failed[volume.name])
@@ -510,15 +516,24 @@ class NodeVolumes:
             finished.exception()  # retrieved even if nobody waits for it any more
 
 
-def file_owner(pod: Pod) -> FileOwner:
-    """The owners of a pod's files: its fsGroup, and the user that all its containers run as."""
+def file_owner(pod: Pod, rights: MountRights = REQUIRED) -> FileOwner:
+    """The owners of a pod's files: its fsGroup, and the user that all its containers run as.
+
+    An agent that does without mounts gives files only to users and groups to which it may.
+    """
     of_pod = pod.spec.get("securityContext") or {}
     users = {
         (container.get("securityContext") or {}).get("runAsUser", of_pod.get("runAsUser"))
         for _, container in pod.all_containers()
     }
     user = users.pop() if len(users) == 1 else None
-    return FileOwner(user, of_pod.get("fsGroup"))
+    group = of_pod.get("fsGroup")
+    if rights.required:
+        return FileOwner(user, group)
+    return FileOwner(
+        user if user is not None and may_give_to_user(user) else None,
+        group if group is not None and may_give_to_group(group) else None,
+    )
 
 
 def _listed(problems: Mapping[str, str]) -> list[str]:

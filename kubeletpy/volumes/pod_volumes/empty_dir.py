@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,17 @@ from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_level_limit, pod_limits
 from kubeletpy.pods.volume_fields import MAX_MODE
-from kubeletpy.volumes.files.syscalls import MS_REMOUNT, is_mount_point, mount
+from kubeletpy.volumes.files.syscalls import (
+    MS_REMOUNT,
+    REQUIRED,
+    MountRights,
+    is_mount_point,
+    mount,
+)
 
 MODE = 0o777
+PRIVATE_MODE = 0o700
+"""Of a directory that replaces a mount, and of no other one."""
 MODE_GATE = "EmptyDirVolumeMode"
 MEMORY = "Memory"
 HUGE_PAGES = "HugePages"
@@ -102,6 +111,8 @@ def set_up_empty_dir(
     pod: Pod,
     allocatable_memory: str | None,
     mode: int | None = None,
+    *,
+    rights: MountRights = REQUIRED,
 ) -> None:
     """Make the volume; an existing one keeps its files.
 
@@ -111,6 +122,7 @@ def set_up_empty_dir(
         pod: whose it is.
         allocatable_memory: the node's, which bounds a volume in memory.
         mode: of its top directory, whatever its medium; None: that of the medium.
+        rights: whether a directory may replace a mount.
 
     Raises:
         EmptyDirError: the medium is unavailable.
@@ -120,7 +132,7 @@ def set_up_empty_dir(
     if medium == "":
         make_directory(directory)
     elif medium == MEMORY:
-        make_tmpfs(directory, memory_size(source, pod, allocatable_memory))
+        make_tmpfs(directory, memory_size(source, pod, allocatable_memory), rights)
     elif medium.startswith(HUGE_PAGES):
         _make_huge_pages(directory, medium, pod)
     else:
@@ -138,11 +150,39 @@ def make_directory(directory: str) -> None:
     path.chmod(MODE)  # regardless of the umask
 
 
-def make_tmpfs(directory: str, size: int) -> None:
-    """An in-memory directory of at most ``size`` bytes (0: kernel's default). Raises OSError."""
+def make_tmpfs(directory: str, size: int, rights: MountRights = REQUIRED) -> None:
+    """An in-memory directory of at most ``size`` bytes (0: kernel's default).
+
+    Raises OSError, unless a directory for this user alone may replace it.
+    """
     make_directory(directory)
-    if is_mount_point(directory):
+    if is_in_memory(directory, rights):
         return
+    try:
+        _mount_tmpfs(directory, size)
+    except OSError as error:
+        if not rights.does_without(error):
+            raise
+        Path(directory).chmod(PRIVATE_MODE)
+
+
+def is_in_memory(directory: str, rights: MountRights) -> bool:
+    """Whether a directory is a mount, or replaces one."""
+    return is_mount_point(directory) or replaces_mount(directory, rights)
+
+
+def replaces_mount(directory: str, rights: MountRights) -> bool:
+    """Whether a directory is there because the kernel refused its mount."""
+    try:
+        mode = os.lstat(directory).st_mode
+    except FileNotFoundError:
+        return False
+    if rights.required or is_mount_point(directory):
+        return False
+    return stat.S_ISDIR(mode) and stat.S_IMODE(mode) == PRIVATE_MODE
+
+
+def _mount_tmpfs(directory: str, size: int) -> None:
     options = [f"size={size}"] if size else []
     try:
         mount("tmpfs", directory, "tmpfs", data=",".join([*options, "noswap"]))
@@ -152,13 +192,17 @@ def make_tmpfs(directory: str, size: int) -> None:
         mount("tmpfs", directory, "tmpfs", data=",".join(options))
 
 
-def resize_tmpfs(directory: str, size: int) -> None:
+def resize_tmpfs(directory: str, size: int, rights: MountRights = REQUIRED) -> None:
     """Give a mounted in-memory directory another size in bytes; its files stay.
+
+    A directory that replaces a mount has no size.
 
     Raises:
         VolumeSizeError: it is not mounted, or more than that is in use.
     """
     if not is_mount_point(directory):
+        if is_in_memory(directory, rights):
+            return
         raise VolumeSizeError("it is not mounted; the resize is retried")
     try:
         mount("tmpfs", directory, "tmpfs", MS_REMOUNT, f"size={size}")

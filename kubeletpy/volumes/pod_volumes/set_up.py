@@ -21,13 +21,15 @@ from kubeletpy.volumes.files.content import PayloadError
 from kubeletpy.volumes.files.host_path import HostPathError
 from kubeletpy.volumes.files.ownership import give_to_group
 from kubeletpy.volumes.files.paths import PLUGINS, PodPaths, UnsafePath
-from kubeletpy.volumes.files.syscalls import is_mount_point, share
+from kubeletpy.volumes.files.syscalls import REQUIRED, MountRights, share
 from kubeletpy.volumes.pod_volumes.empty_dir import (
     EmptyDirError,
+    is_in_memory,
     make_directory,
     make_tmpfs,
     memory_size,
     own_mode,
+    replaces_mount,
     set_up_empty_dir,
 )
 from kubeletpy.volumes.pod_volumes.payload import (
@@ -73,6 +75,8 @@ class PodSetting(Struct, frozen=True):
     left: int = MAX_POD_BYTES
     """The most bytes in the files of the volumes to set up."""
     features: VolumeFeatures = NO_FEATURES
+    rights: MountRights = REQUIRED
+    """Whether directories may replace mounts."""
 
 
 class SetUpOutcome(Struct, frozen=True):
@@ -129,12 +133,12 @@ def _was_set_up(volume: PlannedVolume, paths: PodPaths) -> bool:
     return volume.kind in PLUGINS and Path(paths.ready_marker(volume.kind, volume.name)).exists()
 
 
-def is_established(volume: PlannedVolume, paths: PodPaths) -> bool:
+def is_established(volume: PlannedVolume, paths: PodPaths, rights: MountRights = REQUIRED) -> bool:
     """Whether a volume of files was set up before and still exists."""
     if volume.kind not in FILE_KINDS:
         return False
     directory = paths.volume(volume.kind, volume.name)
-    if volume.in_memory and not is_mount_point(directory):
+    if volume.in_memory and not is_in_memory(directory, rights):
         return False
     return Path(paths.ready_marker(volume.kind, volume.name)).exists()
 
@@ -149,19 +153,26 @@ def _set_up(item: VolumeWork, setting: PodSetting, owning: list[float], left: in
     elif volume.kind in FILE_KINDS:
         made = _set_up_files(item, setting, owning, left)
     if volume.propagated and volume.kind in PLUGINS:
-        share(setting.paths.volume(volume.kind, volume.name))
+        try:
+            share(setting.paths.volume(volume.kind, volume.name))
+        except OSError as error:
+            if not setting.rights.does_without(error):
+                raise
     return made
 
 
 def _set_up_empty_dir(volume: PlannedVolume, setting: PodSetting, owning: list[float]) -> None:
     directory = setting.paths.volume(volume.kind, volume.name)
     marker = Path(setting.paths.ready_marker(volume.kind, volume.name))
-    in_memory = bool(volume.source.get("medium"))
-    if marker.exists() and (is_mount_point(directory) if in_memory else Path(directory).is_dir()):
+    in_memory, rights = bool(volume.source.get("medium")), setting.rights
+    if marker.exists() and (
+        is_in_memory(directory, rights) if in_memory else Path(directory).is_dir()
+    ):
         return
     mode = own_mode(volume.source, obeyed=setting.features.empty_dir_mode)
-    set_up_empty_dir(directory, volume.source, setting.pod, setting.allocatable_memory, mode)
-    if setting.owner.group is not None:
+    memory = setting.allocatable_memory
+    set_up_empty_dir(directory, volume.source, setting.pod, memory, mode, rights=rights)
+    if setting.owner.group is not None and not (in_memory and replaces_mount(directory, rights)):
         _own(directory, setting.owner.group, read_only=False, owning=owning)
     _mark(marker)
 
@@ -178,11 +189,12 @@ def _set_up_files(item: VolumeWork, setting: PodSetting, owning: list[float], le
     payload = build_payload(volume, item.inputs, setting.pod.namespace, owner, left)
     directory = setting.paths.volume(volume.kind, volume.name)
     if volume.in_memory:
-        make_tmpfs(directory, memory_size({}, setting.pod, setting.allocatable_memory))
+        size = memory_size({}, setting.pod, setting.allocatable_memory)
+        make_tmpfs(directory, size, setting.rights)
     else:
         make_directory(directory)
     own = None
-    if group is not None:
+    if group is not None and not (volume.in_memory and replaces_mount(directory, setting.rights)):
         own = partial(_own, directory, group, read_only=True, owning=owning)
     write_payload(directory, payload, setting.now, own)
     _mark(Path(setting.paths.ready_marker(volume.kind, volume.name)))
