@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,21 @@ from kubeletpy.api.types import JSON
 from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
-from tests.integration.node.seen import status
+from tests.integration.node.seen import container_status, status, waiting
 
 
 def planned(node: Node, *arguments: str, expect: int = 0) -> Any:
     [found] = json.loads(run(node, "plan", *arguments, "-o", "json", expect=expect))
     return found
+
+
+def would_not(node: Node, *arguments: str) -> str:
+    """The answer of a plan that exits with 1."""
+    command = [sys.executable, "-m", "kubeletpy.cli.main", "plan", *arguments]
+    command += ["--socket", str(node.root_dir / "explain.sock")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert result.returncode == 1, result.stderr
+    return result.stdout
 
 
 def sized(name: str, memory_needs: str, **more: Any) -> JSON:
@@ -109,3 +120,43 @@ def test_waits_of_a_pod_are_predicted(node2: Node, namespace: str, tmp_path: Pat
     verdict = "node: none; not scheduled: Unschedulable: 0/1 nodes are available"
     assert line.startswith(f"{namespace}/noplace  {verdict}")
     node2.kubectl("delete", "pod", "noplace", namespace=namespace)
+
+
+def test_a_pod_that_never_starts_is_foreseen(node2: Node, namespace: str, tmp_path: Path) -> None:
+    """What is planned is the reason of the later status; objects of the same file count."""
+    reads = {"name": "X", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "a"}}}
+    manifest = pod("odd", container("main", image="NGINX:Lat est"), container("b", env=[reads]))
+    conf = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "conf"},
+        "data": {"a": "1"},
+    }
+    file = tmp_path / "both.yaml"
+    file.write_text(f"{json.dumps(manifest)}\n---\n{json.dumps(conf)}\n")
+    file_of = ("-n", namespace, "-f", str(file))
+    assert "InvalidImageName: container main" in would_not(node2, *file_of)
+    [found] = json.loads(would_not(node2, *file_of, "-o", "json"))
+    assert (found["outcome"], found["reason"]) == ("stuck", "InvalidImageName")
+    assert [(each["name"], each["state"]) for each in found["needs"]] == [("conf", "exists")]
+    node2.apply(manifest, namespace=namespace)
+
+    node2.wait_pod(
+        namespace,
+        "odd",
+        lambda made: waiting(container_status(made, "main")).get("reason") == found["reason"],
+        "the reason that was planned",
+    )
+
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "template": {"spec": pod("web", container())["spec"]}},
+    }
+    file.write_text(json.dumps(workload))
+    said = would_not(node2, *file_of)
+    assert said.startswith(
+        f"{namespace}/web: this API has no Deployments: apply would be refused with 405. Apply the "
+        "pod template as a Pod. One of 2 replicas was judged: test-node would admit and start it"
+    )
