@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from kubeletpy.host.private_files import write_private
 from kubeletpy.placement.state_json import StateError
 from kubeletpy.structs import Struct
+from kubeletpy.tasks import Lasting
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class StateFile(Generic[S]):
         self.path = root_dir / form.name
         self._form = form
         self._turn = asyncio.Lock()
+        self._lasting = Lasting()
         self._newest: str | None = None
         """The state that the file should contain."""
         self._written: str | None = None
@@ -131,6 +133,7 @@ class StateFile(Generic[S]):
         if self._later is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([self._later])
+        await self._lasting.close()
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -159,10 +162,15 @@ class StateFile(Generic[S]):
         return found
 
     async def _write(self, text: str) -> None:
+        """Write a text; a canceled caller leaves no older one behind a newer one."""
         self._newest = text
+        await self._lasting.finish(self._write_in_turn())
+
+    async def _write_in_turn(self) -> None:
         async with self._turn:
             # a newer text that waited meanwhile has written this one too
-            if self._written != (newest := self._newest):
+            newest = self._newest
+            if newest is not None and newest != self._written:
                 await asyncio.to_thread(self._replace, newest)
                 self._written = newest
 

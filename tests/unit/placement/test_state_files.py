@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +22,7 @@ from kubeletpy.placement.memory_state import (
     read_memory_state,
     write_memory_state,
 )
+from kubeletpy.placement.state_file import Form, StateFile
 from kubeletpy.placement.state_json import StateError, write_object
 from kubeletpy.pods.fnv import fnv1a_32
 
@@ -197,3 +202,32 @@ def test_the_text_that_is_summed() -> None:
         "Entries:(map[string]map[string]string)map[] Checksum:(checksum.Checksum)0}"
     )
     assert fnv1a_32(text.encode()) == 1353318690
+
+
+async def test_a_write_that_was_canceled_never_replaces_a_newer_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread goes on: the next write waits for it."""
+    file = StateFile(tmp_path, Form("state", "policy", "CPUs", read_cpu_state, write_cpu_state))
+    before, after = CpuState("static", cpus(0)), CpuState("static", cpus(1))
+    begun, go_on = threading.Event(), threading.Event()
+    replace = file._replace
+
+    def slow(text: str) -> Any:
+        if text == write_cpu_state(before):
+            begun.set()
+            go_on.wait(10)
+        replace(text)
+
+    monkeypatch.setattr(file, "_replace", slow)
+    old = asyncio.create_task(file.write(before))
+    await asyncio.to_thread(begun.wait, 10)
+    old.cancel()
+    await asyncio.wait([old])
+    newer = asyncio.create_task(file.write(after))
+    await asyncio.wait([newer], timeout=0.05)
+    assert not newer.done()
+    go_on.set()
+    await newer
+    await file.close()
+    assert read_cpu_state(file.path.read_text()) == after
