@@ -20,6 +20,7 @@ import pytest
 
 from kubeletpy.api import types as api
 from kubeletpy.clock import SystemClock
+from kubeletpy.host.exhausted import FaultKind
 from kubeletpy.kubeapi.errors import NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS
@@ -31,7 +32,7 @@ from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.env_file import EnvFile, parse_env_file
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
-from kubeletpy.volumes.files.syscalls import mounts_below, unmount
+from kubeletpy.volumes.files.syscalls import mount, mounts_below, unmount
 from kubeletpy.volumes.node.accounts import VolumeAccounts
 from kubeletpy.volumes.node.node_volumes import OUTCOMES_A_TURN, NodeVolumes
 from kubeletpy.volumes.pod_volumes.downward import format_map
@@ -233,6 +234,25 @@ async def test_a_missing_object_is_named_once_and_the_rest_is_made(node: Node) -
     node.api.put("cfg", data={})
     await node.woken.wait()
     assert "c" in await node.volumes.set_up(pod)
+
+
+async def test_a_full_disk_is_named_and_reported_as_data(node: Node) -> None:
+    mount("tmpfs", str(node.pods_dir), "tmpfs", 0, "size=1m")
+    filler = node.pods_dir / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    node.api.put("cfg", data={"a": "1"})
+    with pytest.raises(VolumeError) as caught:
+        await node.volumes.set_up(pod_of(CONFIG))
+    fault = caught.value.fault
+    assert fault is not None
+    assert (fault.kind, fault.mount_point) == (FaultKind.SPACE, str(node.pods_dir))
+    (event,) = node.events
+    assert f"No space left on device (file system {node.pods_dir}: 100% of 1.0 MiB" in event
+    assert f": '{node.pods_dir}/" in event
+    filler.unlink()
+    assert "c" in await node.volumes.set_up(pod_of(CONFIG))
 
 
 async def test_a_volume_in_use_outlives_its_object(node: Node) -> None:
