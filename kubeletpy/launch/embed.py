@@ -76,9 +76,8 @@ def guest_config(
 ) -> LoadedConfig:
     """The configuration of an agent that leaves its machine alone and needs no privileges.
 
-    No cgroups, no kernel settings, no server, no garbage collection of images, no cluster DNS, no
-    limits on ephemeral storage, on image pulls or on requests to the API; all files are below
-    ``root_dir``.
+    It has no cgroups, kernel settings, server, cluster DNS or garbage collection of images. Nothing
+    limits ephemeral storage, image pulls or requests to the API. All files are below ``root_dir``.
 
     Args:
         root_dir: the directory of the agent's state; made at the start. An agent that is started

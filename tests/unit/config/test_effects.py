@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kubeletpy import config
 from kubeletpy.config import effects
 from kubeletpy.config.fields import FIELDS
 from kubeletpy.config.flag_table import FLAGS
+from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.gates import HERE, known_gates, resolve
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import attribute, value_at
@@ -269,3 +271,29 @@ def test_the_list_of_differences_agrees() -> None:
     assert flags == set(effects.FLAGS)
     gates = {each.row: each.here for each in listed("features.csv")}
     assert gates == {name: f"always {'on' if on else 'off'}" for name, (on, _) in HERE.items()}
+
+
+SHARED = {
+    "--cert-dir": "below the root directory unless it is set",
+    "resolvConf": "only read",
+    "volumePluginDir": "without effect",
+}
+"""Paths that two agents on one machine may share, and why."""
+
+
+def test_the_page_names_all_that_two_agents_must_not_share() -> None:
+    page = (PACKAGE.parent / "docs/operations.md").read_text()
+    section = page.partition("### Two agents on one machine")[2].partition("\n## ")[0]
+    flags = NodeFlags()
+    defaults = {name: each.default for name, each in FIELDS.items() if name != "contentType"}
+    defaults |= {
+        f"--{name.replace('_', '-')}": getattr(flags, name) for name in flags.__struct_fields__
+    }
+    own = {
+        name
+        for name, value in defaults.items()
+        if (isinstance(value, str) and "/" in value) or name.lower().endswith("port")
+    }
+    named = set(re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.*?) \|", section, re.M))))
+    assert own - SHARED.keys() <= named
+    assert named <= defaults.keys()
