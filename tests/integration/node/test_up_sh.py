@@ -101,10 +101,14 @@ class UpSh:
                 return line
 
     def ctrl_c(self) -> float:
-        """SIGINT to everything in its terminal; returns how many seconds it took to end."""
+        """SIGINT to everything in its terminal; returns how many seconds it took to end.
+
+        It comes twice, as from ``timeout -s INT``.
+        """
         assert self.process is not None
         began = time.monotonic()
-        os.killpg(self.process.pid, signal.SIGINT)
+        for _ in range(2):
+            os.killpg(self.process.pid, signal.SIGINT)
         assert self.process.wait(20) == 0
         return time.monotonic() - began
 
