@@ -28,13 +28,8 @@ from bench.results import quantile
 from bench.stand import NODE, Stand, make_stand
 from bench.volumes import with_volumes
 from bench.watching import GONE, READY
-from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.protocol import (
-    CSIDRIVERS,
-    PERSISTENTVOLUMECLAIMS,
-    PERSISTENTVOLUMES,
-    PODS,
-)
+from kubeletpy.base.api.types import JSON
+from kubeletpy.kubeapi.protocol import CSIDRIVERS, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS
 from kubeletpy.remote.generated import csi_pb2 as csi
 from tools.env.process import Daemon
 from tools.env.waiting import wait_until

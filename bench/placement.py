@@ -21,23 +21,23 @@ from pathlib import Path
 from typing import Any, cast
 
 from bench.results import quantile
-from kubeletpy.devices.device_manager import DeviceManager
-from kubeletpy.devices.plugin import over_socket
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.placement.cpu_manager import CpuManager
-from kubeletpy.placement.cpu_options import CpuOptions
-from kubeletpy.placement.hints import Policy
-from kubeletpy.placement.machine import read_machine
-from kubeletpy.placement.memory_manager import MemoryManager
-from kubeletpy.placement.memory_state import NodeMemory, Table
-from kubeletpy.placement.refusal import AllocationRefused
-from kubeletpy.placement.static_cpus import StaticCpus
-from kubeletpy.placement.static_memory import StaticMemory
-from kubeletpy.placement.topology_manager import TopologyManager
-from kubeletpy.pod_resources import answers
 from kubeletpy.pods.pod import Pod
-from tests.unit.devices.plugins import SimPlugin
-from tests.unit.placement.machines import machine, pod_of, sized, write_sysfs
+from kubeletpy.resources.devices.device_manager import DeviceManager
+from kubeletpy.resources.devices.plugin import over_socket
+from kubeletpy.resources.placement.cpu_manager import CpuManager
+from kubeletpy.resources.placement.cpu_options import CpuOptions
+from kubeletpy.resources.placement.hints import Policy
+from kubeletpy.resources.placement.machine import read_machine
+from kubeletpy.resources.placement.memory_manager import MemoryManager
+from kubeletpy.resources.placement.memory_state import NodeMemory, Table
+from kubeletpy.resources.placement.refusal import AllocationRefused
+from kubeletpy.resources.placement.static_cpus import StaticCpus
+from kubeletpy.resources.placement.static_memory import StaticMemory
+from kubeletpy.resources.placement.topology_manager import TopologyManager
+from kubeletpy.server.pod_resources import answers
+from tests.unit.resources.devices.plugins import SimPlugin
+from tests.unit.resources.placement.machines import machine, pod_of, sized, write_sysfs
 
 GPU, PLUGINS, IDLE_S = "vendor.example/gpu", 10, 20.0
 MEMORY = 64 << 30

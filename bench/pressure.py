@@ -24,7 +24,7 @@ from bench.results import quantile
 from bench.stand import CGROUP_ROOT, NODE, Stand, make_stand
 from bench.usage import cpu_seconds
 from bench.watching import READY
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import NODES, PODS
 from kubeletpy.remote.client import RemoteRuntime
 from tools.env import kernel_limits

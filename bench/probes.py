@@ -19,9 +19,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from kubeletpy.api.times import format_time
-from kubeletpy.clock import SystemClock
-from kubeletpy.events.log_recorder import LogRecorder
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.clock import SystemClock
+from kubeletpy.kubeapi.events.log_recorder import LogRecorder
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.probes.probe_manager import KubeProbeManager

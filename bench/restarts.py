@@ -16,8 +16,8 @@ from collections import defaultdict
 from bench.manifests import CONTAINER, NAMESPACE, manifest
 from bench.results import quantile
 from bench.stand import NODE, Stand, make_stand
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.cli import agent_socket
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.remote.client import RemoteRuntime

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.manifests import NAMESPACE, SCRIPT, bound_pod, settings
-from kubeletpy.api import types as api
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.generated import api_pb2 as cri

@@ -24,7 +24,7 @@ from bench.floor import NODE as FLOOR_NODE
 from bench.manifests import NAMESPACE
 from bench.server import ApiServer, embedded, environment
 from bench.watching import NODES, Watching
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.errors import NotFound
 from tools.env.containerd import Containerd, programs

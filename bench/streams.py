@@ -26,12 +26,12 @@ from bench.manifests import CONTAINER, NAMESPACE, manifest
 from bench.results import Results, Row, table
 from bench.stand import NODE, Stand, make_stand
 from bench.watching import READY
+from kubeletpy.base.wire import spdy
+from kubeletpy.base.wire.upgrade import Headers, UpgradeResponse, request_upgrade
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.server.logs.records import Formatter
-from kubeletpy.wire import spdy
-from kubeletpy.wire.upgrade import Headers, UpgradeResponse, request_upgrade
 
 NAME = "streams"
 AIM = 1.5

@@ -20,7 +20,7 @@ from bench.results import quantile
 from bench.stand import NODE, Stand, make_stand
 from bench.usage import connections
 from bench.watching import GONE, READY
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, PODS, SECRETS
 
 _names = itertools.count(1)

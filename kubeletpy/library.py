@@ -15,14 +15,15 @@ from types import TracebackType
 from typing import Self
 
 from kubeletpy.agent.agent import Agent
-from kubeletpy.api.types import JSON
+from kubeletpy.agent.launch import LaunchError, run_agent
+from kubeletpy.agent.launch.embed import Parts, embed, guest_config
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends
 from kubeletpy.config import ConfigError, LoadedConfig
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import Call, KubeApi, PatchType, Resource, WatchEvent
-from kubeletpy.launch import LaunchError, run_agent
-from kubeletpy.launch.embed import Parts, embed, guest_config
 from kubeletpy.node.node_manager import NodeManager
 from kubeletpy.node.options import node_name
 from kubeletpy.remote.errors import (
@@ -41,7 +42,6 @@ from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.remote.simple import Container, Sandbox, SimpleRuntime, log_line
 from kubeletpy.remote.verify import lets_through
 from kubeletpy.syncloop.sources.given import PodSource, Show
-from kubeletpy.tasks import background, cancel_tasks, until_one_ends
 
 __all__ = [
     "JSON",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 NAME = "large"
 SETTINGS: JSON = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import WatchEvent
 from kubeletpy.kubeapi.streamed_lists import INITIAL_EVENTS_END
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import struct
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 FFDHE8192 = 0x0104
 P256 = 0x0017

@@ -80,7 +80,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The wall clock of virtual time (:class:`kubeletpy.clock.Clock`)."""
+    """The wall clock of virtual time (:class:`kubeletpy.base.clock.Clock`)."""
 
     def __init__(self, epoch: float = EPOCH, *, elsewhere: bool = False) -> None:
         """``elsewhere``: the clock of another machine, which is never set."""

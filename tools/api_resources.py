@@ -13,7 +13,7 @@ import argparse
 import json
 import urllib.request
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tools.rulebook.tables import REFERENCE
 
 FILE = REFERENCE / "api-resources.json"

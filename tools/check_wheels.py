@@ -23,16 +23,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from kubeletpy.base.kubernetes_version import OLDEST  # noqa: E402
+from kubeletpy.base.version import VERSION  # noqa: E402
 from kubeletpy.cli.deploy_files import deploy_files  # noqa: E402 - from the checkout
-from kubeletpy.kubernetes_version import OLDEST  # noqa: E402
-from kubeletpy.version import VERSION  # noqa: E402
 from tools import lock  # noqa: E402
 from tools.lab.recipe import SUITES  # noqa: E402
 
 DISTRIBUTIONS = {"kubeletpy": ROOT, "kubeletpy_up": ROOT / "up"}
 """Package (a distribution is named after it) -> the folder of its pyproject.toml."""
 
-OF_EXTRAS = {"tracing": "kubeletpy.trace.otlp"}
+OF_EXTRAS = {"tracing": "kubeletpy.metrics.trace.otlp"}
 """Extra -> the one module that needs it."""
 
 IMPORT_ALL = """
@@ -53,7 +53,7 @@ from kubeletpy.remote import protocol as runtime
 
 
 PAGE = """
-from kubeletpy.view.server import page, policy
+from kubeletpy.observe.view.server import page, policy
 policy(page())
 """
 

@@ -1,4 +1,4 @@
-"""Write the files of kubeletpy/api that come from the OpenAPI schema: types, and pods' fields.
+"""Write the files of kubeletpy/base/api that come from the OpenAPI schema: types, and pods' fields.
 
     python tools/gen_api_types.py            # from docs/reference/api-schema.json
     python tools/gen_api_types.py --check    # exits 1 if a file is not what the schema gives
@@ -28,7 +28,7 @@ STUB = '''"""Kubernetes objects as plain JSON with known fields (TypedDicts).
 
 Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. Every field is optional
 here, as it is on the wire: read with ``.get`` what may be absent. Quantities and times stay strings
-(:mod:`kubeletpy.api.quantity`, :mod:`kubeletpy.api.times` read them). Objects that arrive are
+(:mod:`kubeletpy.base.api.quantity`, :mod:`kubeletpy.base.api.times` read them). Objects that arrive are
 shared: never change one in place.
 """
 
@@ -61,7 +61,7 @@ def __getattr__(name: str) -> Any:
 FIELDS = '''"""The fields of a pod and of all that is in one: by kind, the type of each field. Pure.
 
 Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. The types are written as
-in :mod:`kubeletpy.api.types`.
+in :mod:`kubeletpy.base.api.types`.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ import shutil
 import sys
 from pathlib import Path
 
+from kubeletpy.base.wire.api_messages import consisting_of
+from kubeletpy.base.wire.api_objects import message_name
 from kubeletpy.kubeapi import protocol
 from kubeletpy.volumes.projected import trust_bundles
 from kubeletpy.volumes.projected.pod_certificates import certificates as pod_certificates
-from kubeletpy.wire.api_messages import consisting_of
-from kubeletpy.wire.api_objects import message_name
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"

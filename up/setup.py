@@ -1,4 +1,4 @@
-"""Build settings that pyproject.toml can't hold: the version, from ../kubeletpy/version.py."""
+"""Build settings that pyproject.toml can't hold: the version, from ../kubeletpy/base/version.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def version() -> str:
     metadata = HERE / "PKG-INFO"
     if metadata.exists():
         return HeaderParser().parsestr(metadata.read_text())["Version"]
-    return str(runpy.run_path(str(HERE.parent / "kubeletpy" / "version.py"))["VERSION"])
+    return str(runpy.run_path(str(HERE.parent / "kubeletpy" / "base" / "version.py"))["VERSION"])
 
 
 setup(

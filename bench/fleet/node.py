@@ -11,15 +11,15 @@ from typing import Any, cast
 from bench.fleet.server import FleetServer
 from bench.fleet.wire import FleetWire
 from kubeletpy.agent.build import build
+from kubeletpy.agent.launch.start import api_clients
 from kubeletpy.agent.outside import Machine, Outside
-from kubeletpy.api.types import JSON
-from kubeletpy.cgroups.machine import KernelFacts
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import replace
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import Connection as Credentials
-from kubeletpy.launch.start import api_clients
 from kubeletpy.node.build import RuntimeInfo
-from kubeletpy.structs import replace
+from kubeletpy.resources.cgroups.machine import KernelFacts
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from kubeletpy_up.storage.store import Store

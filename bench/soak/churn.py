@@ -18,7 +18,7 @@ from bench.soak.hostile import HOSTILE, big_object
 from bench.soak.pods import SHARED, container, shared_objects, some_pod, static_pod
 from bench.stand import Stand
 from bench.watching import GONE
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, PODS, SECRETS
 from kubeletpy.pods.pod import CONFIG_MIRROR

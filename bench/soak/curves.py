@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.stand import Stand
 from bench.usage import cpu_seconds, memory
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bench.soak.pods import CODES, KILLED, STEADY
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 TERMINATING_SLACK = 15.0
 _TERMINAL = ("Succeeded", "Failed")

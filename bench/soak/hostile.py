@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from bench.manifests import NAMESPACE
 from bench.soak.pods import ANY, FAILED, FOREVER, KILLED, READY, container, pod
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 BIG = "soak-big"
 """The configMap that :func:`_many_variables` reads."""

@@ -13,8 +13,8 @@ import grpc
 
 from bench.stand import CGROUP_ROOT, Stand
 from bench.usage import memory
+from kubeletpy.metrics.trace.spans import MAX_PODS
 from kubeletpy.remote.generated import api_pb2 as pb
-from kubeletpy.trace.spans import MAX_PODS
 from tools.env.cri import RawRuntime
 from tools.env.sweep import CNI_RESULTS, cgroups, mounts, shims
 

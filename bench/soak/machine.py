@@ -14,13 +14,7 @@ from pathlib import Path
 
 from bench.stand import Stand
 from tools.env.containerd import Containerd
-from tools.env.machine_faults import (
-    no_descriptors,
-    no_inodes,
-    no_room,
-    no_threads,
-    standing_still,
-)
+from tools.env.machine_faults import no_descriptors, no_inodes, no_room, no_threads, standing_still
 
 Fault = Callable[[float], Awaitable[None]]
 """A fault; its argument is the duration in seconds."""

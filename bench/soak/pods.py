@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.manifests import NAMESPACE
 from bench.stand import NODE
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tools.env.images import BUSYBOX
 
 CODES = "soak/codes"

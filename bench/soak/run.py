@@ -31,7 +31,7 @@ from bench.soak.streams import Streams
 from bench.soak.truth import Truth
 from bench.stand import NODE, Stand, make_stand
 from bench.watching import GONE, READY
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import PODS
 from tools.env.file_systems import MI, file_system
 

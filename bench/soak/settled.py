@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bench.manifests import NAMESPACE
 from bench.soak.pods import ANY, ENDS, READY, SHARED
 from bench.stand import NODE, Stand
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
 from kubeletpy.pods.pod import CONFIG_MIRROR
 

@@ -13,7 +13,7 @@ from functools import partial
 import grpc
 
 from bench.soak.history import exits_shown
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import CONFIG_MIRROR
 from kubeletpy.remote.generated import api_pb2 as cri
 from tools.env.containerd import Containerd

@@ -5,18 +5,18 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from kubeletpy.admission.facts import NodeState
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.pod_state import PodState
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.config import KubeletSettings
-from kubeletpy.devices.device_manager import DeviceManager
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode
+from kubeletpy.node.shutdown.logind import SystemLogind
+from kubeletpy.node.shutdown.plan import periods_of
+from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.podworkers.workers import PodWorkers
-from kubeletpy.shutdown.logind import SystemLogind
-from kubeletpy.shutdown.plan import periods_of
-from kubeletpy.shutdown.shutdown_manager import ShutdownManager
-from kubeletpy.structs import Struct, replace
+from kubeletpy.resources.admission.facts import NodeState
+from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Place
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from kubeletpy.agent.component import Component
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.pod_state import PodState
-from kubeletpy.allocation.allocation_manager import AllocationManager
-from kubeletpy.allocation.checkpoint import ResourceState
-from kubeletpy.allocation.feasibility import ResizeRules
+from kubeletpy.base.structs import Struct
 from kubeletpy.node.resources import capacity, unreserved
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
+from kubeletpy.resources.allocation.checkpoint import ResourceState
+from kubeletpy.resources.allocation.feasibility import ResizeRules
 from kubeletpy.runtime_manager.config.resources import has_swap
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.structs import Struct
 
 
 class Allocations(Struct, frozen=True):

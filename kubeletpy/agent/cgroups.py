@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.pod_state import PodState
-from kubeletpy.cgroups.driver_check import DriverCheck
-from kubeletpy.cgroups.limits import KernelPodLimits
-from kubeletpy.cgroups.pod_cgroups import PodCgroups
-from kubeletpy.cgroups.tree import CgroupTree
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.cgroups.driver_check import DriverCheck
+from kubeletpy.resources.cgroups.limits import KernelPodLimits
+from kubeletpy.resources.cgroups.pod_cgroups import PodCgroups
+from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodCgroupLimits
-from kubeletpy.structs import Struct
 
 
 class Cgroups(Struct, frozen=True):

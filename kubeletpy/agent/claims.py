@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.api import types as api
-from kubeletpy.clock import Clock
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import ConfigError, Problem
 from kubeletpy.config.gates import FeatureGates
-from kubeletpy.dra.claim_manager import ClaimManager
-from kubeletpy.dra.claims import ClaimProblem, uses, uses_claims
-from kubeletpy.dra.drivers import DraDrivers
-from kubeletpy.dra.model import BadClaimState
-from kubeletpy.dra.model import Claims as KnownClaims
-from kubeletpy.dra.state import ClaimState
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
+from kubeletpy.resources.dra.claim_manager import ClaimManager
+from kubeletpy.resources.dra.claims import ClaimProblem, uses, uses_claims
+from kubeletpy.resources.dra.drivers import DraDrivers
+from kubeletpy.resources.dra.model import BadClaimState
+from kubeletpy.resources.dra.model import Claims as KnownClaims
+from kubeletpy.resources.dra.state import ClaimState
 
 if TYPE_CHECKING:
-    from kubeletpy.dra.health_state import HealthState
-    from kubeletpy.dra.slices import SliceCleaner
+    from kubeletpy.resources.dra.health_state import HealthState
+    from kubeletpy.resources.dra.slices import SliceCleaner
 
 
 class ClaimParts(Struct, frozen=True):
@@ -76,7 +76,7 @@ def build_claims(context: BuildContext) -> ClaimParts:
     ]
     slices: SliceCleaner | None = None
     if kube_api is not None and outside.plugins is not None:
-        from kubeletpy.dra.slices import SliceCleaner
+        from kubeletpy.resources.dra.slices import SliceCleaner
 
         slices = SliceCleaner(kube_api, context.node_name, drivers)
         components.append(Component(slices, (Task("resource-slices", slices.run),)))
@@ -105,7 +105,7 @@ class _Health:
     def statuses(self, pod: Pod) -> Mapping[str, list[api.ResourceStatus]]:
         if not self._claims.claims or not uses_claims(pod):
             return {}
-        from kubeletpy.dra.health import statuses
+        from kubeletpy.resources.dra.health import statuses
 
         try:
             used = uses(pod)
@@ -120,13 +120,13 @@ class _Health:
 
     def _loaded(self) -> HealthState:
         if self._state is None:
-            from kubeletpy.dra.health_state import HealthState
+            from kubeletpy.resources.dra.health_state import HealthState
 
             self._state = HealthState(self._path, self._clock, self._changed)
         return self._state
 
     def _changed(self, devices: set[tuple[str, tuple[str, str]]]) -> None:
-        from kubeletpy.dra.health import users
+        from kubeletpy.resources.dra.health import users
 
         for uid in users(self._claims.claims, devices):
             self._pod_changed(uid)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.node_pods import NodePods
-from kubeletpy.structs import Struct
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.signals import Signals
-from kubeletpy.backlog import Backlog
+from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.config.gates import FeatureGates
-from kubeletpy.events.kept import KeptEvents
+from kubeletpy.kubeapi.events.kept import KeptEvents
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.options import NodeOptions
-from kubeletpy.structs import Struct
 
 
 class BuildContext(Struct, frozen=True, kw_only=True):

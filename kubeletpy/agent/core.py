@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubeletpy.admission.declared_features import NodeConfiguration, declared
 from kubeletpy.agent.admission import Admission, build_admission
 from kubeletpy.agent.allocations import build_allocations
 from kubeletpy.agent.cgroups import Cgroups, build_cgroups
@@ -36,19 +35,15 @@ from kubeletpy.agent.runtime_settings import runtime_settings
 from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.storage import Storage, build_storage
 from kubeletpy.agent.user_namespaces import build_user_namespaces
-from kubeletpy.allocation.allocation_manager import AllocationManager
-from kubeletpy.backlog import Backlog
-from kubeletpy.clock import SteadyClock
+from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.clock import SteadyClock
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.devices.device_manager import DeviceManager
-from kubeletpy.devices.registry import DevicePluginHandler
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.runtime_classes import RuntimeClassHandlers
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
 from kubeletpy.node.server_version import VersionFollower
-from kubeletpy.plugins.model import DEVICE, DRA
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import qos_class
 from kubeletpy.pods.resources import resource_levels
@@ -69,6 +64,11 @@ from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
+from kubeletpy.resources.admission.declared_features import NodeConfiguration, declared
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
+from kubeletpy.resources.devices.device_manager import DeviceManager
+from kubeletpy.resources.devices.registry import DevicePluginHandler
+from kubeletpy.resources.plugins.model import DEVICE, DRA
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy

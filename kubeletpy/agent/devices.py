@@ -11,11 +11,11 @@ from pathlib import Path
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.pod_state import PodState
-from kubeletpy.api.types import ResourceStatus
+from kubeletpy.base.api.types import ResourceStatus
 from kubeletpy.config.gates import FeatureGates
-from kubeletpy.devices.device_manager import DeviceManager
-from kubeletpy.devices.plugin import over_socket
 from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.devices.device_manager import DeviceManager
+from kubeletpy.resources.devices.plugin import over_socket
 
 
 def build_devices(context: BuildContext, state: PodState) -> tuple[DeviceManager, Component]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.outside import Outside
-from kubeletpy.backlog import Backlog
-from kubeletpy.events.kept import KeptEvents
-from kubeletpy.events.log_recorder import LogRecorder
-from kubeletpy.events.node_uid import NodeUidRecorder
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, AnnotatingRecorder, node_reference
-from kubeletpy.kubeapi.events import EventWriter
-from kubeletpy.structs import Struct
+from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.events.kept import KeptEvents
+from kubeletpy.kubeapi.events.log_recorder import LogRecorder
+from kubeletpy.kubeapi.events.node_uid import NodeUidRecorder
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, AnnotatingRecorder, node_reference
+from kubeletpy.kubeapi.events.writer import EventWriter
 
 
 class Events(Struct, frozen=True):

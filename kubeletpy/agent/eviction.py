@@ -13,22 +13,22 @@ from msgspec import to_builtins
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.core import Core
 from kubeletpy.agent.upkeep import Upkeep
-from kubeletpy.eviction.keeper import EvictionKeeper
-from kubeletpy.eviction.limit_watch import LimitWatch
-from kubeletpy.eviction.protocol import NodeSignals, PodUses
-from kubeletpy.eviction.thresholds import Rules, from_settings
-from kubeletpy.eviction.unwatched import Unwatched
-from kubeletpy.eviction.uses import CollectedUses
+from kubeletpy.base.structs import Struct
+from kubeletpy.node.eviction.keeper import EvictionKeeper
+from kubeletpy.node.eviction.limit_watch import LimitWatch
+from kubeletpy.node.eviction.protocol import NodeSignals, PodUses
+from kubeletpy.node.eviction.thresholds import Rules, from_settings
+from kubeletpy.node.eviction.unwatched import Unwatched
+from kubeletpy.node.eviction.uses import CollectedUses
+from kubeletpy.node.stats.build import make_collector, withheld_huge_pages
+from kubeletpy.node.stats.collector import StatsCollector
+from kubeletpy.node.stats.disks import DiskMeter
+from kubeletpy.node.stats.pod_storage import StorageMeter
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.spared import Spared
-from kubeletpy.stats.build import make_collector, withheld_huge_pages
-from kubeletpy.stats.collector import StatsCollector
-from kubeletpy.stats.disks import DiskMeter
-from kubeletpy.stats.pod_storage import StorageMeter
-from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
-    from kubeletpy.eviction.order import EvictionOrder
+    from kubeletpy.node.eviction.order import EvictionOrder
 
 FRESH_S = 1.0
 """Between two measurements of a pod's volumes and logs: eviction must not rely on stale numbers."""

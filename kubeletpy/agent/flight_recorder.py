@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kubeletpy.agent.component import Component, Task
-from kubeletpy.api import types as api
-from kubeletpy.clock import Clock
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import NodeFlags
+from kubeletpy.metrics.trace.spans import SpanLog
 from kubeletpy.podworkers.records import Effect, Event
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
 from kubeletpy.status.generate import StatusInputs
-from kubeletpy.structs import Struct
-from kubeletpy.trace.spans import SpanLog
 
 _MIB = 1 << 20
 
@@ -36,8 +36,8 @@ def build_flight_recorder(
     """The recorder, unless --flight-recorder-mib is 0."""
     if flags.flight_recorder_mib <= 0:
         return Flight()
-    from kubeletpy.recorder.files import DIRECTORY, RecordingFiles
-    from kubeletpy.recorder.recorder import FlightRecorder
+    from kubeletpy.observe.recorder.files import DIRECTORY, RecordingFiles
+    from kubeletpy.observe.recorder.recorder import FlightRecorder
 
     files = RecordingFiles(root / DIRECTORY, flags.flight_recorder_mib * _MIB)
     recorder = FlightRecorder(files, clock, machine, node_name)

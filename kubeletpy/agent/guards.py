@@ -9,15 +9,15 @@ from functools import partial
 
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.cgroups.names import parse_existing
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, node_reference
-from kubeletpy.guards.at_start import MachineAtStart, StartSettings
-from kubeletpy.guards.chains import PROGRAMS
-from kubeletpy.guards.daemons import DaemonCgroups
-from kubeletpy.guards.iptables import IPTablesChains
-from kubeletpy.guards.kernel_log import system_oom
-from kubeletpy.guards.oom_watch import MARK, OOMWatch
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, node_reference
+from kubeletpy.node.guards.at_start import MachineAtStart, StartSettings
+from kubeletpy.node.guards.chains import PROGRAMS
+from kubeletpy.node.guards.daemons import DaemonCgroups
+from kubeletpy.node.guards.iptables import IPTablesChains
+from kubeletpy.node.guards.kernel_log import system_oom
+from kubeletpy.node.guards.oom_watch import MARK, OOMWatch
+from kubeletpy.resources.cgroups.names import parse_existing
 
 
 def build_guards(context: BuildContext) -> list[Component]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
+from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.pleg import Pleg
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.agent.component import Component
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.pod_state import PodState
+from kubeletpy.base.structs import Struct
 from kubeletpy.images.ages import ImageAges
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy, pod_images
@@ -19,7 +20,6 @@ from kubeletpy.images.node_credentials import NodeCredentials, default_paths
 from kubeletpy.images.puller import PullSettings
 from kubeletpy.images.records.from_settings import pull_records
 from kubeletpy.images.uses import ImageUses
-from kubeletpy.structs import Struct
 from kubeletpy.volumes.projected.tokens import PodTokens
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 
 from kubeletpy.agent.component import Component, Run, Task, after
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, node_reference
+from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, node_reference
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.images import image_summaries
 from kubeletpy.node.lease import LeaseKeeper
@@ -20,7 +21,6 @@ from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.node.startup import NodeStartup
 from kubeletpy.pods.granted import DeviceCounts
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 
 

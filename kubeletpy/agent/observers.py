@@ -15,20 +15,20 @@ from kubeletpy.agent.component import Component
 from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction
 from kubeletpy.agent.served import served, serving_certificate
-from kubeletpy.explain.removed_pods import RemovedPods
-from kubeletpy.explain.snapshot import Snapshots
-from kubeletpy.explain.stuck import StuckPods
-from kubeletpy.foresee.node_queries import NodeQueries
+from kubeletpy.base.structs import Struct
 from kubeletpy.node.build import RuntimeStart
-from kubeletpy.pod_resources.server import PodResourcesServer
+from kubeletpy.observe.explain.removed_pods import RemovedPods
+from kubeletpy.observe.explain.snapshot import Snapshots
+from kubeletpy.observe.explain.stuck import StuckPods
+from kubeletpy.observe.foresee.node_queries import NodeQueries
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.server.certificate import ServingCertificate
-from kubeletpy.structs import Struct
+from kubeletpy.server.pod_resources.server import PodResourcesServer
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
-    from kubeletpy.foresee.model import Foreseen
-    from kubeletpy.pod_resources.answers import NodeAllocations
+    from kubeletpy.base.api.types import JSON
+    from kubeletpy.observe.foresee.model import Foreseen
+    from kubeletpy.server.pod_resources.answers import NodeAllocations
 
 
 _UNITS = {
@@ -109,7 +109,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
     )
 
     async def foresee(asked: JSON) -> Foreseen:
-        from kubeletpy.foresee.foreseer import Foreseer  # loaded with the first request
+        from kubeletpy.observe.foresee.foreseer import Foreseer  # loaded with the first request
 
         return await Foreseer(node).foresee(asked)
 
@@ -158,7 +158,7 @@ def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
         return
 
     def sources() -> NodeAllocations:
-        from kubeletpy.pod_resources.answers import NodeAllocations
+        from kubeletpy.server.pod_resources.answers import NodeAllocations
 
         placement = core.placement
         return NodeAllocations(core.devices, placement.cpus, placement.memory, core.claims.manager)
@@ -174,7 +174,7 @@ def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
     yield Component(resources, start=resources.start, close=resources.close), resources.problem
     if not core.gates.enabled("PodsAPI"):
         return
-    from kubeletpy.pods_api.server import PodsServer  # gRPC is not needed without it
+    from kubeletpy.server.pods_api.server import PodsServer  # gRPC is not needed without it
 
     server = PodsServer(
         core.root / "pods-api",

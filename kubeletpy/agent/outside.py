@@ -11,30 +11,30 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kubeletpy.agent.component import Task
-from kubeletpy.cgroups.machine import KernelFacts
-from kubeletpy.cgroups.tree import CgroupTree
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.config import Notice
 from kubeletpy.config.version_choice import ResolvedVersion
-from kubeletpy.devices.plugin import OpenPlugin
-from kubeletpy.eviction.protocol import NodeSignals, PodUses
-from kubeletpy.guards.host import GuardedHost
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.node.eviction.protocol import NodeSignals, PodUses
 from kubeletpy.node.facts import MachineFacts
-from kubeletpy.placement.machine import MachineTopology
-from kubeletpy.plugins.protocol import Registrations
+from kubeletpy.node.guards.host import GuardedHost
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.resources.cgroups.machine import KernelFacts
+from kubeletpy.resources.cgroups.tree import CgroupTree
+from kubeletpy.resources.devices.plugin import OpenPlugin
+from kubeletpy.resources.placement.machine import MachineTopology
+from kubeletpy.resources.plugins.protocol import Registrations
 from kubeletpy.runtime_manager.pod_limits import PodCgroupLimits
 from kubeletpy.server.build import Ports
-from kubeletpy.structs import Struct, field
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.volumes.csi.drivers import OpenCalls
 
 if TYPE_CHECKING:
-    from kubeletpy.dra.client import OpenDriver
+    from kubeletpy.resources.dra.client import OpenDriver
     from kubeletpy.syncloop.sources.given import PodSource
 
 

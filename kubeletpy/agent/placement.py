@@ -10,44 +10,44 @@ from functools import partial
 from math import ceil
 from pathlib import Path
 
-from kubeletpy.admission.verdict import Rejection
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.pod_state import PodState
-from kubeletpy.api.quantity import milli_value, value
+from kubeletpy.base.api.quantity import milli_value, value
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import ConfigError, KubeletSettings, Problem
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.metrics.placement import PlacementMetrics
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.resources import hard_threshold
-from kubeletpy.placement.cpu_manager import CpuManager
-from kubeletpy.placement.cpu_options import (
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.placement.cpu_manager import CpuManager
+from kubeletpy.resources.placement.cpu_options import (
     CpuOptions,
     OptionError,
     check_sockets,
     read_cpu_options,
 )
-from kubeletpy.placement.cpu_reconcile import CpuReconciler, RunningContainer
-from kubeletpy.placement.hints import Policy
-from kubeletpy.placement.machine import MachineTopology
-from kubeletpy.placement.memory_manager import MemoryManager
-from kubeletpy.placement.memory_requests import HUGE, MEMORY
-from kubeletpy.placement.pod_pool import PodLevelPlacement
-from kubeletpy.placement.provider import ResourceProvider
-from kubeletpy.placement.refusal import AllocationRefused
-from kubeletpy.placement.reserved_cpus import reserve
-from kubeletpy.placement.reserved_memory import empty_nodes
-from kubeletpy.placement.static_cpus import STATIC, StaticCpus
-from kubeletpy.placement.static_memory import STATIC as STATIC_MEMORY
-from kubeletpy.placement.static_memory import StaticMemory
-from kubeletpy.placement.topology import NumaNode
-from kubeletpy.placement.topology_manager import TopologyManager
-from kubeletpy.placement.topology_options import FIELD, read_topology_options
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.resources.placement.cpu_reconcile import CpuReconciler, RunningContainer
+from kubeletpy.resources.placement.hints import Policy
+from kubeletpy.resources.placement.machine import MachineTopology
+from kubeletpy.resources.placement.memory_manager import MemoryManager
+from kubeletpy.resources.placement.memory_requests import HUGE, MEMORY
+from kubeletpy.resources.placement.pod_pool import PodLevelPlacement
+from kubeletpy.resources.placement.provider import ResourceProvider
+from kubeletpy.resources.placement.refusal import AllocationRefused
+from kubeletpy.resources.placement.reserved_cpus import reserve
+from kubeletpy.resources.placement.reserved_memory import empty_nodes
+from kubeletpy.resources.placement.static_cpus import STATIC, StaticCpus
+from kubeletpy.resources.placement.static_memory import STATIC as STATIC_MEMORY
+from kubeletpy.resources.placement.static_memory import StaticMemory
+from kubeletpy.resources.placement.topology import NumaNode
+from kubeletpy.resources.placement.topology_manager import TopologyManager
+from kubeletpy.resources.placement.topology_options import FIELD, read_topology_options
 from kubeletpy.runtime_manager.additions import ContainerProvider
-from kubeletpy.structs import Struct
 from kubeletpy.syncloop.admission_gate import Place, Settle
 
 

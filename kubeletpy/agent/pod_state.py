@@ -12,8 +12,9 @@ from kubeletpy.agent.component import Component
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.flight_recorder import build_flight_recorder
 from kubeletpy.agent.pod_sources import expected_sources
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, pod_reference
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, pod_reference
+from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.node_allocatable import GATE as CLAIMS_COUNT
 from kubeletpy.pods.pod_manager import PodManager
@@ -30,7 +31,6 @@ from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.merge import Merge
 from kubeletpy.syncloop.remains import Remains
 from kubeletpy.syncloop.unread import UnreadPods
-from kubeletpy.trace.spans import Traces
 
 
 class PodState:

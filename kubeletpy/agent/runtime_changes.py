@@ -8,8 +8,8 @@ from __future__ import annotations
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
 from kubeletpy.agent.pod_state import PodState
+from kubeletpy.base.structs import Struct
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
-from kubeletpy.structs import Struct
 from kubeletpy.syncloop.early_polls import EarlyPolls
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.pleg import Pleg

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kubeletpy.agent.outside import Machine
-from kubeletpy.cgroups.setup import memory_qos
-from kubeletpy.cgroups.values import unreserved_memory
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
+from kubeletpy.resources.cgroups.setup import memory_qos
+from kubeletpy.resources.cgroups.values import unreserved_memory
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 

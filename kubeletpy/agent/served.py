@@ -18,19 +18,22 @@ from kubeletpy.agent.eviction import Eviction, new_collector
 from kubeletpy.agent.health import SyncLoopHealth
 from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.serving import Served, Serving
-from kubeletpy.api import types as api
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
 from kubeletpy.config import document, in_effect
 from kubeletpy.config.flag_texts import flag_texts
-from kubeletpy.explain.kept import FILE_NAME, KeptTroubles
-from kubeletpy.explain.removed_pods import RemovedPods
-from kubeletpy.explain.server import SOCKET_NAME, ExplainServer, Foresee
-from kubeletpy.explain.snapshot import Snapshots
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
+from kubeletpy.node.stats.build import machine as read_machine
+from kubeletpy.node.stats.collector import StatsCollector
+from kubeletpy.node.stats.views import StatsViews
+from kubeletpy.observe.explain.kept import FILE_NAME, KeptTroubles
+from kubeletpy.observe.explain.removed_pods import RemovedPods
+from kubeletpy.observe.explain.server import SOCKET_NAME, ExplainServer, Foresee
+from kubeletpy.observe.explain.snapshot import Snapshots
 from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.server.build import KubeletServer
 from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
@@ -38,9 +41,6 @@ from kubeletpy.server.debug.log_sinks import log_problem
 from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.health import HealthCheck, HealthServer
 from kubeletpy.server.node_view import NodeView
-from kubeletpy.stats.build import machine as read_machine
-from kubeletpy.stats.collector import StatsCollector
-from kubeletpy.stats.views import StatsViews
 
 LOG_END = 4096
 """Bytes at the end of a log that are read."""
@@ -237,7 +237,7 @@ def _runtime_problem(monitor: RuntimeMonitor, start: RuntimeStart) -> str:
     why = monitor.runtime_error()
     if not why or monitor.unanswered:
         return why
-    from kubeletpy.explain.hints import start_runtime
+    from kubeletpy.observe.explain.hints import start_runtime
 
     return f"{why}; {start_runtime(start)}"
 
@@ -248,7 +248,7 @@ def _shown_node(core: Core) -> api.Node | None:
 
 
 async def _usage(collector: StatsCollector) -> JSON:
-    from kubeletpy.stats.brief import brief
+    from kubeletpy.node.stats.brief import brief
 
     return brief(await collector.usage())
 
@@ -277,7 +277,7 @@ def _failing_watches(outside: Outside) -> list[str]:
     failing = () if outside.api is None else outside.api.pods.failing_watches.now()
     if not failing:
         return []
-    from kubeletpy.explain.watch_failures import failing_watches
+    from kubeletpy.observe.explain.watch_failures import failing_watches
 
     return failing_watches(failing, asyncio.get_running_loop().time())
 
@@ -288,7 +288,7 @@ def refused_at_start(core: Core) -> list[str]:
     refused = core.admission.gate.at_next_start(pods)
     if not refused:
         return []
-    from kubeletpy.explain.texts import one_line
+    from kubeletpy.observe.explain.texts import one_line
 
     named = [
         one_line(f"pod {pod.key} runs, but the next start of the agent ends it: {refusal.text}")

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, ParamSpec, TypeVar
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.node.conditions import NodeHealth
 from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.structs import Struct, field
+from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.syncloop.lifecycle import LifecycleEvent
 
 P = ParamSpec("P")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.config.version_facts import version_facts
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.kubeapi.objects import WatchedObjects
@@ -19,11 +20,10 @@ from kubeletpy.kubeapi.protocol import SERVICES, KubeApi
 from kubeletpy.kubeapi.services import ServiceList
 from kubeletpy.kubeapi.watch_slots import WatchSlots
 from kubeletpy.node.resources import allocatable, capacity
-from kubeletpy.plugins.model import CSI
-from kubeletpy.plugins.plugin_manager import PluginManager
-from kubeletpy.plugins.protocol import Handlers
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
+from kubeletpy.resources.plugins.model import CSI
+from kubeletpy.resources.plugins.plugin_manager import PluginManager
+from kubeletpy.resources.plugins.protocol import Handlers
 from kubeletpy.volumes.claim_volumes.claim_objects import kept
 from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.claims.plugin import VolumePlugin

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from kubeletpy.agent.component import Component, Task
 from kubeletpy.agent.context import BuildContext
-from kubeletpy.api import types as api
-from kubeletpy.structs import Struct
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.csi.build import Csi
 from kubeletpy.volumes.csi.storage_health_monitor import StorageHealthMonitor

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable
 
 from kubeletpy.agent.component import Component, Task
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
-from kubeletpy.eviction.ranking import Reclaim
 from kubeletpy.images.gc import ImageGarbageCollector
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.node.eviction.ranking import Reclaim
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 log = logging.getLogger(__name__)
 

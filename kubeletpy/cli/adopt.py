@@ -15,34 +15,40 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.adopt.drop_in import NAME, DropInError, agent_command, drop_in_text
-from kubeletpy.adopt.host import HostError, SystemdHost
-from kubeletpy.adopt.journal import Journal, entry_text
-from kubeletpy.adopt.node import NodeSettings, read_node, running_agent
-from kubeletpy.adopt.observe import NodeObserver, is_healthy
-from kubeletpy.adopt.run import AdoptionTask, Answers, Runner
-from kubeletpy.adopt.steps import UnitProgram
-from kubeletpy.adopt.watch import PodSeen, WatchLimits, WatchOutcome, plain_pods, read_pods
-from kubeletpy.api.durations import parse_duration
+from kubeletpy.agent.takeover.adopt.drop_in import NAME, DropInError, agent_command, drop_in_text
+from kubeletpy.agent.takeover.adopt.host import HostError, SystemdHost
+from kubeletpy.agent.takeover.adopt.journal import Journal, entry_text
+from kubeletpy.agent.takeover.adopt.node import NodeSettings, read_node, running_agent
+from kubeletpy.agent.takeover.adopt.observe import NodeObserver, is_healthy
+from kubeletpy.agent.takeover.adopt.run import AdoptionTask, Answers, Runner
+from kubeletpy.agent.takeover.adopt.steps import UnitProgram
+from kubeletpy.agent.takeover.adopt.watch import (
+    PodSeen,
+    WatchLimits,
+    WatchOutcome,
+    plain_pods,
+    read_pods,
+)
+from kubeletpy.agent.takeover.preflight import render
+from kubeletpy.agent.takeover.preflight.choice import Process
+from kubeletpy.agent.takeover.preflight.command_line import is_kubelet
+from kubeletpy.agent.takeover.preflight.findings import KubeletFound
+from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT, Options, gather
+from kubeletpy.agent.takeover.preflight.node import connect_api
+from kubeletpy.agent.takeover.preflight.pods import HARMED, PodOutcome, PodVerdict
+from kubeletpy.agent.takeover.preflight.processes import read_process
+from kubeletpy.agent.takeover.preflight.unit_file import UnitError
+from kubeletpy.agent.takeover.preflight.unit_paths import UnitMissing, exec_start
+from kubeletpy.base.api.durations import parse_duration
+from kubeletpy.base.clock import Clock, SystemClock
 from kubeletpy.cli import agent_socket
 from kubeletpy.cli.deploy_files import deploy_files
 from kubeletpy.cli.endings import STOP_SIGNALS, interruptible, run_until_signalled
 from kubeletpy.cli.machine import problems_here
-from kubeletpy.clock import Clock, SystemClock
 from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
-from kubeletpy.explain.model import WaitKind
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.node.server_version import write_version_record
-from kubeletpy.preflight import render
-from kubeletpy.preflight.choice import Process
-from kubeletpy.preflight.command_line import is_kubelet
-from kubeletpy.preflight.findings import KubeletFound
-from kubeletpy.preflight.gather import DEFAULT_UNIT, Options, gather
-from kubeletpy.preflight.node import connect_api
-from kubeletpy.preflight.pods import HARMED, PodOutcome, PodVerdict
-from kubeletpy.preflight.processes import read_process
-from kubeletpy.preflight.unit_file import UnitError
-from kubeletpy.preflight.unit_paths import UnitMissing, exec_start
+from kubeletpy.observe.explain.model import WaitKind
 
 DEPLOYED = "kubelet.service.d/20-kubeletpy.conf"
 MAX_WATCH_S = 7 * 24 * 3600.0

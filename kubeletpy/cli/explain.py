@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from msgspec import to_builtins
 
 from kubeletpy.cli import agent_socket
-from kubeletpy.explain.texts import one_line
+from kubeletpy.observe.explain.texts import one_line
 
 WATCH_S = 1.0
 MAX_ERROR = 2000
@@ -74,7 +74,7 @@ def once(given: argparse.Namespace, path: Path) -> int:
     except agent_socket.NoSuchPod as error:
         if error.last is None:
             return _unknown(given, path, error)
-        from kubeletpy.explain import render
+        from kubeletpy.observe.explain import render
 
         if given.output == "json":
             print(json.dumps({"error": str(error), "last": error.last}, indent=2))
@@ -88,7 +88,7 @@ def once(given: argparse.Namespace, path: Path) -> int:
 def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NoSuchPod) -> int:
     """The agent does not have that pod: what its API has (`up`), and what is wrong here."""
     from kubeletpy.cli import own_api
-    from kubeletpy.explain import from_api, render_notices
+    from kubeletpy.observe.explain import from_api, render_notices
 
     kubeconfig = own_api.kubeconfig(path)
     told = None if kubeconfig is None else from_own_api(kubeconfig, *names(given))
@@ -144,7 +144,7 @@ class ExplainOutput(NamedTuple):
 
 def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
     """The output of one request. Raises NoAgent, NotFound."""
-    from kubeletpy.explain import (
+    from kubeletpy.observe.explain import (
         render,
         render_connections,
         render_notices,

@@ -10,15 +10,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kubeletpy.adopt.host import HostError, SystemdHost
-from kubeletpy.adopt.journal import Journal
-from kubeletpy.adopt.node import read_node, running_agent
-from kubeletpy.adopt.run import Answers, Runner
-from kubeletpy.adopt.steps import AdoptionStep, UnitProgram
+from kubeletpy.agent.takeover.adopt.host import HostError, SystemdHost
+from kubeletpy.agent.takeover.adopt.journal import Journal
+from kubeletpy.agent.takeover.adopt.node import read_node, running_agent
+from kubeletpy.agent.takeover.adopt.run import Answers, Runner
+from kubeletpy.agent.takeover.adopt.steps import AdoptionStep, UnitProgram
+from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT
+from kubeletpy.base.clock import SystemClock
 from kubeletpy.cli.adopt import AdoptionRefused, answers, confirm, not_checked, print_progress, show
 from kubeletpy.cli.endings import run_until_signalled
-from kubeletpy.clock import SystemClock
-from kubeletpy.preflight.gather import DEFAULT_UNIT
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,8 +11,8 @@ import logging
 import time
 from typing import Any
 
+from kubeletpy.base.host.exhausted import exhausted
 from kubeletpy.config.settings import Logging
-from kubeletpy.host.exhausted import exhausted
 
 DEBUG_VERBOSITY = 4
 """The verbosity of our debug records: they are shown at this level and above."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubeletpy import config
+from kubeletpy.base.host.kernel_text import lines
 from kubeletpy.config.rules import parse_cpuset
-from kubeletpy.guards.kernel_settings import compare, refusal
-from kubeletpy.guards.sysctls import read_sysctls
-from kubeletpy.host.kernel_text import lines
+from kubeletpy.node.guards.kernel_settings import compare, refusal
+from kubeletpy.node.guards.sysctls import read_sysctls
 
 
 def cgroup_version(root: Path = Path("/sys/fs/cgroup")) -> int:

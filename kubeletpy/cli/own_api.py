@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kubeletpy.base.tasks import run_together
 from kubeletpy.cli.endings import run_until_signalled
-from kubeletpy.foresee.model import NeedKind, NeedState
-from kubeletpy.tasks import run_together
+from kubeletpy.observe.foresee.model import NeedKind, NeedState
 
 if TYPE_CHECKING:
     from kubeletpy.kubeapi.client import KubeClient
@@ -111,9 +111,9 @@ class OwnApi:
         return NeedState.EXISTS
 
     async def unplaced(self) -> list[dict[str, Any]]:
-        """The pods that no node has, a line each (:mod:`kubeletpy.explain.unplaced`)."""
-        from kubeletpy.explain import unplaced
+        """The pods that no node has, a line each (:mod:`kubeletpy.observe.explain.unplaced`)."""
         from kubeletpy.kubeapi.protocol import EVENTS, PODS
+        from kubeletpy.observe.explain import unplaced
 
         async with _in_time():
             pods = await self._items(PODS, None, "spec.nodeName=", MAX_PODS)
@@ -123,10 +123,10 @@ class OwnApi:
 
     async def unplaced_pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """All about a pod that no node has; None: there is no such pod."""
-        from kubeletpy.explain import unplaced
-        from kubeletpy.explain.unschedulable import wants_host_ports
         from kubeletpy.kubeapi.errors import BadRequest, NotFound
         from kubeletpy.kubeapi.protocol import PODS
+        from kubeletpy.observe.explain import unplaced
+        from kubeletpy.observe.explain.unschedulable import wants_host_ports
 
         async with _in_time():
             try:
@@ -141,7 +141,7 @@ class OwnApi:
 
     async def events(self, namespace: str, name: str) -> list[dict[str, Any]]:
         """Events of schedulers and controllers about a pod, in the form of the agent's events."""
-        from kubeletpy.explain import unplaced
+        from kubeletpy.observe.explain import unplaced
 
         async with _in_time():
             return unplaced.of_others(await self._events(namespace, name))

@@ -50,11 +50,11 @@ def main(arguments: Sequence[str]) -> int:
     if given.output == "json":
         print(json.dumps(answers, indent=2))
     else:
-        from kubeletpy.foresee import render
+        from kubeletpy.observe.foresee import render
 
         texts = [render.plan(answer, evictions=given.evictions) for answer in answers]
         sys.stdout.write("\n".join(texts))
-    from kubeletpy.foresee.model import NOT_TO_BE
+    from kubeletpy.observe.foresee.model import NOT_TO_BE
 
     return int(any(answer["outcome"] in NOT_TO_BE for answer in answers))
 
@@ -66,7 +66,7 @@ def foreseen(socket: Path, request: Request) -> Any:
     Raises NoAgent, NotFound.
     """
     from kubeletpy.cli import own_api
-    from kubeletpy.foresee import needs
+    from kubeletpy.observe.foresee import needs
 
     answer = agent_socket.post(socket, request.body, "plan")
     kubeconfig = own_api.kubeconfig(socket)
@@ -150,7 +150,7 @@ def requests(given: argparse.Namespace) -> list[Request]:
             raise Unreadable("there is more than one document in the patch")
         asked = {"namespace": namespace, "name": name, "patch": patches[0], "type": given.type}
         return [Request(asked)]
-    from kubeletpy.foresee.needs import applied_objects
+    from kubeletpy.observe.foresee.needs import applied_objects
 
     documents = [
         item

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import Problem
 from kubeletpy.server.listening import is_free, next_free_port
-from kubeletpy.structs import Struct
 
 MAX_PORT = 65535
 

@@ -9,10 +9,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+from kubeletpy.agent.takeover.preflight import render
+from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT, Options, gather
 from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.cli.machine import problems_here
-from kubeletpy.preflight import render
-from kubeletpy.preflight.gather import DEFAULT_UNIT, Options, gather
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ _MINUTE = 60.0
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
     given = parser().parse_args(arguments)
-    from kubeletpy.recorder.files import DIRECTORY, read_lines, recordings, since
+    from kubeletpy.observe.recorder.files import DIRECTORY, read_lines, recordings, since
 
     roots = [given.root_dir] if given.root_dir else [path.parent for path in DEFAULTS]
     try:

@@ -22,10 +22,10 @@ def main(arguments: Sequence[str]) -> int:
     1 for a difference; 2 for what can't be read, also a line that is no line of a recording.
     """
     given = parser().parse_args(arguments)
-    from kubeletpy.explain.texts import one_line
-    from kubeletpy.recorder import render
-    from kubeletpy.recorder.replay import replay
-    from kubeletpy.version import VERSION
+    from kubeletpy.base.version import VERSION
+    from kubeletpy.observe.explain.texts import one_line
+    from kubeletpy.observe.recorder import render
+    from kubeletpy.observe.recorder.replay import replay
 
     try:
         found = replay(_lines(given.file))
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    from kubeletpy.recorder.files import MAX_LINE
+    from kubeletpy.observe.recorder.files import MAX_LINE
 
     with path.open("rb") as opened:
         packed = opened.read(2) == b"\x1f\x8b"

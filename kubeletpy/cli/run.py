@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy import config
+from kubeletpy.base.kubernetes_version import KubernetesVersion, supported
+from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import background
+from kubeletpy.base.wire.accepting import LoopProblems
 from kubeletpy.cli import logs, pauses, version
 from kubeletpy.cli.allocator import give_back_freed_memory, keep_little_freed_memory
 from kubeletpy.cli.endings import run_until_signalled
@@ -22,11 +26,7 @@ from kubeletpy.config import version_choice
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.kubeapi.credentials import begin_loading
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
-from kubeletpy.kubernetes_version import KubernetesVersion, supported
-from kubeletpy.structs import replace
-from kubeletpy.tasks import background
-from kubeletpy.trace.watched_loop import WatchedLoop
-from kubeletpy.wire.accepting import LoopProblems
+from kubeletpy.metrics.trace.watched_loop import WatchedLoop
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str], agent: Agent | None = None) -> int:
 
     Args:
         arguments: the kubelet's flags.
-        agent: what to run; ``run_agent`` of :mod:`kubeletpy.launch` when None.
+        agent: what to run; ``run_agent`` of :mod:`kubeletpy.agent.launch` when None.
     """
     try:
         flags = config.parse_flags(arguments)
@@ -68,8 +68,8 @@ def run(loaded: config.LoadedConfig, agent: Agent, *, log_configuration: bool = 
 
     ``log_configuration``: log the effective configuration too, not only warnings about it.
     """
-    from kubeletpy.launch import LaunchError
-    from kubeletpy.launch.server_version import log_settings
+    from kubeletpy.agent.launch import LaunchError
+    from kubeletpy.agent.launch.server_version import log_settings
 
     handler = logs.set_up(loaded.settings.logging)
     try:
@@ -132,7 +132,7 @@ def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
     paths = [path for path in (node.kubeconfig, node.bootstrap_kubeconfig) if Path(path).is_file()]
     if supported(node.kubernetes_version) is not None or not node.kubeconfig or not paths:
         return None
-    from kubeletpy.launch.server_version import query_kubeconfig_version
+    from kubeletpy.agent.launch.server_version import query_kubeconfig_version
 
     answer = run_until_signalled(query_kubeconfig_version(paths[0]))
     found = version_choice.decide(None, answer, None)
@@ -141,5 +141,5 @@ def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
 
 def _default_agent() -> Agent:
     with pauses.importing():
-        agent: Agent = importlib.import_module("kubeletpy.launch").run_agent
+        agent: Agent = importlib.import_module("kubeletpy.agent.launch").run_agent
     return agent

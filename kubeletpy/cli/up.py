@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from kubeletpy import config
-from kubeletpy.api.scrub import first_line
+from kubeletpy.base.api.scrub import first_line
+from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import background, until_one_ends
 from kubeletpy.cli import pauses, run
 from kubeletpy.cli.allocator import keep_little_freed_memory
 from kubeletpy.cli.ports import API, UP_PORTS, choose_ports, port
 from kubeletpy.remote.endpoint import EndpointError, socket_path
-from kubeletpy.structs import replace
-from kubeletpy.tasks import background, until_one_ends
 
 if TYPE_CHECKING:
     from kubeletpy_up.api import Endpoint, LocalApi
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     node_name = loaded.node.hostname_override
     keep_little_freed_memory()
     with pauses.importing():
-        for name in ("kubeletpy.launch", "kubeletpy_up.api"):
+        for name in ("kubeletpy.agent.launch", "kubeletpy_up.api"):
             importlib.import_module(name)
     # a person reads the terminal; /configz has it
     return run.run(
@@ -186,7 +186,7 @@ async def up(
     loaded: config.LoadedConfig, given: argparse.Namespace, node_name: str, begun: float
 ) -> None:
     """Serve the API and run the agent until cancelled."""
-    from kubeletpy.launch import make_agent
+    from kubeletpy.agent.launch import make_agent
     from kubeletpy.node.node_manager import NodeManager
     from kubeletpy_up.api import LocalApi
 
@@ -273,7 +273,7 @@ def _lock(state: Path) -> TextIO:
 
     Raises LaunchError.
     """
-    from kubeletpy.launch import LaunchError
+    from kubeletpy.agent.launch import LaunchError
 
     try:
         state.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -292,7 +292,7 @@ def _lock(state: Path) -> TextIO:
 
 async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:
     """Start the API. Raises LaunchError, which states what to do."""
-    from kubeletpy.launch import LaunchError
+    from kubeletpy.agent.launch import LaunchError
     from kubeletpy_up.pki.certificates import CertificateError
     from kubeletpy_up.storage.store import StoreError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
-from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
-from kubeletpy.version import VERSION
+from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion
+from kubeletpy.base.version import VERSION
 
 
 def main(arguments: Sequence[str] = ()) -> int:

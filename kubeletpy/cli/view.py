@@ -15,7 +15,7 @@ from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.cli.ports import port
 
 if TYPE_CHECKING:
-    from kubeletpy.view.server import ViewServer
+    from kubeletpy.observe.view.server import ViewServer
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,8 +49,8 @@ async def serve(path: Path, port: int) -> int:
     """Serve the page until cancelled; returns the exit code if that fails."""
     from kubeletpy.cli import own_api
     from kubeletpy.cli.view_sources import Sources
-    from kubeletpy.view.server import ViewServer
-    from kubeletpy.view.watcher import Silent
+    from kubeletpy.observe.view.server import ViewServer
+    from kubeletpy.observe.view.watcher import Silent
 
     def get_json(*parts: str) -> Any:
         try:

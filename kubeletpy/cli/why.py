@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import quote
 
 from kubeletpy.cli.endings import end_in_order
-from kubeletpy.explain import from_api, render
-from kubeletpy.explain.unschedulable import wants_host_ports
+from kubeletpy.observe.explain import from_api, render
+from kubeletpy.observe.explain.unschedulable import wants_host_ports
 from kubeletpy.pods.pod import CONFIG_MIRROR
 from kubeletpy.pods.pod_manager import MAX_NAMESAKES, static_name
 

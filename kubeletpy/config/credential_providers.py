@@ -10,11 +10,11 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import decode
 from kubeletpy.config import decoders as d
 from kubeletpy.config.problems import ConfigError, Problem, ProblemReport
 from kubeletpy.config.rules import qualified_name
-from kubeletpy.structs import Struct
 
 KIND = "CredentialProviderConfig"
 VERSIONS = tuple(f"kubelet.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kubeletpy.api import quantity
+from kubeletpy.base.api import quantity
+from kubeletpy.base.structs import Struct
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.config.version_facts import version_facts
-from kubeletpy.structs import Struct
 
 _FORMER_THROTTLING_FACTOR = 0.9
 """The default until 1.36, which files contain: no use of the feature."""

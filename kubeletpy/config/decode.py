@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from kubeletpy.base.kubernetes_version import KubernetesVersion
+from kubeletpy.base.structs import replace
 from kubeletpy.config import gates
 from kubeletpy.config.decoders import unknown
 from kubeletpy.config.fields import (
@@ -29,8 +31,6 @@ from kubeletpy.config.problems import ProblemReport
 from kubeletpy.config.rules import host_address
 from kubeletpy.config.settings import GROUPS, KubeletSettings, attribute
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
-from kubeletpy.kubernetes_version import KubernetesVersion
-from kubeletpy.structs import replace
 
 Document = dict[str, Any]
 

@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-from kubeletpy.api import quantity
-from kubeletpy.api.durations import parse_duration
+from kubeletpy.base.api import quantity
+from kubeletpy.base.api.durations import parse_duration
 from kubeletpy.config.problems import ProblemReport
 from kubeletpy.config.settings import attribute
 

@@ -13,13 +13,13 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from kubeletpy.base.kubernetes_version import KubernetesVersion, within
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.config import decoders as d
 from kubeletpy.config import rules as r
 from kubeletpy.config.gates import decode_gates
 from kubeletpy.config.problems import ProblemReport
 from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint, VModule
-from kubeletpy.kubernetes_version import KubernetesVersion, within
-from kubeletpy.structs import Struct, replace
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kubeletpy.base.kubernetes_version import NEWEST, OLDEST, KubernetesVersion, supported
 from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.load import Check, LoadedConfig, load
 from kubeletpy.config.problems import ConfigError, Problem
 from kubeletpy.config.version_choice import MAX_RECORD_BYTES, read_record
-from kubeletpy.kubernetes_version import NEWEST, OLDEST, KubernetesVersion, supported
 
 _MAX_BYTES = 4 * 1024 * 1024
 VERSION_RECORD = "kubernetes-version"

@@ -8,11 +8,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 
-from kubeletpy.api import node_labels
+from kubeletpy.base.api import node_labels
+from kubeletpy.base.kubernetes_version import SUPPORTED, supported
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.rules import dns_subdomain, host_address, label_value, qualified_name
 from kubeletpy.config.version_choice import AUTO
-from kubeletpy.kubernetes_version import SUPPORTED, supported
 
 
 def check_node_name(name: str, flag: str = "--hostname-override") -> list[Problem]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kubeletpy.kubernetes_version import KubernetesVersion, within
-from kubeletpy.structs import Struct
+from kubeletpy.base.kubernetes_version import KubernetesVersion, within
+from kubeletpy.base.structs import Struct
 
 # Flag, how its text is read, the document's field; "+" marks flags that are not deprecated there.
 _FIELD_FLAGS = """

@@ -11,7 +11,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-from kubeletpy.api.durations import parse_duration
+from kubeletpy.base.api.durations import parse_duration
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.config import effects
 from kubeletpy.config.flag_rules import (
     check_kubernetes_version,
@@ -22,7 +23,6 @@ from kubeletpy.config.flag_rules import (
 from kubeletpy.config.flag_table import FLAGS, SHORT, Flag
 from kubeletpy.config.problems import ConfigError, Problem, show
 from kubeletpy.config.version_choice import AUTO
-from kubeletpy.structs import Struct, field
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")

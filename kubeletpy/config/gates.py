@@ -12,10 +12,10 @@ from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 
+from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import gates_elsewhere
 from kubeletpy.config.problems import ProblemReport
-from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
-from kubeletpy.structs import Struct
 
 _ABSENT = "-"
 _TABLE = """

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kubeletpy.api.merge_patch import apply_merge_patch
+from kubeletpy.base.api.merge_patch import apply_merge_patch
+from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion, supported
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import cross_rules, decode, effects
 from kubeletpy.config.fields import API_VERSION, KIND
 from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.problems import ConfigError, Problem, ProblemReport, show
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion, supported
-from kubeletpy.structs import Struct
 
 _NO_FILE_DEFAULTS: Mapping[str, Any] = {"evictionHard": {}}
 """The kubelet's defaults without a configuration file, except those that would open ports to

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
-from kubeletpy.structs import Struct
+from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.base.structs import Struct
 
 MASKED = ("staticPodURLHeader",)
 """Fields whose values stay out of messages (docs/reference/config.csv; masked in logs)."""

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kubeletpy.api import quantity
-from kubeletpy.api.durations import format_duration
-from kubeletpy.api.sysctls import MAX_NAME, is_name, namespace_of, normalize
+from kubeletpy.base.api import quantity
+from kubeletpy.base.api.durations import format_duration
+from kubeletpy.base.api.sysctls import MAX_NAME, is_name, namespace_of, normalize
 from kubeletpy.config.settings import MemoryReservation, Taint
 
 Rule = Callable[[Any], str]

@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.config.gates import FeatureGates
-from kubeletpy.structs import Struct
 
 
 class X509Authentication(Struct, frozen=True):

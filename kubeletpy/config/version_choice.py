@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from kubeletpy.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
-from kubeletpy.structs import Struct, replace
+from kubeletpy.base.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
+from kubeletpy.base.structs import Struct, replace
 
 AUTO = "auto"
 """The flag's value for "that of the API server"."""

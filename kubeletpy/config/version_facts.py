@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion, column
-from kubeletpy.structs import Struct
+from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion, column
+from kubeletpy.base.structs import Struct
 
 _TABLE = """
 reports_user_namespace no no yes

@@ -15,8 +15,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.images.registry_pattern import RegistryPattern, Repository
-from kubeletpy.structs import Struct
 
 MAX_KEYS = 2_000
 """Maximum registries per keyring; no legitimate secret has more."""

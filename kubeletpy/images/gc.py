@@ -12,9 +12,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
-from kubeletpy.clock import Clock, SteadyClock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.base.clock import Clock, SteadyClock
 from kubeletpy.images.ages import Ages, ImageAges
 from kubeletpy.images.gc_selection import (
     Disk,
@@ -33,10 +31,12 @@ from kubeletpy.images.gc_selection import (
 )
 from kubeletpy.images.metrics import ImageMetrics
 from kubeletpy.images.uses import ImageUses
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.api import types as api
-from kubeletpy.api.scrub import shown_image
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.scrub import shown_image
+from kubeletpy.base.clock import Clock
 from kubeletpy.images.errors import ImageError, ImageErrorCode, never_pulled, runtime_text
 from kubeletpy.images.local_image import LocalImage, local_image
 from kubeletpy.images.metrics import ImageMetrics, NoPullTimes, PullTimes
@@ -26,12 +24,14 @@ from kubeletpy.images.puller import ImagePuller, PullSettings, WantedImage
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag
 from kubeletpy.images.uses import ImageUses
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import note, span
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
     from kubeletpy.images.pull_position import PullPosition

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.structs import Struct
 
 
 class LocalImage(Struct, frozen=True):

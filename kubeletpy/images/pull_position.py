@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 
 class PullPosition(Struct, frozen=True):

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.remote.rate import Rate
-from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.images.pull_position import PullPosition

@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from kubeletpy.api import types as api
-from kubeletpy.api.durations import format_duration
-from kubeletpy.api.scrub import scrub
-from kubeletpy.clock import Clock, steady_now
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.durations import format_duration
+from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.clock import Clock, steady_now
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import KubeletSettings
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.images.backoff import PullBackoff
 from kubeletpy.images.credentials import Credential, distinct
 from kubeletpy.images.errors import ImageError, ImageErrorCode, pull_failure, runtime_text
@@ -32,13 +31,14 @@ from kubeletpy.images.records.ledger import (
     PullRecords,
 )
 from kubeletpy.images.uses import ImageUses, Start
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import note, span
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
-from kubeletpy.structs import Struct
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
     from kubeletpy.images.pull_position import PullPosition

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from kubeletpy.api.scrub import shown_image
-from kubeletpy.structs import Struct
+from kubeletpy.base.api.scrub import shown_image
+from kubeletpy.base.structs import Struct
 
 DEFAULT_TAG = "latest"
 DEFAULT_DOMAIN = "docker.io"

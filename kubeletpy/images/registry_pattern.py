@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import fnmatch
 
-from kubeletpy.structs import Struct, replace
+from kubeletpy.base.structs import Struct, replace
 
 MAX_PATTERN = 2048
 """Longest pattern parsed, in characters."""

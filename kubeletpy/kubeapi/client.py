@@ -18,7 +18,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection, connect_kubeconfig
 from kubeletpy.kubeapi.formats import JSON_FORMAT, UNREADABLE, WireFormat
@@ -29,7 +29,7 @@ from kubeletpy.kubeapi.protocol import MAX_VERSION_BYTES, Call, KubeApi, WatchEv
 from kubeletpy.kubeapi.sessions import OpenTransport, Sessions
 from kubeletpy.kubeapi.transport import Response, TransportError, why
 from kubeletpy.kubeapi.usage import Usage, together
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 
 CONCURRENT_REQUESTS = 10
 RETRIES = 3

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubeletpy.api.types import JSON
-from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
-from kubeletpy.structs import Hidden, HidesFields, Struct
 
 log = logging.getLogger(__name__)
 

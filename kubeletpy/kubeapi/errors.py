@@ -5,7 +5,7 @@ Must never carry request bodies or credentials, because messages end up in logs 
 
 from __future__ import annotations
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 
 class ApiError(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Sequence
 
-from kubeletpy.structs import Struct, replace
+from kubeletpy.base.structs import Struct, replace
 
 FAILURES = 2
 """In a row, from which on a watch is reported: one failure is ordinary."""

@@ -11,8 +11,8 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
-from kubeletpy.api import nulls
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import nulls
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.object_text import ObjectText
 from kubeletpy.kubeapi.protocol import JSONPatch, Resource, WatchEvent

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.formats import JSON_FORMAT, UNREADABLE, WireFormat
 from kubeletpy.kubeapi.paths import resource_path
 from kubeletpy.kubeapi.protocol import Call, PatchType
 from kubeletpy.kubeapi.transport import Response, TransportError
-from kubeletpy.structs import Struct
 
 MAX_ERROR_BYTES = 1024 * 1024
 METHODS = {

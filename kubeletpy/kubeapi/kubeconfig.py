@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-from kubeletpy.api.scrub import first_line
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.scrub import first_line
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.structs import Struct
 from kubeletpy.config.yaml_depth import check_depth
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.structs import Struct
 
 _CLUSTER_FILES = ("certificate-authority",)
 _FILES = ("client-certificate", "client-key", "tokenFile")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.host.patient_threads import PatientThreads
 
 if TYPE_CHECKING:
     from aiohttp.abc import ResolveResult

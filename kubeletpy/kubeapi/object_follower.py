@@ -17,14 +17,14 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.tasks import background, until_one_ends
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
 from kubeletpy.kubeapi.object_reader import FORBIDDEN_WAITS, ObjectReader
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.kubeapi.tracked_object import Tracked
 from kubeletpy.kubeapi.watch_slots import WatchSlots
-from kubeletpy.tasks import background, until_one_ends
 
 logger = logging.getLogger(__name__)
 

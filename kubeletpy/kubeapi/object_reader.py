@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.kubeapi.tracked_object import ObjectKey, is_that_object, shown

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder, encode
 
-from kubeletpy.api import nulls
+from kubeletpy.base.api import nulls
 
 LEAST, MOST = 512, 256 << 10
 """Bytes of the shortest text that is kept with its value, and of all that are kept."""

@@ -15,7 +15,8 @@ import asyncio
 import random
 from collections.abc import Callable, Collection
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError, NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.object_follower import ObjectFollower
 from kubeletpy.kubeapi.protocol import KubeApi, WatchEvent
@@ -29,7 +30,6 @@ from kubeletpy.kubeapi.tracked_object import (
     worth_keeping,
 )
 from kubeletpy.kubeapi.watch_slots import WatchSlots
-from kubeletpy.tasks import cancel_tasks
 
 FIRST_ANSWER_S = 1.0
 """How long a reader waits for an object that has not been read yet."""

@@ -19,7 +19,9 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError, Unavailable
 from kubeletpy.kubeapi.object_reader import ObjectReader
 from kubeletpy.kubeapi.objects import FIRST_ANSWER_S
@@ -32,8 +34,6 @@ from kubeletpy.kubeapi.tracked_object import (
     version,
     worth_keeping,
 )
-from kubeletpy.structs import Hidden, HidesFields, Struct, field
-from kubeletpy.tasks import cancel_tasks
 
 DEFAULT_TTL_S = 60.0
 TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.tracked_object import ObjectKey
 
 

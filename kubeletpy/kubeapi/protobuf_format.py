@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.wire.api_messages import Unfit
+from kubeletpy.base.wire.api_objects import MEDIA_TYPE, ApiObjects, message_name
+from kubeletpy.base.wire.api_table import load_table
 from kubeletpy.kubeapi import formats
 from kubeletpy.kubeapi.formats import JSON_FORMAT, JSON_TYPE, event_of
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
-from kubeletpy.wire.api_messages import Unfit
-from kubeletpy.wire.api_objects import MEDIA_TYPE, ApiObjects, message_name
-from kubeletpy.wire.api_table import load_table
 
 LARGE = 64 << 10
 """Bytes from which on a body is read on a thread: 64 KiB of pods take about 10 ms."""

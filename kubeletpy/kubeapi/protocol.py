@@ -12,13 +12,13 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Literal
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.streamed_lists import StreamedLists
 from kubeletpy.kubeapi.usage import Usage
 from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
-from kubeletpy.structs import Struct
 
 
 class Resource(Struct, frozen=True):

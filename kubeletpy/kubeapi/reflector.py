@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, cast
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, Unavailable
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.kubeapi.limits import jittered_waits, spread

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from typing import cast
 
-from kubeletpy.api import types as api
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector

@@ -16,6 +16,9 @@ from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
+from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import run_together
+from kubeletpy.base.version import VERSION
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
@@ -24,10 +27,7 @@ from kubeletpy.kubeapi.observer import NoObserver, RequestObserver
 from kubeletpy.kubeapi.transport import Attempt, NotHttp2, Response, Transport, TransportError
 from kubeletpy.kubeapi.usage import Losses, Usage, together
 from kubeletpy.kubeapi.watch_slots import MAX_HTTP1_WATCHES, MAX_WATCHES
-from kubeletpy.structs import replace
-from kubeletpy.tasks import run_together
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
-from kubeletpy.version import VERSION
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ Source: docs/reference/api-server.md, ad; the Kubernetes API concepts, "Streamin
 
 from __future__ import annotations
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Unavailable
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import Resource
-from kubeletpy.structs import Hidden, HidesFields, Struct, field
 
 _KEPT_FIELDS = ("data", "binaryData", "immutable", "type")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.usage import Usage
-from kubeletpy.structs import Struct
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """Bytes of a response that is read as a whole; a page of a list holds 500 objects."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from kubeletpy.structs import Struct, replace
+from kubeletpy.base.structs import Struct, replace
 
 HTTP1, HTTP2 = "HTTP/1.1", "HTTP/2"
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.metrics.versions import gates_of, has_metric, missing_labels, name_in, stability
 
 MAX_SERIES = 500

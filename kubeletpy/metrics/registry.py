@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.metrics.certificates import CertificateMetrics
 from kubeletpy.metrics.csi import CsiMetrics
 from kubeletpy.metrics.devices import DeviceMetrics, PodResourcesMetrics

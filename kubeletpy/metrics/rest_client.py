@@ -8,8 +8,8 @@ from typing import Protocol
 
 from prometheus_client import Histogram
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.families import Families
-from kubeletpy.structs import Struct
 
 CLIENT_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 SIZES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)

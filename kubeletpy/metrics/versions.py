@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-from kubeletpy.kubernetes_version import KubernetesVersion, within
+from kubeletpy.base.kubernetes_version import KubernetesVersion, within
 
 _OPEN = "-"
 _SPANS = """

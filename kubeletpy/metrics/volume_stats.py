@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.families import SECONDS, Families
-from kubeletpy.structs import Struct
 
 _GAUGES = {
     "capacity_bytes": "Bytes that the volume has.",

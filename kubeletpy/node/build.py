@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from kubeletpy.api import node_labels
-from kubeletpy.api import types as api
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import node_labels
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.node.conditions import NodeHealth, node_conditions
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.resources import allocatable, capacity, with_foreign
 from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
-from kubeletpy.structs import Struct
 
 MAX_NAMES_PER_IMAGE = 5
 CONTROLLER_ATTACHES = "volumes.kubernetes.io/controller-managed-attach-detach"

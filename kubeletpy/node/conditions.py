@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import format_time
-from kubeletpy.structs import Struct
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.structs import Struct
 
 RUNTIME_DOWN_AFTER_S = 30.0
 """Without a good answer for this long, the runtime is considered down."""

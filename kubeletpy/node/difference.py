@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from kubeletpy.api import types as api
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
 
 _MAPS = ("capacity", "allocatable")
 """Maps of a status: a patch removes only the keys that it names."""

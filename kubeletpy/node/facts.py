@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.structs import Struct, field
+from kubeletpy.base.structs import Struct, field
 
 
 class MachineFacts(Struct, frozen=True):

@@ -8,10 +8,10 @@ both.
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.node.build import is_ready
 from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S, NodeHealth
-from kubeletpy.structs import Struct
 
 
 class FirstStatus(Struct, frozen=True):

@@ -8,9 +8,9 @@ import logging
 import random
 from collections.abc import Callable
 
-from kubeletpy.api.times import format_micro_time
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
+from kubeletpy.base.api.times import format_micro_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound
 from kubeletpy.kubeapi.protocol import LEASES, KubeApi, PatchType
 

@@ -13,12 +13,13 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
-from kubeletpy.api import types as api
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
 from kubeletpy.kubeapi.limits import RepairPace
 from kubeletpy.kubeapi.protocol import NODES, KubeApi
 from kubeletpy.node import build
@@ -31,7 +32,6 @@ from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.startup import NodeStartup
 from kubeletpy.node.status_events import condition_events
 from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
-from kubeletpy.tasks import run_together
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ import random
 from collections.abc import Callable
 from typing import cast
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, EventRecorder, node_reference
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, EventRecorder, node_reference
 from kubeletpy.kubeapi.protocol import NODES, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.kubeapi.tracked_object import revision

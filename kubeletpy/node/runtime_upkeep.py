@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri

@@ -13,6 +13,9 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from kubeletpy.base.host.private_files import write_whole
+from kubeletpy.base.kubernetes_version import KubernetesVersion
+from kubeletpy.base.structs import Struct
 from kubeletpy.config.files import VERSION_RECORD
 from kubeletpy.config.version_choice import (
     NoVersion,
@@ -23,12 +26,9 @@ from kubeletpy.config.version_choice import (
     decide,
     read_server_version,
 )
-from kubeletpy.host.private_files import write_whole
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.limits import spread
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.kubernetes_version import KubernetesVersion
-from kubeletpy.structs import Struct
 
 CHECK_S = 600.0
 """Seconds between two requests, up to twice as many. Nothing acts on the answer but people, and

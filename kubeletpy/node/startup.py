@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
 
 
 class StartupMetrics(Protocol):

@@ -5,8 +5,8 @@ Source: docs/reference/events.csv: NodeReady, NodeNotReady, NodeHasSufficientMem
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
-from kubeletpy.events.reasons import Reason
+from kubeletpy.base.api import types as api
+from kubeletpy.kubeapi.events.reasons import Reason
 
 REASONS = {
     ("MemoryPressure", "True"): Reason.NODE_HAS_INSUFFICIENT_MEMORY,

@@ -8,7 +8,7 @@ Source: docs/reference/behaviour.md, d.
 
 from __future__ import annotations
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 
 class BackoffState(Struct, frozen=True):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.api.canonical import canonical
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.canonical import canonical
+from kubeletpy.base.api.types import JSON
 
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from kubeletpy.api.quantity import whole
+from kubeletpy.base.api.quantity import whole
 from kubeletpy.pods.resources import HUGEPAGES_PREFIX, Amounts, amounts
 
 MIN_SHARES = 2

@@ -10,8 +10,8 @@ service accounts.
 
 from __future__ import annotations
 
-from kubeletpy.api.canonical import parse_quantity
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.canonical import parse_quantity
+from kubeletpy.base.api.types import JSON
 
 _FILE_MODE = 0o644
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}

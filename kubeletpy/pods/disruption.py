@@ -5,8 +5,8 @@ Source: KEP-3329 (DisruptionTarget).
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import format_time
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_time
 
 DISRUPTION_TARGET = "DisruptionTarget"
 """Set by the agent for preemption and shutdown, but also by others: shared."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
-from kubeletpy.api import types as api
-from kubeletpy.api.quantity import milli_value, parse
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import milli_value, parse
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE, HUGEPAGES_PREFIX, pod_level_limit
-from kubeletpy.structs import Struct
 
 _NODE_DEFAULTED = ("cpu", "memory", "ephemeral-storage")
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.config_errors import ContainerConfigError, NodeAddressError
 from kubeletpy.pods.downward import (
     DownwardError,
@@ -20,7 +21,6 @@ from kubeletpy.pods.downward import (
 from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.service_env import service_variables
-from kubeletpy.structs import Struct, field
 
 MAX_ENVIRONMENT = 8 << 20
 """Characters in all variables combined; half of what one CRI message may hold."""

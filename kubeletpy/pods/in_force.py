@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.replaced import replaced_containers
 from kubeletpy.pods.resources import COMPUTE, Amounts, pod_requests

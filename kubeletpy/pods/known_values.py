@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
 
 MAX_ID = 2**31 - 1

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.qos import QoSClass
-from kubeletpy.structs import Struct
 
 PAGE = 4096
 SAFE_KERNEL = (5, 9)

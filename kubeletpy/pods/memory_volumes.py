@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.api.quantity import parse
+from kubeletpy.base.api.quantity import parse
 from kubeletpy.pods.pod import Pod
 
 GATE = "InPlacePodVerticalScalingMemoryBackedVolumes"

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, TypeVar, cast
 
-from kubeletpy.api import types as api
-from kubeletpy.api.canonical import Quantity
-from kubeletpy.api.quantity import parse, whole
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.canonical import Quantity
+from kubeletpy.base.api.quantity import parse, whole
 from kubeletpy.pods.pod import Pod
 
 GATE = "DRANodeAllocatableResources"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from itertools import islice
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
 
 MAX_NAMESAKES = 5
 """Pods that an error message names."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from kubeletpy.structs import Struct, field
+from kubeletpy.base.structs import Struct, field
 
 
 class ProbeOutcome(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
 
 class PullSecret(HidesFields, Struct, frozen=True):

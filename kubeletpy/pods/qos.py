@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.api.quantity import parse
+from kubeletpy.base.api.quantity import parse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE, pod_level_set
 

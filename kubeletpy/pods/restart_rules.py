@@ -9,7 +9,7 @@ Source: docs/reference/behaviour.md, c6, c7; KEP-5307 (container restart rules),
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 
-from kubeletpy.structs import Struct, field
+from kubeletpy.base.structs import Struct, field
 
 
 class ContainerState(StrEnum):

@@ -6,9 +6,9 @@ docs/reference/behaviour.md, c1.
 
 from __future__ import annotations
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.structs import Struct
 
 
 class SandboxDecision(Struct, frozen=True):

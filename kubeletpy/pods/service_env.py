@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 
 
 def service_variables(

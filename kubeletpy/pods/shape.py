@@ -2,7 +2,7 @@
 
 Typed clients reject malformed objects while decoding. We work on plain JSON, so this is our
 decoding step, once for each object that arrives. From then on every field is absent or what
-:mod:`kubeletpy.api.types` declares. Unknown fields pass: newer APIs have more. Must never judge a
+:mod:`kubeletpy.base.api.types` declares. Unknown fields pass: newer APIs have more. Must never judge a
 value that can be read: that is validation, and the API's job.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
-from kubeletpy.api.pod_fields import KINDS, fields_of
-from kubeletpy.api.quantity import parse as parse_quantity
-from kubeletpy.api.times import parse_time
-from kubeletpy.structs import Struct
+from kubeletpy.base.api.pod_fields import KINDS, fields_of
+from kubeletpy.base.api.quantity import parse as parse_quantity
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.structs import Struct
 
 _Check = Callable[[Any], str]
 """Empty when a value is valid, else the path from here and the problem: ``.spec.x: is not …``."""
@@ -72,7 +72,7 @@ def _fits_in_a_path(text: str) -> bool:
 
 @cache
 def _check_of(kind: str) -> _Check:
-    """``kind``: a type as :mod:`kubeletpy.api.pod_fields` has it."""
+    """``kind``: a type as :mod:`kubeletpy.base.api.pod_fields` has it."""
     if kind in KINDS:
         return _object_check(kind)
     if kind.startswith("list["):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 
 HIDDEN = "***"
 MOST_QUOTED = 64

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from kubeletpy.host.exhausted import MachineFault
+from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.structs import Struct, field
 
 
 class SyncAction(StrEnum):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
 MAX_MODE = 0o1777

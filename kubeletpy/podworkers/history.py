@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 from kubeletpy.podworkers.troubles import Troubles
-from kubeletpy.structs import Struct, replace
 
 REPEATS = 6
 """How many of the newest entries are checked for the same decision."""

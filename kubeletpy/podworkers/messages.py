@@ -5,11 +5,11 @@ Must never undo a termination or lengthen a grace period.
 
 from __future__ import annotations
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
 from kubeletpy.podworkers.records import Stage, UpdateArrived, Work, WorkerRecord
 from kubeletpy.podworkers.requeue import MIN_GRACE, effective_grace
-from kubeletpy.structs import replace
 
 _NO_OPTIONS = KillOptions()
 

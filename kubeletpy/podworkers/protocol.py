@@ -6,15 +6,15 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.api import types as api
-from kubeletpy.host.exhausted import MachineFault
+from kubeletpy.base.api import types as api
+from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.structs import Struct
+from kubeletpy.metrics.trace.names import Step
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.structs import Struct
-from kubeletpy.trace.names import Step
+from kubeletpy.resources.admission.verdict import Rejection
 
 
 class UpdateType(StrEnum):

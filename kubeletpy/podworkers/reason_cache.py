@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.sync_results import PodSyncResult, StartError, SyncAction
-from kubeletpy.structs import replace
 
 CRASH_LOOP = "CrashLoopBackOff"
 _STARTS = (SyncAction.START_CONTAINER, SyncAction.INIT_CONTAINER)

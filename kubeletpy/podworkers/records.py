@@ -38,11 +38,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kubeletpy.admission.verdict import Rejection
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import PodUpdate, StatusOverride, SyncOutcome, UpdateType
-from kubeletpy.structs import Struct
+from kubeletpy.resources.admission.verdict import Rejection
 
 
 class Stage(StrEnum):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import zlib
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.structs import Struct
 
 MIN_GRACE = 1
 """Seconds: every pod gets at least this."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import Traces, span
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
@@ -17,8 +19,6 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.verbs import PodSyncer
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import Traces, span
 
 _SPANS = {
     Stage.SYNC: "syncPod",

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.clock import Clock
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.structs import Struct, field
 
 MAX_SPANS = 64
 """Pulls and ended init containers that are kept per pod: one that fails for hours has more."""

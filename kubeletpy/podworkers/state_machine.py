@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from kubeletpy.base.structs import replace
 from kubeletpy.podworkers.messages import (
     is_urgent,
     merge_kill,
@@ -45,7 +46,6 @@ from kubeletpy.podworkers.records import (
 from kubeletpy.podworkers.requeue import MIN_GRACE, RequeueSettings, effective_grace, requeue_delay
 from kubeletpy.podworkers.static_names import StaticNames
 from kubeletpy.podworkers.transitions import EventTrail, ImpossibleTransition, check_all, violation
-from kubeletpy.structs import replace
 
 
 class WorkerMachine:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kubeletpy.structs import Struct, field
+from kubeletpy.base.structs import Struct, field
 
 
 class NamesInUse(Struct, frozen=True):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.structs import Struct, replace
 
 
 def essence(status: PodRuntimeStatus) -> tuple[object, ...]:

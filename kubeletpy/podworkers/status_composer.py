@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.allocation.allocation_manager import AllocationManager
-from kubeletpy.api import types as api
-from kubeletpy.api.times import parse_time
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.addresses import family
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
@@ -27,6 +26,8 @@ from kubeletpy.podworkers.protocol import StatusOverride
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.probe_manager import KubeProbeManager
+from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources, actuated_containers
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import (
@@ -39,7 +40,6 @@ from kubeletpy.status.generate import (
 from kubeletpy.status.generate import deadline as pod_deadline
 from kubeletpy.status.protocol import StatusManager
 from kubeletpy.status.store import mirrored
-from kubeletpy.structs import Struct
 
 
 class _Settled(Struct, frozen=True):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.metrics.trace.names import Step
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.structs import Struct, field
-from kubeletpy.trace.names import Step
 
 
 class PodSync(Struct):

@@ -10,9 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.model import MAX_TEXT
+from kubeletpy.metrics.trace.names import Step
+from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import StatusOverride, SyncOutcome
@@ -22,10 +26,6 @@ from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.structs import replace
-from kubeletpy.trace.model import MAX_TEXT
-from kubeletpy.trace.names import Step
-from kubeletpy.trace.spans import span
 
 ORPHAN_GRACE = 1
 """Grace period, in seconds, of a pod that no source has."""

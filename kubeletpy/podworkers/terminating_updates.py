@@ -13,10 +13,10 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
 
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.tasks import background
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.sync_step import SyncStep
-from kubeletpy.structs import Struct, field
-from kubeletpy.tasks import background
 
 FIRST_S = 1.0
 """Seconds until the first update: most pods have ended by then."""

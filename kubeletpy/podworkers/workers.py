@@ -11,12 +11,13 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.host.exhausted import exhausted, machine_fault
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.host.exhausted import exhausted, machine_fault
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
+from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import DecisionHistory
@@ -54,9 +55,8 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.sync_notes import SyncNotes
 from kubeletpy.podworkers.transitions import ImpossibleTransition
 from kubeletpy.podworkers.verbs import PodSyncer
+from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.structs import replace
-from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from kubeletpy.handlers.exec import run_command
-from kubeletpy.handlers.outcome import HandlerError, HandlerResult, Reply, go_seconds
+from kubeletpy.base.structs import Struct
+from kubeletpy.probes.handlers.exec import run_command
+from kubeletpy.probes.handlers.outcome import HandlerError, HandlerResult, Reply, go_seconds
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.structs import Struct
 
 logger = logging.getLogger(__name__)
 

@@ -12,22 +12,16 @@ import os
 import random
 from collections.abc import Callable, Iterable
 
-from kubeletpy.api import types as api
-from kubeletpy.clock import Clock
-from kubeletpy.handlers.ports import LOOPBACK
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock
 from kubeletpy.metrics.probes import ProbeMetrics
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
+from kubeletpy.probes.handlers.ports import LOOPBACK
 from kubeletpy.probes.probe import Probe, field_of, probes_of, report
 from kubeletpy.probes.prober import Prober, Target
 from kubeletpy.probes.report import ProbeFinding, ProbeReport
-from kubeletpy.probes.schedule import (
-    ProbeKind,
-    ProbeState,
-    end,
-    finished,
-    with_container_state,
-)
+from kubeletpy.probes.schedule import ProbeKind, ProbeState, end, finished, with_container_state
 from kubeletpy.probes.seen import container_state
 from kubeletpy.probes.timetable import Timetable
 from kubeletpy.probes.turns import ProbeSlots

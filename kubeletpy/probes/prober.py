@@ -9,23 +9,23 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kubeletpy.api import types as api
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.handlers import http, tcp
-from kubeletpy.handlers.http_request import request_for
-from kubeletpy.handlers.network import Resolver
-from kubeletpy.handlers.outcome import HandlerError, HandlerResult, Reply
-from kubeletpy.handlers.ports import resolve_port
-from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.base.api import types as api
+from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.commands import ProbeCommands
+from kubeletpy.probes.handlers import http, tcp
+from kubeletpy.probes.handlers.http_request import request_for
+from kubeletpy.probes.handlers.network import Resolver
+from kubeletpy.probes.handlers.outcome import HandlerError, HandlerResult, Reply
+from kubeletpy.probes.handlers.ports import resolve_port
 from kubeletpy.probes.report import KEPT_WORDS, ProbeFinding
 from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.remote.http2_client import Turns
@@ -121,7 +121,9 @@ class Prober:
             _must_have_address(request.host)
             exchange = None
             if self._http2 and get.get("protocol") == "HTTP2":
-                from kubeletpy.handlers import http2  # only nodes with such probes pay for it
+                from kubeletpy.probes.handlers import (
+                    http2,  # only nodes with such probes pay for it
+                )
 
                 self._turns = self._turns or http2.Turns()
                 exchange = http2.exchange(self._turns)
@@ -132,7 +134,9 @@ class Prober:
             port = resolve_port(socket.get("port"), ports)
             return await tcp.connect(self._resolver, host, port, timeout)
         if (call := probe.get("grpc")) is not None:
-            from kubeletpy.handlers import grpc_health  # only nodes with such probes pay for it
+            from kubeletpy.probes.handlers import (
+                grpc_health,  # only nodes with such probes pay for it
+            )
 
             _must_have_address(target.pod_ip)
             port = resolve_port(call.get("port"), ())

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.structs import Struct
 
 KEPT_WORDS = 200
 """Characters kept of a run's output."""

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.pods.probe_results import ProbeOutcome
-from kubeletpy.structs import Struct, replace
 
 EARLY_PAUSE_S = 0.1
 """Pause after the first early run; it doubles after each further one."""

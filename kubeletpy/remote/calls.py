@@ -14,7 +14,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from kubeletpy.api.scrub import scrub
+from kubeletpy.base.api.scrub import scrub
+from kubeletpy.metrics.trace.tracer import NO_TRACER, OpenSpan, Tracer
 from kubeletpy.remote import cancellation
 from kubeletpy.remote.connection import GrpcChannel
 from kubeletpy.remote.errors import (
@@ -31,7 +32,6 @@ from kubeletpy.remote.operations import OPERATIONS
 from kubeletpy.remote.silence import is_silence, runtime_is_silent
 from kubeletpy.remote.stubs import stubs
 from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT, deadline_for
-from kubeletpy.trace.tracer import NO_TRACER, OpenSpan, Tracer
 
 Answer = TypeVar("Answer", bound=Message)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import CallMetrics, NoMetrics, ServiceCalls
 from kubeletpy.remote.connection import GrpcChannel, Listener
@@ -18,7 +19,6 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.lists import PodSelectors, RemoteLists
 from kubeletpy.remote.services import RemoteServices
 from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 log = logging.getLogger(__name__)
 

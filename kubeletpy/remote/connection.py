@@ -15,8 +15,8 @@ from collections.abc import Callable
 import grpc
 import grpc.aio
 
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.remote.endpoint import dial_target
-from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 

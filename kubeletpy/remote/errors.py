@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kubeletpy.api.scrub import scrub
+from kubeletpy.base.api.scrub import scrub
 
 
 class Code(StrEnum):

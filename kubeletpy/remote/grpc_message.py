@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import unquote
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.remote.errors import Code
-from kubeletpy.structs import Struct
 
 MAX_DETAILS = 1024
 """Characters of a server's message that are kept."""

@@ -12,7 +12,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 
-from kubeletpy.wire.http2_exchange import Exchange, ExchangeFailed
+from kubeletpy.base.wire.http2_exchange import Exchange, ExchangeFailed
 
 
 class Turns:

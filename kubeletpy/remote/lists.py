@@ -16,12 +16,12 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import ServiceCalls
 from kubeletpy.remote.errors import Code, CRIError, ResourceExhausted, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 

@@ -21,11 +21,11 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from kubeletpy.host.disk_errors import complete_errors
+from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.structs import Struct
 from kubeletpy.remote.endpoint import MAX_SOCKET_PATH, EndpointError, dial_target
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.rate import Rate
-from kubeletpy.structs import Struct
 
 Request = TypeVar("Request", bound=Message)
 

@@ -17,12 +17,12 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.remote.errors import FailedPrecondition, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.partial import PartialRuntime
 from kubeletpy.remote.verify import lets_through
-from kubeletpy.structs import Struct, field
-from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 

@@ -13,6 +13,13 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 
+from kubeletpy.base.wire.http2_exchange import (
+    BOUNDS,
+    Bounds,
+    Exchange,
+    ExchangeFailed,
+    ExchangeFailure,
+)
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import (
     CallFailed,
@@ -23,7 +30,6 @@ from kubeletpy.remote.grpc_message import (
     reset_code,
 )
 from kubeletpy.remote.http2_client import Turns, carry_out
-from kubeletpy.wire.http2_exchange import BOUNDS, Bounds, Exchange, ExchangeFailed, ExchangeFailure
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 0.5
 """Pauses between attempts to connect, which double; the caller ends them."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.granted import NOWHERE, DeviceNode, Placement
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct, field
 
 
 class ContainerAdditions(Struct, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
 
 

@@ -11,10 +11,11 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
-from kubeletpy.backlog import Backlog
-from kubeletpy.clock import Clock, SteadyClock
-from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.clock import Clock, SteadyClock
+from kubeletpy.base.structs import replace
 from kubeletpy.images.image_manager import ImageManager
+from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.config_errors import RuntimeClassError
 from kubeletpy.pods.granted import NOWHERE, Placement
@@ -76,7 +77,6 @@ from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from kubeletpy.runtime_manager.sandbox_watch import SandboxWatch
-from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.limits import PodLimits
 from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
@@ -14,7 +15,6 @@ from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.pods.sync_results import PodSyncResult
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
-from kubeletpy.structs import Struct, field
 
 
 class SyncPodRequest(Struct, frozen=True):

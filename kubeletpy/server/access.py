@@ -13,8 +13,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SUBJECTACCESSREVIEWS, TOKENREVIEWS, KubeApi
 from kubeletpy.server.expiring_cache import ExpiringCache

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server import endpoints, objects
 from kubeletpy.server.access import Access

@@ -16,17 +16,17 @@ from typing import Any
 
 from aiohttp import web
 
-from kubeletpy.host.exhausted import exhausted
+from kubeletpy.base.host.exhausted import exhausted
+from kubeletpy.base.wire.door import Door, guarded, most_connections
+from kubeletpy.base.wire.http_log import http_log
+from kubeletpy.base.wire.http_server import set_up
+from kubeletpy.base.wire.listener import Listener
 from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.server.access import Access, AccessError, Busy
 from kubeletpy.server.request_span import answered, span_attributes, span_name
 from kubeletpy.server.routes import PROXY, ROUTES, Route, canonical, refusal, verb_of
 from kubeletpy.server.tls import ServingTls
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
-from kubeletpy.wire.door import Door, guarded, most_connections
-from kubeletpy.wire.http_log import http_log
-from kubeletpy.wire.http_server import set_up
-from kubeletpy.wire.listener import Listener
 
 log = logging.getLogger(__name__)
 

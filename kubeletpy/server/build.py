@@ -15,19 +15,19 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from kubeletpy.api import types as api
-from kubeletpy.clock import Clock
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import CertificateError
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.listening import listen, listen_error
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.settings import ServerSettings
 from kubeletpy.server.tls import PairInUse, ServingTls, files_problem, self_signed
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 if TYPE_CHECKING:
     from kubeletpy.server.explained import Explained

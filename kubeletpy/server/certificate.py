@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kubeletpy.api import types as api
-from kubeletpy.certificates import request
-from kubeletpy.certificates.certificate_manager import CertificateManager, Purpose
-from kubeletpy.certificates.link_repair import repair_link
-from kubeletpy.certificates.store import CertificateStore, certificate_dir
-from kubeletpy.clock import Clock
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import Names
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Names
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.certificates import CertificateMetrics
+from kubeletpy.node.certificates import request
+from kubeletpy.node.certificates.certificate_manager import CertificateManager, Purpose
+from kubeletpy.node.certificates.link_repair import repair_link
+from kubeletpy.node.certificates.store import CertificateStore, certificate_dir
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.server.app import Handler
 from kubeletpy.server.node_view import NodeView, declared_container
-from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
 from kubeletpy.server.app import Handler
 from kubeletpy.server.debug import log_level, zpages
 from kubeletpy.server.debug.program import RunningProgram

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from kubeletpy.tasks import cancel_tasks
+from kubeletpy.base.tasks import cancel_tasks
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from kubeletpy.base.wire.accepting import ListeningSocket
+from kubeletpy.base.wire.door import guarded
+from kubeletpy.base.wire.listener import Listener
 from kubeletpy.server.listening import listen, listen_error
-from kubeletpy.wire.accepting import ListeningSocket
-from kubeletpy.wire.door import guarded
-from kubeletpy.wire.listener import Listener
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -58,8 +58,8 @@ class HealthServer:
 
     code: ClassVar[Sequence[str]] = (
         "aiohttp.web",
-        "kubeletpy.wire.http_server",
-        "kubeletpy.wire.http_log",
+        "kubeletpy.base.wire.http_server",
+        "kubeletpy.base.wire.http_log",
     )
 
     def __init__(
@@ -100,8 +100,8 @@ class HealthServer:
         """Answer, once it has been started."""
         from aiohttp import web
 
-        from kubeletpy.wire.http_log import http_log
-        from kubeletpy.wire.http_server import set_up
+        from kubeletpy.base.wire.http_log import http_log
+        from kubeletpy.base.wire.http_server import set_up
 
         app = web.Application()
         app.on_response_prepare.append(_close_after)

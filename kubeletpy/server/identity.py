@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ssl import cert_time_to_seconds
 from typing import Any
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 AUTHENTICATED = "system:authenticated"
 

@@ -1,4 +1,4 @@
-"""Sockets that listen. Connections are limited and accepted elsewhere (:mod:`kubeletpy.wire`)."""
+"""Sockets that listen. Connections are limited and accepted elsewhere (:mod:`kubeletpy.base.wire`)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import ipaddress
 import socket
 from collections.abc import Collection
 
-from kubeletpy.handlers.ports import host_port
+from kubeletpy.base.wire.accepting import ListeningSocket
+from kubeletpy.base.wire.listener import BACKLOG
+from kubeletpy.probes.handlers.ports import host_port
 from kubeletpy.server.errors import ServerError
-from kubeletpy.wire.accepting import ListeningSocket
-from kubeletpy.wire.listener import BACKLOG
 
 GIVE_UP_MS = 60_000
 """Milliseconds after which the kernel drops a plain connection that accepts no data."""

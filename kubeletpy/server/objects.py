@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.metrics.exposition import CONTENT_TYPE
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 VERBS: Mapping[str, str] = {
     "GET": "get",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubeletpy.certificates.store import certificate_dir
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.node.certificates.store import certificate_dir
 from kubeletpy.server.errors import ServerError
-from kubeletpy.structs import Struct, field
 
 
 class AccessSettings(Struct, frozen=True):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from kubeletpy.metrics.exposition import CONTENT_TYPE
+from kubeletpy.node.stats.views import StatsViews
 from kubeletpy.server.app import Handler
-from kubeletpy.stats.views import StatsViews
 
 
 def handlers(stats: StatsViews) -> Mapping[str, Handler]:

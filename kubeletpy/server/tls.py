@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Certificate, CertificateError, Names
-from kubeletpy.host.stamps import Stamp, stamp
-from kubeletpy.host.tls_limits import limit_key_exchange
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import Certificate, CertificateError, Names
+from kubeletpy.base.host.stamps import Stamp, stamp
+from kubeletpy.base.host.tls_limits import limit_key_exchange
 from kubeletpy.pods.hostname import SUBDOMAIN
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def self_signed(
         CertificateError: a name can't go into a certificate.
         OSError: the directory can't be written.
     """
-    from kubeletpy.host import signing
+    from kubeletpy.base.host import signing
 
     pair = KeyPair.named(directory, _SELF_SIGNED)
     ips = tuple(dict.fromkeys(filter(None, map(_canonical_ip, addresses))))
@@ -90,7 +90,7 @@ def _why_made_anew(pair: KeyPair, names: Names, now: float) -> str:
 
 def _read(pair: KeyPair) -> Certificate:
     """Raises CertificateError, OSError."""
-    from kubeletpy.host import x509
+    from kubeletpy.base.host import x509
 
     return x509.read_certificate(pair.certificate.read_bytes())
 

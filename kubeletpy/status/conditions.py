@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, is_sidecar
 
 RESTARTING_ALL = "AllContainersRestarting"

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import format_nanoseconds, format_time
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_nanoseconds, format_time
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.restart_rules import should_container_be_restarted
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
@@ -18,7 +19,6 @@ from kubeletpy.pods.start_errors import shown_reason
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status.phase import RESTARTING_ALL
 from kubeletpy.status.reported_resources import reported_resources
-from kubeletpy.structs import Struct, field
 
 LOST_EXIT_CODE = 137
 LOST_REASON = "ContainerStatusUnknown"

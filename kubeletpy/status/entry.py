@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy.status import store
 from kubeletpy.status.patch import may_wait, status_patch
 from kubeletpy.status.write_problem import WriteProblem
-from kubeletpy.structs import Struct, field
 
 
 class StatusEntry(Struct):

@@ -6,7 +6,7 @@ as success.
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, is_sidecar
 from kubeletpy.status.container_status import lost
 

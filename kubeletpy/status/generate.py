@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import parse_time
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.addresses import pod_addresses
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import TERMINAL_PHASES, ContainerKind, Pod, is_sidecar
@@ -24,7 +25,6 @@ from kubeletpy.status.container_status import ContainerStatusInputs, container_s
 from kubeletpy.status.phase import compute_phase
 from kubeletpy.status.pod_resources import pod_level_resources
 from kubeletpy.status.volume_health import shown_volume_health
-from kubeletpy.structs import Struct, field
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"

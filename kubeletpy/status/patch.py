@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.api import types as api
-from kubeletpy.api.pod_fields import fields_of
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.pod_fields import fields_of
+from kubeletpy.base.api.types import JSON
 from kubeletpy.status import conditions
 from kubeletpy.status.store import FOREIGN_FIELDS
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.restart_rules import restart_after_exit
-from kubeletpy.structs import Struct
 
 RESTARTING_ALL = "RestartingAllContainers"
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.api import types as api
-from kubeletpy.api.canonical import Quantity
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.canonical import Quantity
 from kubeletpy.pods.node_allocatable import claims
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class

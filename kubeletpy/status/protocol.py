@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
 
 

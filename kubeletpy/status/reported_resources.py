@@ -5,8 +5,8 @@ Pure. A value that equals the spec's is shown in the spec's own format ("1Gi", n
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
-from kubeletpy.api.quantity import milli_value, spelled, value
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import milli_value, spelled, value
 from kubeletpy.pods.runtime_status import ContainerStatus
 
 MIN_MILLI_LIMIT = 10

@@ -12,25 +12,19 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 
-from kubeletpy.api import types as api
-from kubeletpy.backlog import Backlog
-from kubeletpy.clock import Clock
+from kubeletpy.base.api import types as api
+from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status import store
 from kubeletpy.status.entry import StatusEntry
 from kubeletpy.status.finish import finished_status
-from kubeletpy.status.write_problem import (
-    LATE_S,
-    NO_ANSWER,
-    NO_MIRROR,
-    WriteProblem,
-    unreported,
-)
+from kubeletpy.status.write_problem import LATE_S, NO_ANSWER, NO_MIRROR, WriteProblem, unreported
 from kubeletpy.status.writer import StatusWriter
-from kubeletpy.structs import replace
-from kubeletpy.tasks import cancel_tasks
-from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)
 

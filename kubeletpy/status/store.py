@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import format_time
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_time
 from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, is_sidecar
 from kubeletpy.pods.restart_rules import could_restart_all, restart_after_exit

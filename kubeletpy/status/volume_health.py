@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 
 
 def shown_volume_health(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.status.conditions import is_ready
-from kubeletpy.structs import Struct
 
 LATE_S = 10.0
 """Seconds without an answer after which a write is a problem although it has not failed."""

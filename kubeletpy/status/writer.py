@@ -12,15 +12,15 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from kubeletpy.backlog import Backlog
-from kubeletpy.clock import Clock
+from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
+from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import TERMINAL_PHASES, MalformedPod, Pod
 from kubeletpy.status.conditions import is_ready
 from kubeletpy.status.entry import StatusEntry
 from kubeletpy.status.write_problem import WriteProblem
-from kubeletpy.trace.spans import Traces
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Carries out admission: reads the node, preempts other pods, counts refusals.
 
-The decisions are made in :mod:`kubeletpy.admission`. Must never make the sync loop wait: what takes
+The decisions are made in :mod:`kubeletpy.resources.admission`. Must never make the sync loop wait: what takes
 a while is returned as something to wait for.
 """
 
@@ -10,13 +10,21 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from kubeletpy.admission.at_start import Refusal, judge_any, refused_at_start
-from kubeletpy.admission.declared_features import lacking_for_update
-from kubeletpy.admission.facts import NodeState
-from kubeletpy.admission.fit import NOTHING, Needs, needs_in_force
-from kubeletpy.admission.handlers import before_placement, missing_features
-from kubeletpy.admission.preemption import MESSAGE, preempted, victims_or_refusal
-from kubeletpy.admission.verdict import (
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.tasks import cancel_tasks, run_all
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.pods import PodWorkerMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.resources.admission.at_start import Refusal, judge_any, refused_at_start
+from kubeletpy.resources.admission.declared_features import lacking_for_update
+from kubeletpy.resources.admission.facts import NodeState
+from kubeletpy.resources.admission.fit import NOTHING, Needs, needs_in_force
+from kubeletpy.resources.admission.handlers import before_placement, missing_features
+from kubeletpy.resources.admission.preemption import MESSAGE, preempted, victims_or_refusal
+from kubeletpy.resources.admission.verdict import (
     Admitted,
     AskForNode,
     Preempt,
@@ -25,15 +33,7 @@ from kubeletpy.admission.verdict import (
     Shortage,
     Verdict,
 )
-from kubeletpy.api import types as api
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.pods import PodWorkerMetrics
-from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.syncloop.rejection import Deferred, Others
-from kubeletpy.tasks import cancel_tasks, run_all
 
 log = logging.getLogger(__name__)
 

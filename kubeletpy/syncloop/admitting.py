@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.allocation.allocation_manager import AllocationManager
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.syncloop.held_pods import HeldPods
 from kubeletpy.syncloop.rejection import Admit, Deferred
 

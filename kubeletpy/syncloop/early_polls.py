@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -19,7 +20,6 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.syncloop.pleg import Pleg
-from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ container vanish or an exited one come back.
 
 from __future__ import annotations
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.structs import replace
 
 _ORDER = (
     ContainerState.UNKNOWN,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, cast
 
-from kubeletpy.clock import Clock, steady_ns
+from kubeletpy.base.clock import Clock, steady_ns
 from kubeletpy.pods.event_time import event_observed_at
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache, essence

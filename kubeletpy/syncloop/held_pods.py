@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.events.reasons import AdmissionReason
-from kubeletpy.tasks import cancel_tasks
+from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
+from kubeletpy.resources.admission.verdict import Rejection
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
-from kubeletpy.structs import Struct
 
 
 class LifecycleType(StrEnum):

@@ -12,13 +12,10 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from kubeletpy.admission.at_start import seniority
-from kubeletpy.allocation.allocation_manager import AllocationManager
-from kubeletpy.allocation.checkpoint import ResourceState
-from kubeletpy.api import types as api
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import SOURCE_API, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.probe_results import ProbeOutcome
@@ -27,6 +24,9 @@ from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.resources.admission.at_start import seniority
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
+from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.admitting import Admitting
 from kubeletpy.syncloop.dead_containers import DeadContainers

@@ -16,18 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import format_micro_time
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_micro_time
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.node_allocatable import without_claims
-from kubeletpy.pods.pod import (
-    CONFIG_MIRROR,
-    CONFIG_SEEN,
-    CONFIG_SOURCE,
-    MalformedPod,
-    Pod,
-)
+from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, MalformedPod, Pod
 from kubeletpy.pods.shape import pod_problem
-from kubeletpy.structs import Struct, field
 from kubeletpy.syncloop.operations import MergedDelivery, Op, PodOperation, RefusedPod
 
 NAMELESS: api.Pod = {}

@@ -13,10 +13,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
-from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 

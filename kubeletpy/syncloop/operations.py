@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
 
 
 class Op(StrEnum):

@@ -11,9 +11,9 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.syncloop.merge import Merge, object_uid
-from kubeletpy.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
 

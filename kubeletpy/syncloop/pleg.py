@@ -13,15 +13,15 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-from kubeletpy.api.durations import format_duration
-from kubeletpy.clock import Clock, steady_ns
+from kubeletpy.base.api.durations import format_duration
+from kubeletpy.base.clock import Clock, steady_ns
+from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.metrics.pleg import PlegMetrics
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, agrees, diff, summarise
-from kubeletpy.tasks import cancel_tasks, run_together
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from kubeletpy.admission.verdict import Rejection
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
+from kubeletpy.resources.admission.verdict import Rejection
 
 Others = Callable[[], Sequence[Pod]]
 """The other active pods of the node, as of the time of the call."""

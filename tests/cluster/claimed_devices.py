@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.cluster.kubelet_node import FOREVER, KubeletNode
 from tests.cluster.node import WITHIN
 from tests.cluster.objects import claim_template

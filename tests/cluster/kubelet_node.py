@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.cluster.node import ClusterNode, own_runtime
 from tests.integration.node import agent
 from tests.integration.node.machine import ROOT

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.cluster.link import Link
 from tests.integration.node import agent
 from tests.integration.node.machine import ROOT

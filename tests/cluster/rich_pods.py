@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tools.env.images import BUSYBOX
 
 CONFIG, SECRET = "rich-config", "rich-secret"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.cluster.kubelet_node import KubeletNode, kubelets_own_directory
 from tests.cluster.node import own_runtime
 from tools.conformance.images import libraries

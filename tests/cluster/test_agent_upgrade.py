@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.probes.schedule import RESTART_SLACK_S
 from tests.cluster.node import WITHIN, ClusterNode
 from tests.cluster.objects import config_map, secret

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.probes.schedule import RESTART_SLACK_S
 from tests.cluster.answers import Answers, answers
 from tests.cluster.conftest import built_kubelet, control_plane_programs

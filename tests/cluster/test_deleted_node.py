@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.cluster.conftest import node_of
 from tests.cluster.node import WITHIN, ClusterNode
 from tools.control_plane.plane import ControlPlane

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.cluster.node import SHORT_WATCHES, WITHIN, ClusterNode
 from tests.cluster.objects import config_map, csi_driver, secret, service
 from tools.control_plane.plane import ControlPlane

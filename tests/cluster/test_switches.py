@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.probes.schedule import RESTART_SLACK_S
 from tests.cluster.claimed_devices import ClaimedDevices, claimed_devices
 from tests.cluster.conftest import built_kubelet

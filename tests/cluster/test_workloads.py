@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.cluster.node import WITHIN, ClusterNode
 from tests.cluster.objects import config_map, deployment, secret, service
 

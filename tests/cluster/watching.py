@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from subprocess import Popen
 from typing import Protocol
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 
 class HasKubectl(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 
 JSON = dict[str, Any]
 ANSWER_S = 30.0

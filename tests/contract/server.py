@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import yaml
 
-from kubeletpy.certificates.request import client_names
-from kubeletpy.host.x509 import new_key, new_request
+from kubeletpy.base.host.x509 import new_key, new_request
+from kubeletpy.node.certificates.request import client_names
 from kubeletpy_up.api import LocalApi
 from tests.contract.client import JSON, Client, trusting
 

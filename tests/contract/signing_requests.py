@@ -6,9 +6,9 @@ import base64
 
 from cryptography import x509
 
-from kubeletpy.certificates.request import client_names
-from kubeletpy.host.pki import Names
-from kubeletpy.host.x509 import new_key, new_request
+from kubeletpy.base.host.pki import Names
+from kubeletpy.base.host.x509 import new_key, new_request
+from kubeletpy.node.certificates.request import client_names
 
 NODES = ("system:nodes",)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kubeletpy.host import loop_devices, mount_table
+from kubeletpy.base.host import loop_devices, mount_table
 from kubeletpy.volumes.files.syscalls import MS_BIND, mount, unmount
 
 MS_RDONLY, MS_REMOUNT = 1, 32

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.dra_driver.__main__ import POOL
 from tools.env.process import Daemon
 

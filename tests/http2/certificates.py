@@ -6,9 +6,9 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.host import signing
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Names
+from kubeletpy.base.host import signing
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import Names
 from kubeletpy.kubeapi.credentials import ALPN
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from kubeletpy.api import types as api
-from kubeletpy.clock import SystemClock
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import SystemClock
 from kubeletpy.images.image_manager import ImageManager, PullSettings
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod

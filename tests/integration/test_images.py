@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubeletpy.clock import SystemClock
+from kubeletpy.base.clock import SystemClock
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy
 from kubeletpy.images.image_manager import PullSettings

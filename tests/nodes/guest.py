@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import Protocol
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.setup import LIBRARY, PROGRAM
 from tools.env.debian import unpacked
 from tools.env.images import PAUSE, busybox_image, pause_image, write_archive

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.guest import WITHIN_S, Guest
 from tests.nodes.setup import ADMIN, API_UNIT, CONFIG, LIBRARY, STATE, kubelet_config
 from tools.env.kubectl import kubectl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 
 SCRIPT = f"""\

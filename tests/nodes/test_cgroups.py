@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.node import VirtualNode, container, pod
 
 MIB = 1 << 20

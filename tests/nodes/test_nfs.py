@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.node import VirtualNode, container, pod
 from tests.nodes.setup import ADMIN
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 from tests.nodes.setup import ADMIN
 from tools.env.waiting import NotReadyError, wait_until

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.guest import WITHIN_S
 from tests.nodes.node import VirtualNode, container, pod
 from tools.env.waiting import wait_until

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.device_plugin import RESOURCE, device_plugin
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 from tools.lab.machine import Machine

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 
 PROFILES = "/var/lib/kubelet/seccomp"

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.guest import GROUPS
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 from tests.nodes.setup import ADMIN

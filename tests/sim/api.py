@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from kubeletpy.api.types import JSON
-from kubeletpy.host import x509
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host import x509
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
 from kubeletpy.kubeapi.formats import decode_json
 from kubeletpy.kubeapi.inflating import Inflater

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from kubeletpy.plugins.model import DRA
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import dra_v1_pb2 as pb
 from kubeletpy.remote.plugin_calls import PluginCallFailed
+from kubeletpy.resources.plugins.model import DRA
 from tests.sim.client import Step
 from tests.sim.csi_drivers import Refused
 from tests.sim.history import History
@@ -192,7 +192,7 @@ def _devices(container: Container) -> set[str]:
 
 
 class ClaimDriverCalls:
-    """One life's connection to a driver (:class:`kubeletpy.dra.client.DriverService`)."""
+    """One life's connection to a driver (:class:`kubeletpy.resources.dra.client.DriverService`)."""
 
     def __init__(self, driver: ClaimDriver, step: Step) -> None:
         self._driver = driver

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubeletpy.dra.claim_manager import ClaimManager
+from kubeletpy.resources.dra.claim_manager import ClaimManager
 from kubeletpy_up.kinds.devices import CLAIMS
 from kubeletpy_up.requests import ADMIN
 from tests.sim.chaos import CONVERGES_WITHIN, EMPTY_WITHIN, Chaos

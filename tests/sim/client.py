@@ -11,13 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kubeletpy.remote.errors import (
-    CRIError,
-    DeadlineExceeded,
-    Internal,
-    Unavailable,
-    Unimplemented,
-)
+from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Internal, Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.sim.faults import FaultKind, Faults
 from tests.sim.loop import spawn

@@ -6,8 +6,8 @@ Pure judgement over truth and runtime; an empty list of problems means converged
 
 from __future__ import annotations
 
-from kubeletpy.api.quantity import milli_value, value
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.quantity import milli_value, value
+from kubeletpy.base.api.types import JSON
 from tests.sim import scripts
 from tests.sim.invariants import entries
 from tests.sim.records import Container

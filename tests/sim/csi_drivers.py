@@ -19,10 +19,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from kubeletpy.host.mount_table import MountPoint
-from kubeletpy.plugins.model import CSI
+from kubeletpy.base.host.mount_table import MountPoint
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
+from kubeletpy.resources.plugins.model import CSI
 from tests.sim.history import History
 from tests.sim.loop import spawn
 from tests.sim.mounts import NodeMounts, inside

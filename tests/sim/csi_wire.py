@@ -13,10 +13,10 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from kubeletpy.plugins.model import PluginInfo, Stamp
-from kubeletpy.plugins.protocol import Conversation, PluginRefused
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.plugin_calls import PluginCallFailed
+from kubeletpy.resources.plugins.model import PluginInfo, Stamp
+from kubeletpy.resources.plugins.protocol import Conversation, PluginRefused
 from tests.sim.client import Step
 from tests.sim.csi_drivers import Refused, SimDriver
 

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from kubeletpy.agent.agent import Agent
-from kubeletpy.api.types import JSON
-from kubeletpy.devices.device_manager import DeviceManager
-from kubeletpy.devices.names import RegistrationRefused
-from kubeletpy.devices.plugin import DeviceCalls
-from kubeletpy.placement.id_lists import parse_ids
-from kubeletpy.placement.machine import MachineTopology, read_machine
+from kubeletpy.base.api.types import JSON
+from kubeletpy.resources.devices.device_manager import DeviceManager
+from kubeletpy.resources.devices.names import RegistrationRefused
+from kubeletpy.resources.devices.plugin import DeviceCalls
+from kubeletpy.resources.placement.id_lists import parse_ids
+from kubeletpy.resources.placement.machine import MachineTopology, read_machine
 from tests.sim.history import History
 from tests.sim.loop import spawn
 from tests.sim.records import Container
 from tests.sim.runtime import SimRuntime
-from tests.unit.devices.plugins import SimPlugin
-from tests.unit.placement.machines import machine, write_sysfs
+from tests.unit.resources.devices.plugins import SimPlugin
+from tests.unit.resources.placement.machines import machine, write_sysfs
 
 GPU = "vendor.example/gpu"
 OWN = "own"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.agent.agent import Agent
-from kubeletpy.allocation.allocation_manager import AllocationManager
-from kubeletpy.allocation.checkpoint import ResourceState
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
+from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.status.status_manager import ApiStatusManager
 from kubeletpy.syncloop.dead_containers import DeadContainers

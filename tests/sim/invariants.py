@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy_up.storage.history import Change
 from tests.sim import scripts

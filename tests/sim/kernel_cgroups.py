@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubeletpy.cgroups.names import CgroupDriver, PodCgroupNames
-from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.resources.cgroups.names import CgroupDriver, PodCgroupNames
+from kubeletpy.resources.cgroups.tree import CgroupTree, TreeOptions
 from tests.sim.records import Container, Sandbox
 from tests.sim.runtime import SimRuntime
-from tests.unit.cgroups.look_alike import LookAlike, v2_machine
+from tests.unit.resources.cgroups.look_alike import LookAlike, v2_machine
 
 
 class KernelCgroups:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from kubeletpy.host.mount_table import MountPoint
+from kubeletpy.base.host.mount_table import MountPoint
 from tests.sim.history import History
 from tests.sim.records import Container
 from tests.sim.runtime import SimRuntime

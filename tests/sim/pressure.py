@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubeletpy.api.types import JSON
-from kubeletpy.eviction.observation_delay import CONFIRM_S
-from kubeletpy.eviction.pod_use import Candidate, DiskUse, Use, candidate
-from kubeletpy.eviction.signal_observer import SETTLE_LOOK_S
-from kubeletpy.eviction.signals import Layout, Observations, Signal, SignalObservation
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import replace
+from kubeletpy.node.eviction.observation_delay import CONFIRM_S
+from kubeletpy.node.eviction.pod_use import Candidate, DiskUse, Use, candidate
+from kubeletpy.node.eviction.signal_observer import SETTLE_LOOK_S
+from kubeletpy.node.eviction.signals import Layout, Observations, Signal, SignalObservation
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import replace
 from tests.sim import scripts
 from tests.sim.client import Step
 from tests.sim.history import History

@@ -13,13 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from kubeletpy.remote.errors import (
-    Code,
-    CRIError,
-    FailedPrecondition,
-    NotFound,
-    PermissionDenied,
-)
+from kubeletpy.remote.errors import Code, CRIError, FailedPrecondition, NotFound, PermissionDenied
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.sim import scripts
 from tests.sim.events import EventQueue

@@ -12,14 +12,8 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from kubeletpy.api.types import JSON
-from kubeletpy.kubeapi.errors import (
-    AlreadyExists,
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-)
+from kubeletpy.base.api.types import JSON
+from kubeletpy.kubeapi.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import Call, WatchEvent
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.sim.api import NODE
 from tests.sim.chaos import CONVERGES_WITHIN, EMPTY_WITHIN, Chaos
 from tests.sim.csi_drivers import SimDriver

@@ -6,13 +6,13 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.admission.at_start import refused_at_start
-from kubeletpy.admission.facts import NodeState
 from kubeletpy.config import NodeFlags
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import with_own_amounts
 from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.admission.at_start import refused_at_start
+from kubeletpy.resources.admission.facts import NodeState
 from kubeletpy_up.requests import ADMIN
 from tests.sim.api import NODE
 from tests.sim.test_scenarios import play, status, until

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kubeletpy.agent.component import Task
-from kubeletpy.certificates import request
-from kubeletpy.certificates.certificate_manager import CertificateManager, Purpose
-from kubeletpy.certificates.link_repair import repair_link
-from kubeletpy.certificates.store import KEPT, CertificateStore
-from kubeletpy.host import signing
-from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.base.host import signing
+from kubeletpy.base.host.key_pair import KeyPair
 from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.node.certificates import request
+from kubeletpy.node.certificates.certificate_manager import CertificateManager, Purpose
+from kubeletpy.node.certificates.link_repair import repair_link
+from kubeletpy.node.certificates.store import KEPT, CertificateStore
 from kubeletpy_up.controllers.csr_controller import CertificateController
 from tests.sim.api import NODE
 from tests.sim.faults import FaultRates

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.requests import ADMIN
 from tests.sim.api import NODE
 from tests.sim.test_scenarios import play, state, status, until

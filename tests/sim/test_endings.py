@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import replace
 from kubeletpy.config import KubeletSettings
-from kubeletpy.shutdown.logind import SystemLogind
-from kubeletpy.structs import replace
+from kubeletpy.node.shutdown.logind import SystemLogind
 from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.invariants import entries

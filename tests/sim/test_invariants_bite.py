@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -20,7 +21,6 @@ from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.read import status_source
 from kubeletpy.status import container_status
 from kubeletpy.status.entry import StatusEntry
-from kubeletpy.structs import replace
 from kubeletpy.syncloop import event_stream, pleg
 from kubeletpy.syncloop.sources.ready import ReadySources
 from tests.sim import scripts

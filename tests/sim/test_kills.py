@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.sim.invariants import entries
 from tests.sim.loop import call_later, run
 from tests.sim.records import Container, Sandbox

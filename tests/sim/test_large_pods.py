@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.requests import ADMIN
 from tests import large_pods
 from tests.large_pods import Make, annotated, many

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from tests.sim.api import NODE
 from tests.sim.test_scenarios import play, until

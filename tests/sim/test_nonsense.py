@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import from_status
 from kubeletpy.kubeapi.protocol import Call, WatchEvent
 from kubeletpy.remote.generated import api_pb2 as cri

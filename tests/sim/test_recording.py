@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.recorder.files import DIRECTORY, read_lines, recordings
-from kubeletpy.recorder.replay import Replayed, replay
+from kubeletpy.observe.recorder.files import DIRECTORY, read_lines, recordings
+from kubeletpy.observe.recorder.replay import Replayed, replay
 from tests.sim.chaos import history
 from tests.sim.loop import run
 

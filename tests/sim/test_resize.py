@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.sim.test_scenarios import both, play, status, until
 from tests.sim.user import container, pod, resources
 from tests.sim.world import World

@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import pytest
 
-from kubeletpy.api.types import JSON
-from kubeletpy.cgroups.machine import KernelFacts
-from kubeletpy.host.mount_table import MountPoint
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.mount_table import MountPoint
 from kubeletpy.pods.memory_volumes import GATE
+from kubeletpy.resources.cgroups.machine import KernelFacts
 from kubeletpy.volumes.files.syscalls import MS_REMOUNT
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.loop import run

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.quantity import parse
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.quantity import parse
+from kubeletpy.base.api.types import JSON
 from tests.sim.loop import run
 from tests.sim.test_resize import waits
 from tests.sim.test_scenarios import EMPTY_WITHIN, both, play, status, until

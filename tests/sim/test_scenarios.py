@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.api import NODE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.sim import scripts
 from tests.sim.api import NODE
 from tests.sim.test_scenarios import both, play, status, until

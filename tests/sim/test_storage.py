@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.usage.meter import VolumeMeter

@@ -16,13 +16,13 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from kubeletpy.api.types import JSON
-from kubeletpy.explain import render
-from kubeletpy.explain.gather import explain
-from kubeletpy.explain.model import PodExplanation
-from kubeletpy.explain.snapshot import Snapshots
-from kubeletpy.explain.stuck import StuckPods
-from kubeletpy.structs import Struct, field
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.observe.explain import render
+from kubeletpy.observe.explain.gather import explain
+from kubeletpy.observe.explain.model import PodExplanation
+from kubeletpy.observe.explain.snapshot import Snapshots
+from kubeletpy.observe.explain.stuck import StuckPods
 from tests.sim.loop import run
 from tests.sim.world import World
 

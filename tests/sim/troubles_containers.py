@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.sim import scripts
 from tests.sim.troubles import NAME, Trouble

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kubeletpy.api.types import JSON
-from kubeletpy.devices.device_manager import DeviceManager
+from kubeletpy.base.api.types import JSON
 from kubeletpy.remote.errors import CRIError
+from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy_up.kinds.devices import CLAIMS
 from kubeletpy_up.requests import ADMIN
 from tests.sim.claims import Cluster

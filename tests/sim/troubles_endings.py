@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.remote.errors import CRIError
 from tests.sim import scripts
 from tests.sim.loop import spawn

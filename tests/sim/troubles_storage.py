@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.sim.storage import Storage
 from tests.sim.troubles import NAME, Trouble
 from tests.sim.user import container, pod

@@ -8,8 +8,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from kubeletpy.api.quantity import milli_value
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.quantity import milli_value
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import CONFIG_MIRROR
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.registry.registry import Registry

@@ -13,14 +13,14 @@ from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
 from kubeletpy.agent.component import Task
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
-from kubeletpy.api.types import JSON
-from kubeletpy.cgroups.machine import KernelFacts
-from kubeletpy.cgroups.names import CgroupDriver
-from kubeletpy.cgroups.tree import CgroupTree
+from kubeletpy.base.api.types import JSON
 from kubeletpy.config import KubeletSettings, NodeFlags, default_settings
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
+from kubeletpy.resources.cgroups.machine import KernelFacts
+from kubeletpy.resources.cgroups.names import CgroupDriver
+from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.storage.store import Store

@@ -21,11 +21,11 @@ for name in {modules!r}:
 sys.exit(", ".join(sorted(set({messages!r}) & set(sys.modules))) or 0)
 """
 MODULES = (
-    "kubeletpy.devices.registry",
-    "kubeletpy.plugins.handshake",
-    "kubeletpy.plugins.plugin_manager",
-    "kubeletpy.pod_resources.server",
-    "kubeletpy.pods_api.server",
+    "kubeletpy.resources.devices.registry",
+    "kubeletpy.resources.plugins.handshake",
+    "kubeletpy.resources.plugins.plugin_manager",
+    "kubeletpy.server.pod_resources.server",
+    "kubeletpy.server.pods_api.server",
     "kubeletpy.volumes.csi.csi_plugin",
     "kubeletpy.volumes.csi.registration",
 )

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.kubernetes_version import OLDEST
 from kubeletpy.config.settings import attribute
-from kubeletpy.kubernetes_version import OLDEST
 from kubeletpy.library import (
     ConfigError,
     Container,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy import structs
-from kubeletpy.structs import Hidden, HidesFields, hidden_fields
+from kubeletpy.base import structs
+from kubeletpy.base.structs import Hidden, HidesFields, hidden_fields
 
 HIDDEN = (
     "images/credentials Credential.username",

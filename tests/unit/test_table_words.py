@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kubeletpy.events.reasons import Reason
+from kubeletpy.kubeapi.events.reasons import Reason
 from tools.rulebook import tables
 from tools.rulebook.differences import allowed, listed
 from tools.rulebook.product import code, has_string

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.tasks import (
+from kubeletpy.base.tasks import (
     Lasting,
     background,
     cancel_tasks,

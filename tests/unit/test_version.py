@@ -1,4 +1,4 @@
-"""Each version is stated in one place: kubeletpy/version.py, kubeletpy/kubernetes_version.py."""
+"""Each version is stated in one place: kubeletpy/base/version.py, kubeletpy/base/kubernetes_version.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import kubeletpy
 import kubeletpy_up
-from kubeletpy.kubernetes_version import SUPPORTED
-from kubeletpy.version import VERSION
+from kubeletpy.base.kubernetes_version import SUPPORTED
+from kubeletpy.base.version import VERSION
 from tools.rulebook import tables
 
 PACKAGE = Path(kubeletpy.__file__).parent

@@ -5,7 +5,7 @@ Names and labels are those that kubeadm gives them; tests search for the label o
 
 from __future__ import annotations
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tools.conformance.cluster_images import COREDNS
 
 ADDRESS = "10.96.0.10"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tools.conformance.images import REGISTRY
 from tools.control_plane.plane import ControlPlane
 from tools.env.containerd_config import Network as PodNetwork

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from kubeletpy.api.types import JSON
-from kubeletpy.structs import Struct
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 
 _POLICY: JSON = {
     "apiVersion": "audit.k8s.io/v1",

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tools.control_plane.audit import AuditLog
 from tools.control_plane.certificates import SERVER_NAMES, Authority
 from tools.env.debian import unpacked

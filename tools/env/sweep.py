@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from kubeletpy.host import mount_table
+from kubeletpy.base.host import mount_table
 from tools.env.cgroup_drivers import cgroup_directory, pod_slices
 from tools.env.process import CommandError, command_lines, kill_all, run
 

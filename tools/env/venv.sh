@@ -70,7 +70,7 @@ python_environment() {
         fi
         stamp="$venv/installed${extra:+-$extra}"
         wanted=$(cd "$checkout" &&
-            cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/version.py \
+            cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/base/version.py \
                 requirements/run.txt requirements/dev.txt | sha256sum)
         # the development environment has all that a user's has
         [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&

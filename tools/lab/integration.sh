@@ -21,7 +21,7 @@ printf '%s\n' "$site" "$checkout" "$checkout/up" >"$(echo .venv/lib/python3*/sit
 printf '#!%s\nfrom kubeletpy.cli.main import main\nraise SystemExit(main())\n' \
     "$checkout/.venv/bin/python" >.venv/bin/kubeletpy
 chmod 755 .venv/bin/kubeletpy
-cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/version.py requirements/run.txt \
+cat pyproject.toml up/pyproject.toml up/setup.py kubeletpy/base/version.py requirements/run.txt \
     requirements/dev.txt | sha256sum >.venv/installed-dev
 
 # a node has an address and a default route

@@ -13,8 +13,8 @@ from pathlib import Path
 import shtab
 from argparse_manpage.manpage import Manpage
 
+from kubeletpy.base.version import VERSION
 from kubeletpy.cli import why
-from kubeletpy.version import VERSION
 from tools.release.command_lines import kubeletpy_parser
 
 COMPLETIONS = {

@@ -33,7 +33,7 @@ def export(commit: str, directory: Path) -> None:
 
 def version(source: Path) -> str:
     """The version of exported files."""
-    return str(runpy.run_path(str(source / "kubeletpy" / "version.py"))["VERSION"])
+    return str(runpy.run_path(str(source / "kubeletpy" / "base" / "version.py"))["VERSION"])
 
 
 def build_distributions(source: Path, out: Path, epoch: int) -> None:

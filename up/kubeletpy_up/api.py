@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kubeletpy.clock import Clock, SystemClock
-from kubeletpy.host import private_files
+from kubeletpy.base.clock import Clock, SystemClock
+from kubeletpy.base.host import private_files
 from kubeletpy_up.controllers.binder import Binder
 from kubeletpy_up.controllers.csr_controller import LIFETIME_S, CertificateController
 from kubeletpy_up.controllers.device_claims import DeviceClaims

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 _ALWAYS_DETAILED = frozenset({"Invalid", "NotFound", "MethodNotAllowed"})
 """Reasons whose details are shown even if empty."""

@@ -9,10 +9,10 @@ import hashlib
 from collections.abc import Hashable, Mapping
 from typing import Protocol
 
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.config.credential_providers import TokenAttributes
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Hidden, HidesFields, Struct
 
 
 class AccountError(Exception):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.images.providers.protocol import CacheKeyType, ProviderResponse
-from kubeletpy.structs import Hidden, HidesFields, Struct
 
 MAX_ENTRIES = 1000
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kubeletpy.base.host.program import Program, run_program
 from kubeletpy.config import ConfigError, KubeletSettings, NodeFlags, Problem
 from kubeletpy.config.credential_provider_files import (
     BIN_DIR_FLAG,
@@ -15,7 +16,6 @@ from kubeletpy.config.credential_provider_files import (
     read_credential_provider_files,
 )
 from kubeletpy.config.credential_providers import TOKENS_GATE, load_credential_providers
-from kubeletpy.host.program import Program, run_program
 from kubeletpy.images.providers.accounts import ServiceAccounts
 from kubeletpy.images.providers.plugins import Plugins
 from kubeletpy.images.providers.provider import Provider

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from kubeletpy.base.tasks import run_together
 from kubeletpy.images.credentials import Config, Keyring, Source
 from kubeletpy.images.providers.protocol import ProviderError
 from kubeletpy.images.providers.provider import Provider
 from kubeletpy.images.registry_pattern import Repository
 from kubeletpy.pods.pod import Pod
-from kubeletpy.tasks import run_together
 
 logger = logging.getLogger(__name__)
 

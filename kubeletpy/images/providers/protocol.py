@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.api.durations import parse_duration
-from kubeletpy.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.api.durations import parse_duration
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
 _FIELDS = frozenset({"apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"})
 _LOGIN_FIELDS = frozenset({"username", "password"})

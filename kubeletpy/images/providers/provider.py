@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 
+from kubeletpy.base.host.program import Program, ProgramFailed, RunProgram
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.config.credential_providers import CredentialProvider, TokenAttributes
-from kubeletpy.host.program import Program, ProgramFailed, RunProgram
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.images.metrics import ProviderMetrics
 from kubeletpy.images.providers.accounts import (
@@ -30,8 +32,6 @@ from kubeletpy.images.providers.protocol import (
 )
 from kubeletpy.images.registry_pattern import RegistryPattern, Repository
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct, replace
-from kubeletpy.tasks import cancel_tasks
 
 MAX_CALLS = 10
 """Concurrent calls of one provider."""

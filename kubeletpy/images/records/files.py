@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kubeletpy.host.disk_errors import complete_errors
+from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.images.records.model import (
     FILE_PREFIX,
     MalformedRecord,
@@ -22,7 +23,6 @@ from kubeletpy.images.records.model import (
     write_intent,
     write_record,
 )
-from kubeletpy.structs import Struct, field
 
 TEMPORARY = ".tmp"
 MAX_FILE = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images.metrics import RecordMetrics
 from kubeletpy.images.records.files import RecordFiles

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from kubeletpy.structs import Struct, field
+from kubeletpy.base.structs import Struct, field
 
 
 class Intent(Struct):

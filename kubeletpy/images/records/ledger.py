@@ -12,17 +12,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
+from kubeletpy.base.tasks import Lasting
 from kubeletpy.images.credentials import Credential
 from kubeletpy.images.metrics import RecordMetrics
 from kubeletpy.images.pull_queue import PullRateExceeded
 from kubeletpy.images.records.intents import Intent
-from kubeletpy.images.records.model import (
-    NOBODY,
-    Grants,
-    MalformedRecord,
-    PulledRecord,
-    grants_of,
-)
+from kubeletpy.images.records.model import NOBODY, Grants, MalformedRecord, PulledRecord, grants_of
 from kubeletpy.images.records.names import full_name, ids_by_name
 from kubeletpy.images.records.store import RecordStore
 from kubeletpy.images.records.verify import (
@@ -34,7 +29,6 @@ from kubeletpy.images.records.verify import (
 )
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.tasks import Lasting
 
 logger = logging.getLogger(__name__)
 

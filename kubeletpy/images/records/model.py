@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from kubeletpy.api.times import format_time, parse_time
+from kubeletpy.base.api.times import format_time, parse_time
+from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
-from kubeletpy.structs import Struct, field, replace
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 READ_VERSIONS = (API_VERSION, "kubelet.config.k8s.io/v1alpha1")

@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import replace
 from kubeletpy.images.metrics import RecordMetrics
 from kubeletpy.images.records.files import RecordFiles
 from kubeletpy.images.records.index import RecordIndex
@@ -22,7 +23,6 @@ from kubeletpy.images.records.model import (
     file_name,
     with_grants,
 )
-from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
 from kubeletpy.images.records.model import NOBODY, Grants, PulledRecord, grants_of
 from kubeletpy.images.reference import InvalidReference, parse_reference
-from kubeletpy.structs import Struct
 
 LEARNED_LIMIT = 100
 """With this many secrets per image and repository, no more are learned without a pull."""

@@ -18,11 +18,11 @@ import h2.exceptions
 import h2.settings
 from h2.errors import ErrorCodes
 
+from kubeletpy.base.wire.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway
 from kubeletpy.kubeapi.http2 import limits
 from kubeletpy.kubeapi.http2.placing import Load
 from kubeletpy.kubeapi.http2.stream import Headers, Stream, StreamRefused
 from kubeletpy.kubeapi.transport import TransportError
-from kubeletpy.wire.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway
 
 _MALFORMED = (h2.exceptions.H2Error, ValueError, LookupError, TypeError, AssertionError)
 """Exceptions of h2 for bytes of a server: its own, and those of cases that it does not foresee."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from kubeletpy.kubeapi.http2.limits import (
-    MAX_CONNECTIONS,
-    RESERVED_STREAMS,
-    RESERVED_WATCHES,
-)
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.http2.limits import MAX_CONNECTIONS, RESERVED_STREAMS, RESERVED_WATCHES
 
 
 class Load(Struct, frozen=True):

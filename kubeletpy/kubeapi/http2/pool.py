@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.http2 import limits
 from kubeletpy.kubeapi.http2.dialing import dial
@@ -16,7 +17,6 @@ from kubeletpy.kubeapi.name_lookup import NameLookup
 from kubeletpy.kubeapi.transport import Attempt, NotHttp2, TransportError
 from kubeletpy.kubeapi.usage import HTTP2, Losses, Usage
 from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
-from kubeletpy.tasks import cancel_tasks
 
 if TYPE_CHECKING:
     from kubeletpy.kubeapi.http2.connection import Http2Connection

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 
-from kubeletpy.cgroups.errors import CgroupError
-from kubeletpy.cgroups.protocol import PodCgroupKeeper
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.resources.cgroups.errors import CgroupError
+from kubeletpy.resources.cgroups.protocol import PodCgroupKeeper
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.trace.names import Step, TraceCall
-from kubeletpy.trace.spans import span
 
 log = logging.getLogger(__name__)
 

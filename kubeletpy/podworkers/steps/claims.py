@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from kubeletpy.clock import Clock
-from kubeletpy.dra.claim_manager import ClaimManager
-from kubeletpy.dra.claims import ClaimProblem, uses_claims
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.base.clock import Clock
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.names import Step
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sandbox_changed import decide_sandbox
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.trace.names import Step
+from kubeletpy.resources.dra.claim_manager import ClaimManager
+from kubeletpy.resources.dra.claims import ClaimProblem, uses_claims
 
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 """The wait after a failure doubles. The kubelet retries at the next sync, a minute later."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.host.disk_errors import complete_errors
-from kubeletpy.host.exhausted import machine_fault
+from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.host.exhausted import machine_fault
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.names import Step
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.trace.names import Step
 
 
 class Directories(SyncStep):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kubeletpy.metrics.trace.names import Step
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.trace.names import Step
 
 
 class MirrorKeeper(Protocol):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kubeletpy.metrics.trace.names import Step
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.probes.probe_manager import KubeProbeManager
-from kubeletpy.trace.names import Step
 
 
 class Probes(SyncStep):

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.images.pull_secrets import MalformedPullSecret, decode_pull_secret
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
+from kubeletpy.metrics.trace.names import Step
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pull_secret import PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.trace.names import Step
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from kubeletpy.allocation.allocation_manager import AllocationManager
 from kubeletpy.images.errors import ImageErrorCode
+from kubeletpy.metrics.trace.names import Step
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -20,8 +20,8 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.probes.probe_manager import KubeProbeManager
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager, SyncPodRequest
-from kubeletpy.trace.names import Step
 
 MAX_ROUNDS = 20
 """Runtime syncs in one step: more than any pod has stages, yet bounded."""

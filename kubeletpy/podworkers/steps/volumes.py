@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.events.reasons import AdmissionReason, Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.host.exhausted import machine_fault
+from kubeletpy.base.host.exhausted import machine_fault
+from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_composer import rejected_status
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.trace.names import Step, TraceCall
-from kubeletpy.trace.spans import span
+from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.volumes.protocol import VolumeError, VolumeManager
 
 log = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.read.status_reader import (
@@ -16,7 +17,6 @@ from kubeletpy.runtime_manager.read.status_reader import (
     pod_status_from_cri,
 )
 from kubeletpy.runtime_manager.read.status_source import StatusSource
-from kubeletpy.structs import replace
 
 
 class StatusDraft:

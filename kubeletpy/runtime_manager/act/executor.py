@@ -11,10 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from itertools import chain
 
-from kubeletpy.clock import Clock, SteadyClock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.base.clock import Clock, SteadyClock
+from kubeletpy.base.tasks import run_all, run_together
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import note
 from kubeletpy.pods.mount import volume_groups
 from kubeletpy.pods.pod import ContainerKind, is_sidecar
 from kubeletpy.pods.sync_results import StartError, SyncAction
@@ -34,9 +37,6 @@ from kubeletpy.runtime_manager.act.sync_run import StopSync, SyncRun
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.read.status_source import StatusSource
-from kubeletpy.tasks import run_all, run_together
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import note
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from kubeletpy.clock import Clock, steady_now
-from kubeletpy.host.trees import remove_tree
+from kubeletpy.base.clock import Clock, steady_now
+from kubeletpy.base.host.trees import remove_tree
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -33,7 +34,6 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
     sandboxes_to_remove,
 )
 from kubeletpy.runtime_manager.read.own_starts import OwnStarts
-from kubeletpy.structs import Struct, replace
 
 logger = logging.getLogger(__name__)
 

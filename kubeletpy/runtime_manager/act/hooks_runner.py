@@ -10,24 +10,24 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from kubeletpy.api import types as api
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.handlers import http
-from kubeletpy.handlers.exec import run_command
-from kubeletpy.handlers.http_request import BadHandlerRequest, HttpRequest, request_for
-from kubeletpy.handlers.network import Resolver
-from kubeletpy.handlers.outcome import HandlerError, HandlerResult
-from kubeletpy.handlers.ports import LOOPBACK, host_port
-from kubeletpy.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.base.api import types as api
+from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.probes import HookMetrics
 from kubeletpy.pods.pod import Pod
+from kubeletpy.probes.handlers import http
+from kubeletpy.probes.handlers.exec import run_command
+from kubeletpy.probes.handlers.http_request import BadHandlerRequest, HttpRequest, request_for
+from kubeletpy.probes.handlers.network import Resolver
+from kubeletpy.probes.handlers.outcome import HandlerError, HandlerResult
+from kubeletpy.probes.handlers.ports import LOOPBACK, host_port
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.hooks import HookFailed
 from kubeletpy.runtime_manager.names.labels import read_container_annotations
-from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.limits import PodLimitsError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -23,7 +24,6 @@ from kubeletpy.runtime_manager.pod_limits import (
     PodCgroupLimits,
     actuated_containers,
 )
-from kubeletpy.structs import replace
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import os
 import re
 from typing import Any
 
-from kubeletpy.api import types as api
-from kubeletpy.host.below import open_file
-from kubeletpy.host.private_files import write_private
+from kubeletpy.base.api import types as api
+from kubeletpy.base.host.below import open_file
+from kubeletpy.base.host.private_files import write_private
 from kubeletpy.runtime_manager.act.container_files import (
     container_directory,
     made_container_directory,

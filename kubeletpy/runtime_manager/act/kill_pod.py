@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.tasks import run_all
 from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
@@ -30,7 +31,6 @@ from kubeletpy.runtime_manager.act.stop_pod_sandbox import SandboxStopper
 from kubeletpy.runtime_manager.names.labels import read_container_annotations
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.read.status_source import StatusSource
-from kubeletpy.tasks import run_all
 
 logger = logging.getLogger(__name__)
 

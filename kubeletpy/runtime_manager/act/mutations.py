@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import span
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import span
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import span
 from kubeletpy.runtime_manager.hooks import HookFailed
-from kubeletpy.tasks import cancel_tasks
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri

@@ -17,6 +17,8 @@ from functools import partial
 from typing import Any
 
 from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.granted import Placement
 from kubeletpy.pods.limits import PodLimits, PodLimitsError
 from kubeletpy.pods.memory_volumes import VolumeSizeError
@@ -40,13 +42,7 @@ from kubeletpy.runtime_manager.plan.resize_steps import (
     shrinking_pod_memory,
 )
 from kubeletpy.runtime_manager.plan.resize_volumes import VolumeUpdate
-from kubeletpy.runtime_manager.pod_limits import (
-    ActuatedResources,
-    PodCgroupLimits,
-    ResizeVolume,
-)
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import span
+from kubeletpy.runtime_manager.pod_limits import ActuatedResources, PodCgroupLimits, ResizeVolume
 
 logger = logging.getLogger(__name__)
 

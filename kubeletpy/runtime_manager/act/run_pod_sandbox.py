@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.host.exhausted import machine_fault
+from kubeletpy.base.host.exhausted import machine_fault
+from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import note, span
 from kubeletpy.pods.config_errors import SandboxConfigError, about
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import SandboxStatus
@@ -31,9 +34,6 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.sandbox_watch import SandboxWatch
-from kubeletpy.structs import Struct
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import note, span
 
 CREATE_SANDBOX_ERROR = "CreatePodSandboxError"
 CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"

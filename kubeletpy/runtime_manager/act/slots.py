@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import IntEnum
 
-from kubeletpy.backlog import Backlog
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import span
+from kubeletpy.base.backlog import Backlog
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import span
 
 
 class StartKind(IntEnum):

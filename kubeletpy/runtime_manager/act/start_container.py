@@ -11,13 +11,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kubeletpy.api import types as api
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder
-from kubeletpy.host.exhausted import machine_fault
+from kubeletpy.base.api import types as api
+from kubeletpy.base.host.exhausted import machine_fault
+from kubeletpy.base.structs import replace
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.image_manager import ImageManager, LocalImage
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import note, span
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
@@ -70,9 +73,6 @@ from kubeletpy.runtime_manager.plan.target_container import target_id
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources
 from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.secret_values import hide_secrets
-from kubeletpy.structs import replace
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import note, span
 
 if TYPE_CHECKING:
     from kubeletpy.runtime_manager.act.left_out import LeftOut

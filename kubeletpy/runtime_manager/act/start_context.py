@@ -9,18 +9,18 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder
-from kubeletpy.host.exhausted import MachineFault, machine_fault
+from kubeletpy.base.host.exhausted import MachineFault, machine_fault
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import note
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.config_errors import about as about_field
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.plan.actions import StartContainer
-from kubeletpy.structs import Struct, field
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import note
 
 CONFIG_ERROR = "CreateContainerConfigError"
 CREATE_ERROR = "CreateContainerError"

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from kubeletpy.api import types as api
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.sync_results import StartError
@@ -25,9 +28,6 @@ from kubeletpy.runtime_manager.act.stop_records import StopRecords
 from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.plan.resume_stop import HookState, StopRecord, resume_stop
-from kubeletpy.structs import Struct, replace
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
 

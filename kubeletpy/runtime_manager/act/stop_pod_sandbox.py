@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 
+from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.slots import StopKind, StopSlots
-from kubeletpy.trace.names import TraceCall
-from kubeletpy.trace.spans import span
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,9 @@ Must never act itself.
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
-from kubeletpy.events.recorder import pod_reference
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.kubeapi.events.recorder import pod_reference
 from kubeletpy.pods.pod import Pod, field_path
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
@@ -14,7 +15,6 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.plan.actions import PodActions, StartContainer
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
-from kubeletpy.structs import Struct, field
 
 
 class StopSync(Exception):

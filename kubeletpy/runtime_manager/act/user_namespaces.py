@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.host.kernel_text import lines, number
-from kubeletpy.host.private_files import write_private
+from kubeletpy.base.host.kernel_text import lines, number
+from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, requests_user_namespace
-from kubeletpy.structs import Struct
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs, build_environment
 from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
@@ -31,7 +32,6 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.config.stop_signal import stop_signal_of
 from kubeletpy.runtime_manager.names.labels import container_annotations, container_labels
 from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_path
-from kubeletpy.structs import Struct, field
 
 PATH_MAX = 4096
 """Bytes of a path in Linux, including the terminating zero."""

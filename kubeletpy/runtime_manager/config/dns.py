@@ -9,12 +9,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
-from kubeletpy.api import types as api
-from kubeletpy.events.reasons import Reason
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.pods.config_errors import SandboxConfigError, SpecField
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.structs import Struct, replace
 
 MAX_NAMESERVERS = 3
 MAX_SEARCHES = 32

@@ -5,9 +5,9 @@ Source: docs/reference/behaviour.md, j2.
 
 from __future__ import annotations
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.structs import Struct
 
 
 class UserNamespaceRange(Struct, frozen=True):

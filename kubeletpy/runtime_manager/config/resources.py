@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from kubeletpy.api import types as api
-from kubeletpy.api.quantity import whole
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import whole
 from kubeletpy.pods import memory_qos
 from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
 from kubeletpy.pods.granted import Placement

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError, RunAsNonRootError
 from kubeletpy.pods.known_values import MAX_ID, context_problem, unknown
 from kubeletpy.pods.pod import Pod

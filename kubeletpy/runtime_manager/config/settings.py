@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.memory_qos import MemoryQoS
-from kubeletpy.structs import Struct
 
 NO_SYSCTLS: Mapping[str, str] = MappingProxyType({})
 

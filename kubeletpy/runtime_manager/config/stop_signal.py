@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 from functools import lru_cache
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.fnv import fnv1a_32
 from kubeletpy.remote.generated import api_pb2 as cri
 

@@ -11,10 +11,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.names.container_hash import container_hash
-from kubeletpy.structs import Struct
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import api_pb2 as cri

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.runtime_manager.plan.resize import NOTHING, ResizePlan
-from kubeletpy.structs import Struct
 
 
 class StartContainer(Struct, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 
 NO_RUN = -1
 """Stands for the last run of a container that has had none."""

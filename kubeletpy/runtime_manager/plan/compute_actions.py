@@ -8,7 +8,8 @@ Source: docs/reference/behaviour.md, c.
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeResults
@@ -24,7 +25,6 @@ from kubeletpy.runtime_manager.plan.actions import (
 from kubeletpy.runtime_manager.plan.init_containers import plan_init_containers
 from kubeletpy.runtime_manager.plan.regular_containers import ContainerVerdict, judge_regular
 from kubeletpy.runtime_manager.plan.resize import NOTHING, InEffect, plan_resize
-from kubeletpy.structs import Struct, field
 
 
 class PlanInputs(Struct, frozen=True):

@@ -11,7 +11,7 @@ restarted, and when. These are wall times only: a step of the wall clock while n
 shorten or lengthen the delay. The rest is never longer than a full delay from when the new agent
 sees the end. Must never read a clock or wait: the caller gets a time to come back at.
 
-All times are Unix seconds of :class:`kubeletpy.clock.SteadyClock`, where not stated otherwise, and
+All times are Unix seconds of :class:`kubeletpy.base.clock.SteadyClock`, where not stated otherwise, and
 ``offset`` is by how many seconds the wall clock has been set ahead of it.
 
 Source: docs/reference/behaviour.md, d; KEP-4603.
@@ -22,14 +22,14 @@ from __future__ import annotations
 import json
 import math
 
-from kubeletpy.api import types as api
-from kubeletpy.api.durations import format_duration
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.durations import format_duration
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.backoff import BackoffState, ExponentialBackoff
 from kubeletpy.pods.fnv import fnv1a_64
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.runtime_manager.names.container_hash import container_hash
-from kubeletpy.structs import Struct
 
 BASE_SECONDS = 10.0
 MAX_ENDS = 8192

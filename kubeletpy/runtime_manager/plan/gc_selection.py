@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.labels import CONTAINER_NAME, POD_UID, sandbox_rank
@@ -17,7 +18,6 @@ from kubeletpy.runtime_manager.names.log_paths import (
     container_id_of_log_link,
     pod_uid_of_log_directory,
 )
-from kubeletpy.structs import Struct
 
 SHOWN = 2
 """Ended runs of a container that a pod's status can show."""

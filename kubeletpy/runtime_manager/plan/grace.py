@@ -5,7 +5,7 @@ Source: docs/reference/behaviour.md, n2. Must never wait or read a clock.
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import MAX_GRACE_S, Pod
 from kubeletpy.runtime_manager.names.labels import AnnotatedContainerInfo

@@ -9,7 +9,8 @@ Source: docs/reference/behaviour.md, c4; KEP-753.
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
@@ -20,13 +21,8 @@ from kubeletpy.pods.restart_rules import (
 )
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.runtime_manager.names.container_hash import container_hash
-from kubeletpy.runtime_manager.plan.actions import (
-    KillContainer,
-    StartContainer,
-    kill_decision,
-)
+from kubeletpy.runtime_manager.plan.actions import KillContainer, StartContainer, kill_decision
 from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container
-from kubeletpy.structs import Struct, field
 
 
 class InitPlan(Struct, frozen=True):

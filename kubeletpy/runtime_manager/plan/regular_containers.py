@@ -5,7 +5,8 @@ A pure function. Must never start what runs. Source: docs/reference/behaviour.md
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
@@ -19,7 +20,6 @@ from kubeletpy.runtime_manager.plan.actions import (
     start_decision,
 )
 from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container
-from kubeletpy.structs import Struct
 
 
 class ContainerVerdict(Struct, frozen=True):

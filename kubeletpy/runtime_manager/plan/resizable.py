@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.api import types as api
-from kubeletpy.api.quantity import milli_value, parse, value
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import milli_value, parse, value
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
 
 
 class ResizableResource(StrEnum):

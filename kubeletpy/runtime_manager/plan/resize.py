@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.cgroup_units import MIN_SHARES
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.limits import UNLIMITED
@@ -31,7 +32,6 @@ from kubeletpy.runtime_manager.plan.resize_volumes import (
     VolumeResizePlan,
     plan_volume_resizes,
 )
-from kubeletpy.structs import Struct, field
 
 UNKNOWN = "it is not known what it was given"
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
-from kubeletpy.api.quantity import whole
+from kubeletpy.base.api.quantity import whole
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.cgroup_units import MIN_SHARES, cpu_quota, cpu_shares
 from kubeletpy.pods.limits import UNLIMITED, PodLimits
 from kubeletpy.pods.pod import Pod
@@ -19,7 +20,6 @@ from kubeletpy.runtime_manager.config.resources import overhead_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import ResizableResource
 from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
-from kubeletpy.structs import Struct, replace
 
 _ZERO = Decimal(0)
 _ENDLESS = 1 << 63

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kubeletpy.api import types as api
-from kubeletpy.structs import Struct
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 
 WITHDRAWN_S = 60.0
 """Seconds after the end of the grace period for which a stop that was no deletion can be resumed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 
 HIDDEN = "***"
 SHORTEST = 4

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.pods.addresses import canonical_address
 from kubeletpy.pods.pod import CONFIG_SOURCE
 from kubeletpy.pods.runtime_status import (
@@ -32,7 +33,6 @@ from kubeletpy.runtime_manager.names.labels import (
     read_labels,
     read_restart_count,
 )
-from kubeletpy.structs import Struct, field, replace
 
 MAX_RESTART_COUNT = 2**31 - 1
 LONGEST_REASON = 1024

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from kubeletpy.clock import Clock, steady_ns
+from kubeletpy.base.clock import Clock, steady_ns
+from kubeletpy.base.tasks import run_together
 from kubeletpy.pods.event_time import event_observed_at
 from kubeletpy.pods.runtime_status import (
     ContainerState,
@@ -39,7 +40,6 @@ from kubeletpy.runtime_manager.read.termination_message import (
     may_end_in_log,
     read_termination_message,
 )
-from kubeletpy.tasks import run_together
 
 logger = logging.getLogger(__name__)
 

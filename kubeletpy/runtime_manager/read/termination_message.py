@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names.container_paths import termination_file
 from kubeletpy.runtime_manager.names.labels import (
@@ -19,7 +20,6 @@ from kubeletpy.runtime_manager.names.labels import (
     TERMINATION_MESSAGE_POLICY,
     read_labels,
 )
-from kubeletpy.structs import Struct
 
 MAX_FILE_BYTES = 4096
 MAX_LOG_BYTES = 2048
@@ -84,7 +84,7 @@ def read_tail(root: str, path: str, limit: int, *, container_id: str = "") -> by
     Raises:
         OSError: it cannot be opened, is somewhere else, or is another link or not a regular file.
     """
-    from kubeletpy.host.runtime_log import open_container_log
+    from kubeletpy.base.host.runtime_log import open_container_log
 
     descriptor, _ = open_container_log(root, path, container_id)
     try:

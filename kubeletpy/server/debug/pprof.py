@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
 from kubeletpy.server.app import Handler
 from kubeletpy.server.debug import dumps
 from kubeletpy.server.debug.profile_proto import encode, folded

@@ -8,8 +8,8 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping
 
-from kubeletpy.structs import Struct
-from kubeletpy.wire.messages import MessageField, message_classes
+from kubeletpy.base.structs import Struct
+from kubeletpy.base.wire.messages import MessageField, message_classes
 
 
 class CodeLocation(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 
 class RunningProgram(Struct, frozen=True):

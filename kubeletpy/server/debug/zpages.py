@@ -13,8 +13,8 @@ from typing import Any
 
 from aiohttp import web
 
-from kubeletpy.api.times import format_time
-from kubeletpy.clock import Clock
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.clock import Clock
 from kubeletpy.server.app import Handler
 from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.routes import Route

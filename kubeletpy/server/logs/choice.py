@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import parse_time
-from kubeletpy.structs import Struct
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.structs import Struct
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"", "0", "f", "F", "FALSE", "false", "False"})

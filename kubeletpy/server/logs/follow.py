@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from kubeletpy.host.inotify import DirectoryWatches
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.host.inotify import DirectoryWatches
+from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.server.logs.choice import LogOptions
 from kubeletpy.server.logs.files import LogFile, TailSearch

@@ -7,7 +7,7 @@ import logging
 
 from aiohttp import web
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.server.app import Handler
 from kubeletpy.server.logs.choice import (

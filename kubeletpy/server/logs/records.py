@@ -11,8 +11,8 @@ import json
 import re
 from collections.abc import Callable
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.structs import Struct
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.structs import Struct
 
 MAX_LINE = 1 << 20
 """In bytes; runtimes split lines at 16 KiB, and a line longer than this is no record."""

@@ -20,21 +20,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import IO
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.host.below import open_folder_of
+from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.structs import Struct
+from kubeletpy.base.tasks import run_together
 from kubeletpy.config import KubeletSettings
-from kubeletpy.host.below import open_folder_of
-from kubeletpy.host.patient_threads import PatientThreads
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.server.logs.rotation_plan import (
-    COMPRESSED,
-    UNFINISHED,
-    plan_rotation,
-    rotated_name,
-)
-from kubeletpy.structs import Struct
-from kubeletpy.tasks import run_together
+from kubeletpy.server.logs.rotation_plan import COMPRESSED, UNFINISHED, plan_rotation, rotated_name
 
 log = logging.getLogger(__name__)
 

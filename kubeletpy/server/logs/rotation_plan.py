@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 COMPRESSED = ".gz"
 UNFINISHED = ".tmp"

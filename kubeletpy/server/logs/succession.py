@@ -11,10 +11,10 @@ import os
 import stat
 from collections.abc import Iterable
 
-from kubeletpy.host.below import open_folder_of
+from kubeletpy.base.host.below import open_folder_of
+from kubeletpy.base.structs import Struct
 from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.rotation_plan import COMPRESSED, UNFINISHED
-from kubeletpy.structs import Struct
 
 _ATTEMPTS = 8
 """How often to retry when a file has been renamed or compressed between listing and opening."""

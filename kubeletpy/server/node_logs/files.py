@@ -11,8 +11,8 @@ import os
 import stat
 from urllib.parse import quote
 
-from kubeletpy.host.held_fd import HeldFd
-from kubeletpy.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.host.held_fd import HeldFd
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath
 

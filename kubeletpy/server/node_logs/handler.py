@@ -15,7 +15,7 @@ from email.utils import formatdate
 
 from aiohttp import web
 
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.server.app import Handler
 from kubeletpy.server.node_logs import journal
 from kubeletpy.server.node_logs.files import NodeLogFile, RefusedPath, open_entry

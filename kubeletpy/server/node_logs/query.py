@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kubeletpy.api.times import parse_time
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.structs import Struct
 from kubeletpy.server.node_logs import patterns
-from kubeletpy.structs import Struct
 
 MAX_SERVICES = 4
 MAX_SERVICE_LENGTH = 256

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
+from kubeletpy.base.wire.takeover import is_upgrade
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -20,7 +21,6 @@ from kubeletpy.server.streaming.options import (
     read_streams,
     way_of,
 )
-from kubeletpy.wire.takeover import is_upgrade
 
 MAX_ARGUMENTS = 4096
 RETRY_S = "10"

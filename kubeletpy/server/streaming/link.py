@@ -16,6 +16,16 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from kubeletpy.base.tasks import background
+from kubeletpy.base.wire import takeover
+from kubeletpy.base.wire.relay import Leaving
+from kubeletpy.base.wire.upgrade import (
+    HOP_HEADERS,
+    Headers,
+    UpgradeFailed,
+    UpgradeResponse,
+    request_upgrade,
+)
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.server.streaming.client_socket import ClientSocket, handshake
 from kubeletpy.server.streaming.options import (
@@ -27,16 +37,6 @@ from kubeletpy.server.streaming.options import (
     way_of,
 )
 from kubeletpy.server.streaming.translate import Translation, Tunnel
-from kubeletpy.tasks import background
-from kubeletpy.wire import takeover
-from kubeletpy.wire.relay import Leaving
-from kubeletpy.wire.upgrade import (
-    HOP_HEADERS,
-    Headers,
-    UpgradeFailed,
-    UpgradeResponse,
-    request_upgrade,
-)
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
+from kubeletpy.base.wire import spdy
+from kubeletpy.base.wire.stream_work import StreamWork
 from kubeletpy.server.streaming.client_socket import ClientSocket
 from kubeletpy.server.streaming.options import Streams
-from kubeletpy.wire import spdy
-from kubeletpy.wire.stream_work import StreamWork
 
 log = logging.getLogger(__name__)
 

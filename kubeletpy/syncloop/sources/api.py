@@ -10,7 +10,7 @@ import logging
 import random
 from typing import Any, Protocol, cast
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.pods.pod import SOURCE_API

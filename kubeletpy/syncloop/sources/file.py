@@ -16,11 +16,11 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubeletpy.api import types as api
-from kubeletpy.host.inotify import DirectoryWatch
+from kubeletpy.base.api import types as api
+from kubeletpy.base.host.inotify import DirectoryWatch
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import SOURCE_FILE
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.structs import Struct, field
 from kubeletpy.syncloop.merge import NAMELESS
 from kubeletpy.syncloop.sources.api import Deliveries
 from kubeletpy.syncloop.sources.manifest import (

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.syncloop.sources.api import Deliveries
 from kubeletpy.syncloop.sources.manifest import Origin, decode_manifest

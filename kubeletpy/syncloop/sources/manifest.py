@@ -14,7 +14,8 @@ from typing import Any, cast
 
 import yaml
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.config.yaml_depth import TooDeep, check_depth
 from kubeletpy.pods import defaults, volume_fields
 from kubeletpy.pods.canonical_spec import canonical_spec
@@ -24,7 +25,6 @@ from kubeletpy.pods.known_values import pod_problem as value_problem
 from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
 from kubeletpy.pods.pod_manager import static_name
 from kubeletpy.pods.shape import pod_problem
-from kubeletpy.structs import Struct
 from kubeletpy.syncloop.sources.references import forbidden_reference
 
 MAX_MANIFEST = 10 * 1024 * 1024

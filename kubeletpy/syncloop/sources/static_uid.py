@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods import defaults
 from kubeletpy.pods.canonical_spec import canonical_spec
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, Pod
 from kubeletpy.runtime_manager.names.container_hash import container_hash
-from kubeletpy.structs import Struct
 
 MARGIN_S = 1.0
 """Seconds: a file that changed closer than this to the moment when it was seen may be newer."""

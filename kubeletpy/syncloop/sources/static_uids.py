@@ -12,10 +12,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
-from kubeletpy.host.private_files import write_private
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.decision import Decision
@@ -31,7 +32,6 @@ from kubeletpy.syncloop.sources.static_uid import (
     UidReason,
     choose_uid,
 )
-from kubeletpy.tasks import run_together
 
 log = logging.getLogger(__name__)
 

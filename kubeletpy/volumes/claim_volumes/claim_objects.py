@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import WatchedObjects
-from kubeletpy.kubeapi.protocol import (
-    PERSISTENTVOLUMECLAIMS,
-    PERSISTENTVOLUMES,
-    VOLUMEATTACHMENTS,
-)
+from kubeletpy.kubeapi.protocol import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, VOLUMEATTACHMENTS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.pods.pod import Pod
-from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claims.attached import attachment_name
 from kubeletpy.volumes.claims.model import Describes, VolumeSpec, Waits
 from kubeletpy.volumes.claims.resolve import (

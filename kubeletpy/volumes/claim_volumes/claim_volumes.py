@@ -13,13 +13,13 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from kubeletpy.clock import Clock
-from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import replace
 from kubeletpy.volumes.claim_volumes.claim_objects import ClaimObjects
 from kubeletpy.volumes.claim_volumes.waiting import OBJECT_CAUSES, Patience, VolumesWait
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec, VolumeWait, WaitCause, Waits

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubeletpy.structs import Struct, field
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import Read, UnreadObject
 

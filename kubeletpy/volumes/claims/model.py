@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
-from kubeletpy.host.exhausted import MachineFault
-from kubeletpy.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
 
 class Mode(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.claims.model import Mode
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.volumes.claims.model import (
     Describes,
     Mode,

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 
 RECURSIVE = "Recursive"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 _ZONES = "__"
 """Separates the zones of a label that names several."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kubeletpy.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 
 MAX_FILE = 64 << 10
 """The most bytes of a file that are read; a longer file is an error."""

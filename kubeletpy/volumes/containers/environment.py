@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.api import types as api
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field, replace
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
@@ -26,7 +27,6 @@ from kubeletpy.pods.downward import NodeFacts
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.additions import ContainerAdditions
-from kubeletpy.structs import Hidden, HidesFields, Struct, field, replace
 from kubeletpy.volumes.containers.env_file import MAX_FILE, EnvFile, EnvFileError, parse_env_file
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.files.safe_path import open_beneath

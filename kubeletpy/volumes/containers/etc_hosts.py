@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.host.disk_errors import complete_errors
+from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.pods.hostname import pod_domain, pod_hostname
 from kubeletpy.pods.pod import Pod
 

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from itertools import islice
 
-from kubeletpy.api import types as api
-from kubeletpy.api.scrub import scrub
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats
 from kubeletpy.volumes.claims.operation import ExpansionProblem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.csi import CsiMetrics
 from kubeletpy.volumes.csi.credentials import Credentials

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.metrics.csi import NO_ANSWER, CsiMetrics
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls

@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from kubeletpy.api.times import format_time
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.pods.pod import Pod
-from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_object import TokenRequest

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from kubeletpy.api import types as api
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.api import types as api
+from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import (
     AttachmentMetadata,
     Mode,

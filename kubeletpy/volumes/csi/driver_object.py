@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.csi.names import EPHEMERAL, PERSISTENT
 
 TOKEN_SECONDS = 3600

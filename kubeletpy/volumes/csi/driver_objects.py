@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import CSIDRIVERS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.volumes.csi.driver_object import ABSENT, DriverObject, read

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kubeletpy.base.structs import Struct
+from kubeletpy.base.tasks import run_together
 from kubeletpy.metrics.csi import CsiMetrics
-from kubeletpy.plugins.model import PluginInfo
-from kubeletpy.structs import Struct
-from kubeletpy.tasks import run_together
+from kubeletpy.resources.plugins.model import PluginInfo
 from kubeletpy.volumes.csi.versions import Version
 
 if TYPE_CHECKING:

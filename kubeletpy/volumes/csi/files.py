@@ -15,8 +15,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.host.private_files import write_whole
-from kubeletpy.structs import Struct
+from kubeletpy.base.host.private_files import write_whole
+from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.files import disk
 
 MAX_BYTES = 64 * 1024

@@ -11,8 +11,8 @@ import logging
 import os
 from pathlib import Path
 
-from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.tasks import run_together
+from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.tasks import run_together
 from kubeletpy.volumes.claims.attached import attachment_name
 from kubeletpy.volumes.claims.model import AttachmentMetadata, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import (
@@ -26,20 +26,8 @@ from kubeletpy.volumes.claims.selinux import mount_option
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.driver_object import gives_to_group, lifecycle_problem
 from kubeletpy.volumes.csi.files import VolumeData
-from kubeletpy.volumes.csi.host import (
-    CsiHost,
-    flushed_meanwhile,
-    on_disk,
-    pod_info,
-    texts,
-)
-from kubeletpy.volumes.csi.names import (
-    DATA_FILE,
-    EPHEMERAL,
-    PERSISTENT,
-    PLUGIN,
-    inline_handle,
-)
+from kubeletpy.volumes.csi.host import CsiHost, flushed_meanwhile, on_disk, pod_info, texts
+from kubeletpy.volumes.csi.names import DATA_FILE, EPHEMERAL, PERSISTENT, PLUGIN, inline_handle
 from kubeletpy.volumes.files import disk
 
 log = logging.getLogger(__name__)

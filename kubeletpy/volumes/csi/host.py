@@ -7,9 +7,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from kubeletpy.host.disk_errors import complete_errors
-from kubeletpy.structs import Struct, field
-from kubeletpy.tasks import run_all
+from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.tasks import run_all
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.csi import files

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.files.paths import safe_name
 
 PLUGIN = "kubernetes.io/csi"

@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping, Set
 from typing import Any
 
-from kubeletpy.api.types import JSON
-from kubeletpy.structs import Struct
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 
 ANNOTATION = "csi.volume.kubernetes.io/nodeid"
 MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.structs import Hidden, HidesFields, Struct, field
 
 AccessMode = csi.VolumeCapability.AccessMode
 _MULTI_NODE = {

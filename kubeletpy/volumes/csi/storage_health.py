@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 Conditions = Sequence[JSON]
 """StorageHealthConditions: status, reason, message, accessMode, volumeMode, lastTransitionTime."""

@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from kubeletpy.api.times import format_time
-from kubeletpy.clock import Clock
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CSINODES, KubeApi, PatchType
 from kubeletpy.metrics.csi import CsiMetrics
-from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.drivers import CsiDrivers
 from kubeletpy.volumes.csi.node_object import owned_by

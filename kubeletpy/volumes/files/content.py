@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
 
 class PayloadError(Exception):

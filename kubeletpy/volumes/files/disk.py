@@ -14,7 +14,7 @@ import os
 import stat
 from pathlib import Path
 
-from kubeletpy.host import loop_devices, mount_table
+from kubeletpy.base.host import loop_devices, mount_table
 from kubeletpy.volumes.files.syscalls import MS_BIND, mount, table, unmount
 
 DIRECTORY_MODE = 0o750

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 MAX_PROCESSES = 20_000
 MAX_FILES = 1024

@@ -13,8 +13,8 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from kubeletpy.host.trees import Tree
-from kubeletpy.structs import Struct
+from kubeletpy.base.host.trees import Tree
+from kubeletpy.base.structs import Struct
 
 MAX_ENTRIES = 1_000_000
 """The most entries of one volume that are changed."""

@@ -6,7 +6,7 @@ Source: docs/reference/names.csv: dir, volume-dir; docs/reference/behaviour.md, 
 
 from __future__ import annotations
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 MAX_FILE_NAME = 255
 MAX_PATH = 4096

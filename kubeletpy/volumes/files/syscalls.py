@@ -13,7 +13,7 @@ import logging
 import os
 from pathlib import Path
 
-from kubeletpy.host import mount_table
+from kubeletpy.base.host import mount_table
 
 log = logging.getLogger(__name__)
 

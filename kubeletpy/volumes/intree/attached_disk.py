@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.host import mount_table
-from kubeletpy.structs import replace
+from kubeletpy.base.host import mount_table
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.model import (
     AttachmentMetadata,
     Mode,
@@ -31,11 +31,7 @@ from kubeletpy.volumes.claims.on_disk import (
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.claims.selinux import mount_option
 from kubeletpy.volumes.files import disk, syscalls
-from kubeletpy.volumes.intree.base import (
-    InTreePlugin,
-    remove_directory,
-    unmount_and_remove,
-)
+from kubeletpy.volumes.intree.base import InTreePlugin, remove_directory, unmount_and_remove
 from kubeletpy.volumes.intree.scsi import ScsiTree
 
 BLOCK_DIRECTORY = "volumeDevices"

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kubeletpy.host.patient_threads import PatientThreads
-from kubeletpy.host.program import Program, ProgramFailed, run_program
+from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.claims.model import (
     AttachmentMetadata,
     Mode,

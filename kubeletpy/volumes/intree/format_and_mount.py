@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.host.program import Program, ProgramFailed, run_program
-from kubeletpy.structs import Struct
+from kubeletpy.base.host.program import Program, ProgramFailed, run_program
+from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import FilesystemMismatch, OperationFailed
 from kubeletpy.volumes.files.disk import is_mounted

@@ -31,10 +31,7 @@ from kubeletpy.volumes.claims.operation import (
     PodUse,
 )
 from kubeletpy.volumes.files import disk
-from kubeletpy.volumes.intree.base import (
-    InTreePlugin,
-    unmount_and_remove,
-)
+from kubeletpy.volumes.intree.base import InTreePlugin, unmount_and_remove
 
 _EVENT_WORD = "MountVolume.SetUp"
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.usage.meter import AT_ONCE

@@ -14,12 +14,7 @@ from kubeletpy.volumes.claims.model import AttachmentMetadata, VolumeSource, Vol
 from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.files.disk import mounted_from
-from kubeletpy.volumes.intree.base import (
-    DIRECTORY_MODE,
-    InTreePlugin,
-    remove_directory,
-    run,
-)
+from kubeletpy.volumes.intree.base import DIRECTORY_MODE, InTreePlugin, remove_directory, run
 
 
 class NfsPlugin(InTreePlugin):

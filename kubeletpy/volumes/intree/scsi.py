@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 
 _HOST = re.compile(r"host([0-9]+)")
 MAX_TEXT = 4096

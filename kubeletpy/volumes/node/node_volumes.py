@@ -14,18 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.host.exhausted import MachineFault, NoThread
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.host.exhausted import MachineFault, NoThread
+from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Hidden, HidesFields, Struct, field
-from kubeletpy.tasks import run_together
 from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
 from kubeletpy.volumes.claims.on_disk import SetUp

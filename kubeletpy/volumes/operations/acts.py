@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.tasks import background
 from kubeletpy.pods.pod import Pod
-from kubeletpy.tasks import background
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, Published, StagedOnDisk

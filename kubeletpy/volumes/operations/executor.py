@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
+from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import replace
-from kubeletpy.tasks import cancel_tasks
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, VolumeWait, Waits
 from kubeletpy.volumes.claims.observation import NodeObservation, Observe

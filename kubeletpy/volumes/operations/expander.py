@@ -9,16 +9,16 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from kubeletpy.api import types as api_types
-from kubeletpy.api.quantity import spelled
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.base.api import types as api_types
+from kubeletpy.base.api.quantity import spelled
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.kubeapi.errors import ApiError, Conflict
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.protocol import PERSISTENTVOLUMECLAIMS, KubeApi
-from kubeletpy.structs import Struct, replace
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import (

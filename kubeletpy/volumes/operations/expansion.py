@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.operations.plan import claimed_size, pv_size
 

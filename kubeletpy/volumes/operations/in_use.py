@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.attached import not_in_use_yet, volumes_in_use
 from kubeletpy.volumes.claims.model import VolumeSpec, Waits
 from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume

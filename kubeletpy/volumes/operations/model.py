@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from kubeletpy.host.exhausted import MachineFault
-from kubeletpy.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec, Waits
 from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk, StagedOnDisk

@@ -5,8 +5,8 @@ Pure. Source: docs/reference/behaviour-storage.md, si2, sp1, sp2, ss.
 
 from __future__ import annotations
 
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.claims.on_disk import Published
 from kubeletpy.volumes.claims.operation import PodUse

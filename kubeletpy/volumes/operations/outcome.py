@@ -7,7 +7,7 @@ earlier one. Source: docs/reference/behaviour-storage.md, sg.
 
 from __future__ import annotations
 
-from kubeletpy.structs import Struct, replace
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.volumes.claims.on_disk import (
     FailureOutcome,
     Published,

@@ -11,9 +11,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from kubeletpy.api import types as api
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.base.api import types as api
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, OWN, VolumeMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec

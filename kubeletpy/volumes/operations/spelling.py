@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.operations.model import Volume
 
 _ISCSI = re.compile(r"(kubernetes\.io/iscsi/)(.+?):((?:iqn|eui|naa)\..+)")

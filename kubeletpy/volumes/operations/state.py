@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct, field
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.claims.on_disk import Published
 from kubeletpy.volumes.claims.plugin import VolumePlugin

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.on_disk import Found, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.downward import DownwardError, NodeFacts, field_value, resource_value
 from kubeletpy.pods.pod import Pod
 

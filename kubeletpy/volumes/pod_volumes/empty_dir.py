@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.api.quantity import parse, value
-from kubeletpy.host.kernel_text import number
+from kubeletpy.base.api.quantity import parse, value
+from kubeletpy.base.host.kernel_text import number
 from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_level_limit, pod_limits

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.downward import DownwardError, NodeFacts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.volume_fields import MAX_USER
-from kubeletpy.structs import Struct
 from kubeletpy.volumes.files.content import (
     CertificateInput,
     FileContent,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
 from kubeletpy.volumes.claims.resolve import ClaimVolume
 
 ObjectKind = Literal["configMap", "secret"]

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.host.disk_errors import complete_errors
-from kubeletpy.host.exhausted import MachineFault, machine_fault
+from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.host.exhausted import MachineFault, machine_fault
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.volumes.files import host_path
 from kubeletpy.volumes.files.atomic import write_payload
 from kubeletpy.volumes.files.content import PayloadError

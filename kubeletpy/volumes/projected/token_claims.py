@@ -13,8 +13,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Struct
 
 MAX_TOKEN_BYTES = 16384
 """Kubernetes' tokens have 1 to 2 kB."""

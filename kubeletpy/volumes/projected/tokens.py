@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock, steady_now
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock, steady_now
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Hidden, HidesFields, Struct
 from kubeletpy.volumes.projected.token_claims import TokenKey, life_of
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.node_selector import meets
-from kubeletpy.structs import Struct
 from kubeletpy.volumes.files.content import PayloadError
 from kubeletpy.volumes.projected.pem import block, certificates
 

@@ -11,10 +11,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import format_time
-from kubeletpy.clock import Clock
-from kubeletpy.tasks import run_together
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.tasks import run_together
 from kubeletpy.volumes.claims.on_disk import MountedVolume, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed
 

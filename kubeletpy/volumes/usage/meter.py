@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from kubeletpy.clock import Clock
-from kubeletpy.structs import replace
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.on_disk import (
     MeasuredVolume,
     MountedVolume,

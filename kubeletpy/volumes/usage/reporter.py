@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.volume_stats import ClaimNumbers, VolumeStatsMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.on_disk import MeasuredVolume, VolumeStats

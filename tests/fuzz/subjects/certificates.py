@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from kubeletpy.host import x509
-from kubeletpy.host.pki import CertificateError, Names
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy_up.auth import bootstrap_tokens
 from kubeletpy_up.auth.tokens import TokenSigner
 from tests.fuzz.target import target, text

@@ -8,14 +8,23 @@ from __future__ import annotations
 import contextlib
 import json
 
-from kubeletpy.allocation import checkpoint_file
-from kubeletpy.devices import checkpoint as devices
-from kubeletpy.dra import checkpoint as dra
-from kubeletpy.dra.model import BadClaimState
 from kubeletpy.images.records.model import MalformedRecord, read_intent, read_record
-from kubeletpy.placement.cpu_state import CpuState, cpu_checksum, read_cpu_state, write_cpu_state
-from kubeletpy.placement.memory_state import MemoryState, read_memory_state, write_memory_state
-from kubeletpy.placement.state_json import StateError
+from kubeletpy.resources.allocation import checkpoint_file
+from kubeletpy.resources.devices import checkpoint as devices
+from kubeletpy.resources.dra import checkpoint as dra
+from kubeletpy.resources.dra.model import BadClaimState
+from kubeletpy.resources.placement.cpu_state import (
+    CpuState,
+    cpu_checksum,
+    read_cpu_state,
+    write_cpu_state,
+)
+from kubeletpy.resources.placement.memory_state import (
+    MemoryState,
+    read_memory_state,
+    write_memory_state,
+)
+from kubeletpy.resources.placement.state_json import StateError
 from kubeletpy.volumes.csi.files import DataUnreadable, VolumeData, decode, encode
 from tests.fuzz.target import JSON_WORDS, target, text
 

@@ -9,11 +9,11 @@ from typing import Any
 import h2.config
 import h2.connection
 
+from kubeletpy.base.wire.http2_exchange import BOUNDS, Exchange, ExchangeFailed
 from kubeletpy.kubeapi.http2 import limits
 from kubeletpy.kubeapi.http2.connection import Http2Connection
 from kubeletpy.kubeapi.http2.stream import Stream
 from kubeletpy.kubeapi.transport import TransportError
-from kubeletpy.wire.http2_exchange import BOUNDS, Exchange, ExchangeFailed
 from tests.fuzz.target import pieces, target
 
 _GET = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/")]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubeletpy.guards import kernel_log
-from kubeletpy.host import mount_table
-from kubeletpy.host.kernel_text import sizes
-from kubeletpy.stats import cgroup_text, proc_text
+from kubeletpy.base.host import mount_table
+from kubeletpy.base.host.kernel_text import sizes
+from kubeletpy.node.guards import kernel_log
+from kubeletpy.node.stats import cgroup_text, proc_text
 from tests.fuzz.target import target, text
 
 MOUNTS = rb"""36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kubeletpy.api import durations, quantity, times
-from kubeletpy.placement.id_lists import parse_ids
+from kubeletpy.base.api import durations, quantity, times
 from kubeletpy.pods.expansion import ExpansionTooLong, expand
+from kubeletpy.resources.placement.id_lists import parse_ids
 from kubeletpy.volumes.containers.env_file import parse_env_file
 from kubeletpy_up.schema import quantities
 from tests.fuzz.target import target, text

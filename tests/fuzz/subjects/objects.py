@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.http.bodies import read, read_yaml

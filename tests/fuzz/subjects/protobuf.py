@@ -7,11 +7,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from kubeletpy.base.wire.api_messages import Unfit
+from kubeletpy.base.wire.api_objects import MEDIA_TYPE, ApiObjects, Malformed
+from kubeletpy.base.wire.api_table import load_table
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
-from kubeletpy.wire.api_messages import Unfit
-from kubeletpy.wire.api_objects import MEDIA_TYPE, ApiObjects, Malformed
-from kubeletpy.wire.api_table import load_table
 from tests.fuzz.target import pieces, target
 from tests.protobuf import body, entry, field
 

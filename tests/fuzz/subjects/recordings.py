@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.recorder import render
-from kubeletpy.recorder.replay import replay
+from kubeletpy.observe.recorder import render
+from kubeletpy.observe.recorder.replay import replay
 from tests.fuzz.target import JSON_WORDS, target
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "many-kinds.jsonl.gz"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from kubeletpy.base.wire import spdy, websocket
+from kubeletpy.base.wire.upgrade import UpgradeFailed, _HeadReader, _parse_answer
 from kubeletpy.server.streaming.options import Streams
 from kubeletpy.server.streaming.translate import Translation
-from kubeletpy.wire import spdy, websocket
-from kubeletpy.wire.upgrade import UpgradeFailed, _HeadReader, _parse_answer
 from tests.fuzz.target import pieces, target
 
 _OPENED = spdy.Encoder().open_stream({"streamtype": "stdout"})[1]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests import large_pods
 from tests.integration.attacks.test_many_references import bound
 from tests.integration.node.machine import ROOT, Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.volumes.test_kinds import mount

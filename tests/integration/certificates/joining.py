@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node import agent
 from tests.integration.node.machine import ROOT, Node
 from tools.env.containerd import Containerd

@@ -9,11 +9,11 @@ import urllib.request
 
 import pytest
 
-from kubeletpy.certificates import request
-from kubeletpy.host import signing, x509
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Names
-from kubeletpy.host.private_files import write_private
+from kubeletpy.base.host import signing, x509
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import Names
+from kubeletpy.base.host.private_files import write_private
+from kubeletpy.node.certificates import request
 from tests.integration.certificates.joining import JoiningNode
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.cgroups.detect import detect
-from kubeletpy.cgroups.limits import KernelPodLimits
-from kubeletpy.cgroups.names import PodCgroupNames, parse_root
-from kubeletpy.cgroups.pod_cgroups import PodCgroups
-from kubeletpy.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sync_results import ResizeOutcome
+from kubeletpy.resources.cgroups.detect import detect
+from kubeletpy.resources.cgroups.limits import KernelPodLimits
+from kubeletpy.resources.cgroups.names import PodCgroupNames, parse_root
+from kubeletpy.resources.cgroups.pod_cgroups import PodCgroups
+from kubeletpy.resources.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
 from tests.integration.runtime_node import (
     EventLog,

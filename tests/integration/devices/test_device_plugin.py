@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.devices.conftest import RESOURCE, PluginProcess
 from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node

@@ -10,21 +10,21 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.dra.claim_manager import ClaimManager
-from kubeletpy.dra.claims import ClaimProblem
-from kubeletpy.dra.drivers import DraDrivers
-from kubeletpy.dra.state import ClaimState
+from kubeletpy.base.structs import replace
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.plugins.handshake import SocketRegistrations
-from kubeletpy.plugins.model import DRA
-from kubeletpy.plugins.plugin_manager import PluginManager
 from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.dra.claim_manager import ClaimManager
+from kubeletpy.resources.dra.claims import ClaimProblem
+from kubeletpy.resources.dra.drivers import DraDrivers
+from kubeletpy.resources.dra.state import ClaimState
+from kubeletpy.resources.plugins.handshake import SocketRegistrations
+from kubeletpy.resources.plugins.model import DRA
+from kubeletpy.resources.plugins.plugin_manager import PluginManager
 from kubeletpy.runtime_manager.additions import ContainerAdditions
-from kubeletpy.structs import replace
 from tests.dra_driver.running import driver_on_node
 from tests.dra_driver.services import Given, Services
 from tests.integration.runtime_node import RuntimeNode, make_container, make_pod, runtime_node
-from tests.unit.dra.node import Api
+from tests.unit.resources.dra.node import Api
 from tools.env.containerd import Containerd
 
 DRIVER = "gpu.example.com"

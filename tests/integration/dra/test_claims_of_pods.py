@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.dra_driver.process import DriverProcess
 from tests.integration.dra.conftest import CLASS, DRIVER
 from tests.integration.node.machine import Node

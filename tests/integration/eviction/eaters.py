@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubeletpy.api.types import JSON
-from kubeletpy.structs import replace
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import replace
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tools.env.images import Image, busybox_image

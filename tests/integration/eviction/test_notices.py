@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.eviction import notices
-from kubeletpy.eviction.notices import MemoryNotices
+from kubeletpy.node.eviction import notices
+from kubeletpy.node.eviction.notices import MemoryNotices
 from tools.env import kernel_limits as kernel
 
 MEMORY = kernel.hierarchy("memory")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.cli import explain, timeline
 from tests.integration.node.machine import Node
 from tests.integration.node.seen import container_status, status

@@ -8,7 +8,7 @@ make it check explain, too:
 - broken static manifests, and what outlasts the agent: lifecycle/test_explain;
 - CSI drivers that are absent, fail or are busy: storage/test_claims.
 
-Those that no real node is brought into here are rows of the catalogue in tests/unit/explain.
+Those that no real node is brought into here are rows of the catalogue in tests/unit/observe/explain.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.times import format_time, parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time, parse_time
+from kubeletpy.base.api.types import JSON
 from tests.integration.explain.judge import Sick, Told, Truth, drawn, explain_pod, wrong
 from tests.integration.lifecycle.command import explained
 from tests.integration.node.conftest import MakeNode, remove_pods

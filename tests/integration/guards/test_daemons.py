@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.cgroups.filesystem import CgroupFilesystem
-from kubeletpy.cgroups.processes import ProcessGroups
-from kubeletpy.guards.daemons import DaemonCgroups
+from kubeletpy.node.guards.daemons import DaemonCgroups
+from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem
+from kubeletpy.resources.cgroups.processes import ProcessGroups
 from tools.env import kernel_limits as kernel
 
 NAMES = ("cpu", "memory", "pids")

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kubeletpy.guards import iptables
-from kubeletpy.guards.iptables import Ended, IPTablesChains, run_command
+from kubeletpy.node.guards import iptables
+from kubeletpy.node.guards.iptables import Ended, IPTablesChains, run_command
 from tools.env.waiting import wait_until
 
 pytestmark = pytest.mark.needs("address translation")

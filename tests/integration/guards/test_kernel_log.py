@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.guards.kernel_log import KernelRecord, Kill, parse
-from kubeletpy.guards.oom_watch import MARK, RECORD_BYTES, OOMWatch, open_kernel_log
+from kubeletpy.node.guards.kernel_log import KernelRecord, Kill, parse
+from kubeletpy.node.guards.oom_watch import MARK, RECORD_BYTES, OOMWatch, open_kernel_log
 from tools.env import kernel_limits as kernel
 
 KMSG = Path("/dev/kmsg")

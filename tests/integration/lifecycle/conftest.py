@@ -2,10 +2,4 @@
 
 from __future__ import annotations
 
-from tests.integration.node.conftest import (  # noqa: F401  (fixtures)
-    make_node,
-    namespace,
-    node,
-    node2,
-    node16,
-)
+from tests.integration.node.conftest import make_node, namespace, node, node2, node16  # noqa: F401  (fixtures)

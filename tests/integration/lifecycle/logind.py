@@ -13,7 +13,7 @@ from typing import Any
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
-from kubeletpy.shutdown.logind import LOGIN1, MANAGER, PATH
+from kubeletpy.node.shutdown.logind import LOGIN1, MANAGER, PATH
 from tools.env.waiting import wait_until
 
 CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"

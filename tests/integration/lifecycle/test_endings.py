@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
 from tests.integration.lifecycle.command import explained, until_verdict
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, FOREVER, container, pod

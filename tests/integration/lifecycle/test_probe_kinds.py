@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, FOREVER, container, pod
 from tests.integration.node.seen import container_status, is_ready, terminated

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.host.dbus import MAX_SIGNALS, Bus
-from kubeletpy.host.dbus_error import DBusError
-from kubeletpy.shutdown.logind import NoLogind, SystemLogind
+from kubeletpy.base.host.dbus import MAX_SIGNALS, Bus
+from kubeletpy.base.host.dbus_error import DBusError
+from kubeletpy.node.shutdown.logind import NoLogind, SystemLogind
 from tests.integration.lifecycle.logind import FakeLogind
 from tests.integration.node.conftest import MakeNode, remove_pods
 from tests.integration.node.pods import DEAF, container, pod
@@ -83,7 +83,7 @@ async def test_where_there_is_no_bus_the_feature_is_off(work_dir: Path) -> None:
 async def test_a_delay_lock_that_comes_too_late_is_released(
     work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubeletpy.host.dbus.CALL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("kubeletpy.base.host.dbus.CALL_TIMEOUT_S", 0.2)
     with FakeLogind(work_dir) as fake:
         logind = await SystemLogind.connect(fake.address)
         fake.slow = 0.5

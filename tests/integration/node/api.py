@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.api import Endpoint, LocalApi
 from kubeletpy_up.controllers.csr_controller import LIFETIME_S
 from kubeletpy_up.errors import ApiError

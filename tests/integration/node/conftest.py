@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.machine import Node
 from tools.env.containerd import Containerd
 from tools.env.cri import RawRuntime

@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node import agent
 from tests.integration.node.machine_side import MachineSide
 from tests.integration.node.user_side import TIMEOUT, UserSide

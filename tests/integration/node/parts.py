@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.api import ApiServer
 from tools.env.containerd import Containerd
 from tools.env.kubectl import Kubectl

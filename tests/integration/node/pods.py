@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tools.env.images import BUSYBOX
 
 FOREVER = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 
 def status(pod: JSON) -> JSON:

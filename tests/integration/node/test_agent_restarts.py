@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.integration.node.machine import Node
 from tests.integration.node.machine_side import bare_id

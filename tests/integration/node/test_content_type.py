@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.schema import protobuf
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.pods import FOREVER, container, pod

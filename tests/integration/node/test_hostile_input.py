@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.registry.registry import Registry
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod

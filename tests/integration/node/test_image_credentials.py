@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.images.records.model import file_name
 from tests.integration.node.conftest import MakeNode, remove_pods
 from tests.integration.node.machine import Node

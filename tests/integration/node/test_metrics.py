@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from kubeletpy.kubernetes_version import NEWEST
+from kubeletpy.base.kubernetes_version import NEWEST
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tools.env.containerd import Containerd

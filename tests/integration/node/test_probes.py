@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.cli import explain
 from kubeletpy.probes.schedule import RESTART_SLACK_S
 from tests.integration.explain.judge import command_output

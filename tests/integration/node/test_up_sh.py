@@ -20,7 +20,7 @@ from queue import Empty, Queue
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.machine_side import links_into
 from tests.integration.node.seen import container_status, is_ready, status
 from tools.env import sweep

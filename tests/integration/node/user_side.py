@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.parts import Parts
 from tests.integration.node.seen import container_status, is_ready, status, waiting
 from tools.env.waiting import NotReadyError, wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.conftest import MakeNode, make_node, namespace
 from tests.integration.node.machine import Node
 from tools.env.containerd import Containerd

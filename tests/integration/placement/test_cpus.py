@@ -10,7 +10,7 @@ from functools import partial
 import grpc
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.remote.generated import podresources_pb2 as pb
 from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node

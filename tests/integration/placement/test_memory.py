@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.metrics.trace.otlp import OtlpTracer
 from kubeletpy.remote.client import RemoteRuntime
-from kubeletpy.trace.otlp import OtlpTracer
-from tests.unit.trace.collector import collecting
+from tests.unit.metrics.trace.collector import collecting
 from tools.env.containerd import Containerd, programs
 
 

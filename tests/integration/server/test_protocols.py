@@ -15,7 +15,7 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from kubeletpy.wire import spdy
+from kubeletpy.base.wire import spdy
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.server.test_storm import token

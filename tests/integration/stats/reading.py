@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.machine import Node
 from tests.integration.node.machine_side import bare_id
 from tools.env import kernel_limits

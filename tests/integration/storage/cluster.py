@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.api.types import JSON
-from kubeletpy.host import mount_table
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host import mount_table
 from kubeletpy.volumes.claims.attached import attachment_name
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN

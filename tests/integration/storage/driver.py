@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from kubeletpy.host import loop_devices
+from kubeletpy.base.host import loop_devices
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 from tools.env.process import Daemon

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.lifecycle.command import explained
 from tests.integration.node.pods import container, pod
 from tests.integration.storage.cluster import Storage

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
-from kubeletpy.host import loop_devices
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host import loop_devices
 from tests.integration.storage.cluster import Storage
 
 DISK_BYTES = 64 << 20

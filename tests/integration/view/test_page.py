@@ -8,16 +8,16 @@ from urllib.parse import quote
 
 import pytest
 
-from kubeletpy.explain import unplaced
-from kubeletpy.view.drawing import html
-from kubeletpy.view.server import ViewServer
+from kubeletpy.observe.explain import unplaced
+from kubeletpy.observe.view.drawing import html
+from kubeletpy.observe.view.server import ViewServer
 from tests.integration.view.browser import Page, browser
-from tests.unit.explain.test_from_api import UNSCHEDULED, pod
-from tests.unit.explain.test_unplaced import event
-from tests.unit.explain.test_whole_timeline import whole
-from tests.unit.view.answers import Agent, used
-from tests.unit.view.test_drawing import HOSTILE
-from tests.unit.view.test_feed import poisoned
+from tests.unit.observe.explain.test_from_api import UNSCHEDULED, pod
+from tests.unit.observe.explain.test_unplaced import event
+from tests.unit.observe.explain.test_whole_timeline import whole
+from tests.unit.observe.view.answers import Agent, used
+from tests.unit.observe.view.test_drawing import HOSTILE
+from tests.unit.observe.view.test_feed import poisoned
 
 
 @pytest.fixture

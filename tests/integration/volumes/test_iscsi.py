@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.host import loop_devices
+from kubeletpy.base.host import loop_devices
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, StagedOnDisk

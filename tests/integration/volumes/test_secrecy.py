@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.lifecycle.command import explained
 from tests.integration.node.conftest import MakeNode, remove_pods
 from tests.integration.node.machine import Node

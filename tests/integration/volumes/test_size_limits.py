@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 

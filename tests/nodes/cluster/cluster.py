@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.cluster.member import NODES, Member, pod_subnet
 from tools.control_plane.building import PROXY, programs
 from tools.control_plane.plane import ControlPlane

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.node import SLEEPS, container, pod
 
 PORT = 8080

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.probes.schedule import RESTART_SLACK_S
 from tests.cluster.kept import AGENT, KUBELET, kept_fields, side_at
 from tests.cluster.rich_pods import differences

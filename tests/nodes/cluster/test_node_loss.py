@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.nodes.cluster.cluster import Cluster, Namespace
 from tests.nodes.cluster.member import NODES
 from tests.nodes.cluster.objects import evenly_spread, spec_of, web, workload

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.cluster.objects import service
 from tests.nodes.cluster.cluster import Cluster, Namespace
 from tests.nodes.cluster.member import NODES, Member

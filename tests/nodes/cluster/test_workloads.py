@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tests.cluster.watching import watched
 from tests.nodes.cluster.cluster import WITHIN_S, Cluster, Namespace
 from tests.nodes.cluster.member import NODES

@@ -12,20 +12,20 @@ from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
 from kubeletpy.agent.observers import runtime_start
 from kubeletpy.agent.outside import ApiClients, Machine, Outside
-from kubeletpy.cgroups.machine import KernelFacts
 from kubeletpy.config import ConfigError, NodeFlags, default_settings
-from kubeletpy.eviction.keeper import EvictionKeeper
-from kubeletpy.guards.host import GuardedHost
+from kubeletpy.metrics.trace.names import Step
 from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.node.eviction.keeper import EvictionKeeper
 from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.guards.host import GuardedHost
 from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
-from kubeletpy.pods_api.server import PodsServer
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
+from kubeletpy.resources.cgroups.machine import KernelFacts
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
+from kubeletpy.server.pods_api.server import PodsServer
 from kubeletpy.syncloop.admission_gate import AdmissionGate
 from kubeletpy.syncloop.loop import SyncLoop
-from kubeletpy.trace.names import Step
 from tests.virtual_time import LoopClock, on_virtual_time
 
 FACTS = MachineFacts(

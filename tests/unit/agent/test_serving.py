@@ -74,10 +74,10 @@ async def test_a_failed_import_is_tried_again(
 _WHOLE = """
 import asyncio, importlib, sys
 from pathlib import Path
-from kubeletpy.explain.server import ExplainServer
+from kubeletpy.observe.explain.server import ExplainServer
 from kubeletpy.server.build import KubeletServer
 from kubeletpy.server.health import HealthServer
-from kubeletpy.trace.spans import Traces
+from kubeletpy.metrics.trace.spans import Traces
 
 async def run():
     health = HealthServer("127.0.0.1", 0, checks={}, render_metrics=lambda: (b"", "text/plain"))

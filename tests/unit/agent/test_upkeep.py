@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kubeletpy.agent.upkeep import CONTAINERS_PERIOD_S, SOON_S, Upkeep
-from kubeletpy.eviction.ranking import Reclaim
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.node.eviction.ranking import Reclaim
 from kubeletpy.remote.errors import Internal
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
-from tests.unit.trace.recording import Recording
+from tests.unit.metrics.trace.recording import Recording
 from tests.virtual_time import on_virtual_time
 
 PODS = ("runs", "ended", "reported")

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.adopt import journal
-from kubeletpy.adopt.host import SystemdHost, UnitSeen
-from kubeletpy.adopt.steps import AdoptionState, UnitProgram
+from kubeletpy.agent.takeover.adopt import journal
+from kubeletpy.agent.takeover.adopt.host import SystemdHost, UnitSeen
+from kubeletpy.agent.takeover.adopt.steps import AdoptionState, UnitProgram
+from kubeletpy.agent.takeover.preflight.findings import KubeletFound, PreflightReport
+from kubeletpy.agent.takeover.preflight.pods import PodOutcome, PodVerdict
+from kubeletpy.base.kubernetes_version import NEWEST
+from kubeletpy.base.structs import Struct
 from kubeletpy.cli import adopt, agent_socket, give_back
 from kubeletpy.config.files import read_version_record
 from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
-from kubeletpy.kubernetes_version import NEWEST
-from kubeletpy.preflight.findings import KubeletFound, PreflightReport
-from kubeletpy.preflight.pods import PodOutcome, PodVerdict
-from kubeletpy.structs import Struct
 from tests.virtual_time import EPOCH
 
 

@@ -13,10 +13,10 @@ import time
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.cli import logs
 from kubeletpy.config import default_settings
 from kubeletpy.config.settings import Logging, VModule
-from kubeletpy.structs import replace
 
 DEFAULT = default_settings().logging
 

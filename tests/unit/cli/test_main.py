@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from kubeletpy.base.kubernetes_version import OLDEST
+from kubeletpy.base.version import VERSION
 from kubeletpy.cli import main
-from kubeletpy.kubernetes_version import OLDEST
-from kubeletpy.version import VERSION
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["--version"]])

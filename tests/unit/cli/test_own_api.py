@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.cli import own_api
-from kubeletpy.foresee.model import NeedState
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.formats import JsonFormat
 from kubeletpy.kubeapi.protocol import (
@@ -25,6 +24,7 @@ from kubeletpy.kubeapi.protocol import (
     SECRETS,
     Resource,
 )
+from kubeletpy.observe.foresee.model import NeedState
 from kubeletpy_up.api import LocalApi
 
 SOCKET = Path("node", "explain.sock")

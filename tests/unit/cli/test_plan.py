@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.cli import own_api, plan
-from kubeletpy.eviction.order import EvictionOrder
-from kubeletpy.eviction.signals import Signal
-from kubeletpy.explain.server import MAX_PLAN_BYTES, ExplainServer
-from kubeletpy.foresee.model import Foreseen, ForeseenOutcome, Need, NeedKind, NeedState
+from kubeletpy.metrics.trace.spans import Traces
+from kubeletpy.node.eviction.order import EvictionOrder
+from kubeletpy.node.eviction.signals import Signal
+from kubeletpy.observe.explain.server import MAX_PLAN_BYTES, ExplainServer
+from kubeletpy.observe.foresee.model import Foreseen, ForeseenOutcome, Need, NeedKind, NeedState
 from kubeletpy.pods.pod import Pod
-from kubeletpy.trace.spans import Traces
 from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.agent.launch import LaunchError
+from kubeletpy.base.structs import replace
 from kubeletpy.cli import ports, up
 from kubeletpy.cli.ports import KUBELET, UP_PORTS, UpPort
 from kubeletpy.cli.up import NOT_INSTALLED, lines_to_copy, load, main, parser
-from kubeletpy.launch import LaunchError
 from kubeletpy.server.listening import is_free, next_free_port
-from kubeletpy.structs import replace
 
 
 @pytest.mark.parametrize(

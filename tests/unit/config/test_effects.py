@@ -13,6 +13,7 @@ import pytest
 
 import kubeletpy
 from kubeletpy import config
+from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.config import effects
 from kubeletpy.config.fields import FIELDS
 from kubeletpy.config.flag_table import FLAGS
@@ -20,7 +21,6 @@ from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.gates import HERE, known_gates, resolve
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import attribute, value_at
-from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from tests.unit.config.test_tables import FIELD_ROWS
 from tools.rulebook.differences import listed
 from tools.rulebook.tables import rows

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kubeletpy import config
+from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion, supported
 from kubeletpy.config.gates import absent_gates, known_gates, resolve, warnings
-from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion, supported
 
 V35, V36, V37 = SUPPORTED
 

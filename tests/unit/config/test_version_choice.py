@@ -9,6 +9,13 @@ from typing import Any
 import pytest
 
 from kubeletpy import config
+from kubeletpy.base.kubernetes_version import (
+    NEWEST,
+    OLDEST,
+    SUPPORTED,
+    KubernetesVersion,
+    supported,
+)
 from kubeletpy.config.files import VERSION_RECORD
 from kubeletpy.config.version_choice import (
     MAX_RECORD_BYTES,
@@ -19,7 +26,6 @@ from kubeletpy.config.version_choice import (
     read_record,
     read_server_version,
 )
-from kubeletpy.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion, supported
 
 V35, V36, V37 = SUPPORTED
 SERVER, RECORD, FLAG = VersionSource.SERVER, VersionSource.RECORD, VersionSource.FLAG

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from tools.control_plane.audit import request_of
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.remote.errors import CRIError, Unauthenticated
 from kubeletpy.remote.generated import api_pb2 as cri
 

@@ -29,8 +29,8 @@ from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.errors import Internal
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Counts, Events, FakeImages
+from tests.unit.metrics.trace.recording import Recording
 from tests.unit.podworkers.builders import make_pod
-from tests.unit.trace.recording import Recording
 from tests.virtual_time import LoopClock, on_virtual_time, step_wall_clock
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.images.gc_selection import (
     Disk,
     ImageGCPolicy,
@@ -18,7 +19,6 @@ from kubeletpy.images.gc_selection import (
     used_image_ids,
 )
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.structs import replace
 from tests.unit.podworkers.builders import make_pod
 
 A = ImageRecord("a", 10, False, first_detected=100)

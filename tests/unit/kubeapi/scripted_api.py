@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Invalid
 from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from kubeletpy.base.version import VERSION
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.client import CONCURRENT_REQUESTS, KubeClient
 from kubeletpy.kubeapi.credentials import Connection
@@ -23,7 +24,6 @@ from kubeletpy.kubeapi.protocol import (
     PatchType,
     WatchEvent,
 )
-from kubeletpy.version import VERSION
 from tests.gzip_members import member, opened
 
 from .api_server import ApiServer, answer, failure, lines, never, raw, serving, stream

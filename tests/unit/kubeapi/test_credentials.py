@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from kubeletpy.host import signing
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Names
+from kubeletpy.base.host import signing
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import Names
+from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi import credentials, kubeconfig_loader
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import begin_loading, connect_kubeconfig
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import NODES
-from kubeletpy.structs import replace
 
 from .api_server import answer, failure, serving
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api import types as api
-from kubeletpy.backlog import Backlog
-from kubeletpy.events.reasons import Reason
-from kubeletpy.events.recorder import EventRecorder
+from kubeletpy.base.api import types as api
+from kubeletpy.base.backlog import Backlog
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unavailable
-from kubeletpy.kubeapi.events import QUEUE_SIZE, WAITS_AT_MOST_S, EventWriter
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import EventRecorder
+from kubeletpy.kubeapi.events.writer import QUEUE_SIZE, WAITS_AT_MOST_S, EventWriter
 from tests.virtual_time import LoopClock, on_virtual_time
 
 from .scripted_api import ScriptedApi

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.failing_watches import LASTING_S, FailingWatch, FailingWatches
 from kubeletpy.kubeapi.protocol import SECRETS, SERVICES, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
-from kubeletpy.structs import replace
 from tests.virtual_time import on_virtual_time, settle
 
 from .scripted_api import ScriptedApi

@@ -11,12 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kubeletpy.kubeapi.inflating import (
-    MAX_SILENT_BYTES,
-    PIECE_BYTES,
-    Inflater,
-    decompressed,
-)
+from kubeletpy.kubeapi.inflating import MAX_SILENT_BYTES, PIECE_BYTES, Inflater, decompressed
 from kubeletpy.kubeapi.transport import TransportError
 from tests.gzip_members import member, opened
 

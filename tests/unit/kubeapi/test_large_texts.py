@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api import nulls
+from kubeletpy.base.api import nulls
 from kubeletpy.kubeapi.formats import JSON_FORMAT, JSON_TYPE
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from kubeletpy.base.wire.api_objects import MEDIA_TYPE, ApiObjects, message_name
+from kubeletpy.base.wire.api_table import load_table
 from kubeletpy.kubeapi import errors, formats, protobuf_format, protocol
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import Connection
@@ -18,8 +20,6 @@ from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
 from kubeletpy.kubeapi.protocol import LEASES, PODS, SERVICEACCOUNTS, PatchType, Resource
 from kubeletpy.volumes.projected import trust_bundles
 from kubeletpy.volumes.projected.pod_certificates import certificates as pod_certificates
-from kubeletpy.wire.api_objects import MEDIA_TYPE, ApiObjects, message_name
-from kubeletpy.wire.api_table import load_table
 from tests.protobuf import body, field
 
 from .api_server import ApiServer, Handler, answer, lines, serving, stream

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, TooManyRequests, Unavailable
 from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector

@@ -10,7 +10,7 @@ from itertools import accumulate
 import pytest
 from prometheus_client import REGISTRY
 
-from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
+from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.metrics.families import MAX_SERIES
 from kubeletpy.metrics.images import size_bucket
 from kubeletpy.metrics.registry import Metrics
@@ -39,7 +39,7 @@ def of_version(row: dict[str, str], version: KubernetesVersion) -> dict[str, str
 
 
 OF_STATS = ("kubelet_container_log_filesystem_used_bytes",)
-"""Rendered by :mod:`kubeletpy.stats` beside the registry."""
+"""Rendered by :mod:`kubeletpy.node.stats` beside the registry."""
 ROWS = {
     row["name"]: row
     for row in rows("metrics.csv")

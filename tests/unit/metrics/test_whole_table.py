@@ -6,19 +6,13 @@ import re
 
 import pytest
 
+from kubeletpy.base.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
 from kubeletpy.config.gates import resolve
-from kubeletpy.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.stats import log_metrics, resource
-from kubeletpy.stats.usage import Disks, PodDisk
-from tests.unit.metrics.test_registry import (
-    LABEL,
-    SAMPLE,
-    in_version,
-    of_version,
-    with_all_series,
-)
-from tests.unit.stats.readings import REF, pod, reading, use
+from kubeletpy.node.stats import log_metrics, resource
+from kubeletpy.node.stats.usage import Disks, PodDisk
+from tests.unit.metrics.test_registry import LABEL, SAMPLE, in_version, of_version, with_all_series
+from tests.unit.node.stats.readings import REF, pod, reading, use
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.node.addresses import NodeAddresses, host_addresses
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.quantity import spelled, value
+from kubeletpy.base.api.quantity import spelled, value
+from kubeletpy.base.structs import replace
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.node import build
 from kubeletpy.node.conditions import NodeHealth, network_not_ready, node_conditions
@@ -16,7 +17,6 @@ from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.options import NodeOptions, node_name
 from kubeletpy.node.resources import allocatable, capacity, with_foreign
 from kubeletpy.node.status_events import condition_events
-from kubeletpy.structs import replace
 
 GI = 2**30
 NOW = 1_800_000_000.0

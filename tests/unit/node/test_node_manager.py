@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.api.strategic_merge import strategic_merge
+from kubeletpy.base.api.strategic_merge import strategic_merge
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import ImageSummary, RuntimeInfo, initial_node
@@ -20,7 +21,6 @@ from kubeletpy.node.node_manager import NodeManager, until_report
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.startup import NodeStartup
-from kubeletpy.tasks import cancel_tasks
 from tests.virtual_time import LoopClock, on_virtual_time
 
 from .test_build import FACTS

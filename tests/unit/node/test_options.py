@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubeletpy import config
+from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion, supported
 from kubeletpy.config.flags import NodeFlags
-from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion, supported
 from kubeletpy.node.options import NodeOptions
 
 FLAGS = NodeFlags()

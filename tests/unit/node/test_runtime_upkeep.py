@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.node import runtime_upkeep
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.runtime_upkeep import RuntimeUpkeep

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.config.files import VERSION_RECORD
 from kubeletpy.config.version_choice import (
     NoVersion,
@@ -23,7 +24,6 @@ from kubeletpy.config.version_choice import (
 )
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
-from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.node import server_version
 from kubeletpy.node.server_version import VersionFollower, query_version
 from tests.virtual_time import on_virtual_time

@@ -9,11 +9,7 @@ import pytest
 
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.downward import NodeFacts
-from kubeletpy.pods.environment import (
-    MAX_ENVIRONMENT,
-    EnvironmentInputs,
-    build_environment,
-)
+from kubeletpy.pods.environment import MAX_ENVIRONMENT, EnvironmentInputs, build_environment
 from kubeletpy.pods.service_env import service_variables
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 

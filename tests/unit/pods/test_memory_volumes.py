@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.memory_volumes import changed_limits, same_size, size_limits, with_size_limits
 from kubeletpy.pods.pod import Pod
 

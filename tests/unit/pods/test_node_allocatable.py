@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.admission.fit import pod_needs
-from kubeletpy.allocation.from_status import reported_resources
-from kubeletpy.api.canonical import parse_quantity
-from kubeletpy.api.quantity import parse
-from kubeletpy.cgroups.values import PodCgroupSettings, burstable_cpu, memory_kept, pod_resources
+from kubeletpy.base.api.canonical import parse_quantity
+from kubeletpy.base.api.quantity import parse
 from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.pods.node_allocatable import (
@@ -25,6 +22,14 @@ from kubeletpy.pods.node_allocatable import (
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.qos import QoSClass, qos_class
 from kubeletpy.pods.resources import pod_limits, pod_requests
+from kubeletpy.resources.admission.fit import pod_needs
+from kubeletpy.resources.allocation.from_status import reported_resources
+from kubeletpy.resources.cgroups.values import (
+    PodCgroupSettings,
+    burstable_cpu,
+    memory_kept,
+    pod_resources,
+)
 from kubeletpy.runtime_manager.config.resources import container_resources, oom_score_adj
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.status.pod_resources import pod_level_resources

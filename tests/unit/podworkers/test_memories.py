@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.runtime_status import (
     ContainerState,
@@ -17,7 +18,6 @@ from kubeletpy.pods.sync_results import PodSyncResult, StartError, SyncAction, S
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.structs import replace
 
 ONE, TWO, THREE = (Decision(name, "why") for name in ("one", "two", "three"))
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.requeue import (
-    RequeueSettings,
-    effective_grace,
-    requeue_delay,
-    tick_of,
-)
+from kubeletpy.podworkers.requeue import RequeueSettings, effective_grace, requeue_delay, tick_of
 from tests.unit.podworkers.builders import make_pod
 
 

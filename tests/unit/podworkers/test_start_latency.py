@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.times import format_time
+from kubeletpy.base.api.times import format_time
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.api import types as api
-from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.base.api import types as api
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.queries import WorkerQueries
@@ -34,11 +33,10 @@ from kubeletpy.podworkers.records import (
     WakeAfter,
     WorkerSummary,
 )
-from kubeletpy.podworkers.requeue import (
-    RequeueSettings,
-)
+from kubeletpy.podworkers.requeue import RequeueSettings
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.static_names import NamesInUse
+from kubeletpy.resources.admission.verdict import Rejection
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
 
 OK = SyncOutcome()

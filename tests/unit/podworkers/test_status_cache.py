@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache, with_known_ends
-from kubeletpy.structs import replace
 from tests.unit.podworkers.builders import runtime_status
 
 R, E = ContainerState.RUNNING, ContainerState.EXITED

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
@@ -17,8 +17,8 @@ from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
+from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
-from kubeletpy.structs import replace
 from tests.unit.podworkers.builders import make_pod, make_static, pod_object, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
 from tests.virtual_time import LoopClock, on_virtual_time

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api import types as api
-from kubeletpy.api.times import format_time
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_time
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.metrics.registry import Metrics

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.podworkers.protocol import PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import (
     Effect,
@@ -31,7 +31,7 @@ from kubeletpy.podworkers.transitions import (
     violation,
 )
 from kubeletpy.podworkers.workers import log_impossible
-from kubeletpy.structs import replace
+from kubeletpy.resources.admission.verdict import Rejection
 from tests.unit.podworkers.builders import make_pod
 
 POD = make_pod()

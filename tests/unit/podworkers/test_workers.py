@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.api import types as api
-from kubeletpy.events.reasons import AdmissionReason
-from kubeletpy.host.exhausted import NO_THREAD, NoThread
+from kubeletpy.base.api import types as api
+from kubeletpy.base.host.exhausted import NO_THREAD, NoThread
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
@@ -29,6 +28,7 @@ from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import Unavailable
+from kubeletpy.resources.admission.verdict import Rejection
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.virtual_time import LoopClock, eventually, on_virtual_time, settle
 

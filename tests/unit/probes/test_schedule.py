@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.probes.schedule import (
     EARLY_PAUSE_S,
@@ -17,7 +18,6 @@ from kubeletpy.probes.schedule import (
     finished,
     with_container_state,
 )
-from kubeletpy.structs import replace
 
 OK, BAD, UNKNOWN = ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE, ProbeOutcome.UNKNOWN
 STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS

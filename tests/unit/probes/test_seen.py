@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.times import format_time
+from kubeletpy.base.api.times import format_time
 from kubeletpy.probes.schedule import ProbedContainer
 from kubeletpy.probes.seen import container_state
 from tests.unit.podworkers.builders import make_pod

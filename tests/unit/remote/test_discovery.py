@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.kubernetes_version import SUPPORTED, KubernetesVersion
+from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.discovery import cgroup_driver
 from kubeletpy.remote.errors import CRIError, Unavailable, Unimplemented

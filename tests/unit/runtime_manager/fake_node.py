@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from kubeletpy.base.structs import replace
 from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.images.uses import ImageUses
 from kubeletpy.metrics.registry import Metrics
@@ -16,7 +17,6 @@ from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
-from kubeletpy.structs import replace
 from tests.unit.images.fake_images import Events, FakeImages
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.unit.runtime_manager.pods_and_records import IMAGE

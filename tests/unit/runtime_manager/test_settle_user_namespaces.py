@@ -18,7 +18,7 @@ from kubeletpy.runtime_manager.config.namespaces import (
     namespace_options,
 )
 from kubeletpy.runtime_manager.names.labels import POD_UID
-from tests.unit.cgroups.pods import pod
+from tests.unit.resources.cgroups.pods import pod
 
 SIZE = 65536
 

@@ -10,13 +10,14 @@ from typing import Any, cast
 
 import aiohttp
 
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import SystemClock
-from kubeletpy.host import signing
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Names
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.host import signing
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import Names
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -24,7 +25,6 @@ from kubeletpy.server.build import KubeletServer, Ports
 from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.settings import AccessSettings, EndpointSettings, ServerSettings
-from kubeletpy.trace.tracer import NO_TRACER, Tracer
 
 PROGRAM = RunningProgram(flags={"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
 

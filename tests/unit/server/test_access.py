@@ -11,17 +11,17 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kubeletpy.clock import SystemClock
-from kubeletpy.host import signing
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Names
+from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.host import signing
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import Names
+from kubeletpy.base.structs import replace
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.build import KubeletServer, Ports
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.routes import ROUTES, VERBS, Route
 from kubeletpy.server.settings import AccessSettings, ServerSettings
 from kubeletpy.server.tls import openssl_names
-from kubeletpy.structs import replace
 from tests.unit.server.helpers import PROGRAM, Pki, Reviewer, Running, make_view, serving
 
 PATHS = [(route, path) for route in ROUTES for path in route.paths]

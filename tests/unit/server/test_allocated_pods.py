@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.allocation.resources import of_pod, with_resources
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.allocation.resources import of_pod, with_resources
 from kubeletpy.server.settings import AccessSettings, EndpointSettings
-from kubeletpy.structs import replace
 from tests.unit.server.helpers import Pki, make_view, serving
 
 OPEN = AccessSettings(always_allow=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.base.wire import spdy
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
@@ -22,7 +23,6 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.server.health import HealthServer
 from kubeletpy.server.settings import AccessSettings
 from kubeletpy.server.streaming.options import TUNNEL, V5
-from kubeletpy.wire import spdy
 from tests.descriptors import open_descriptors
 from tests.unit.server.helpers import Pki, Reviewer, Running, make_view, serving
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.wire.accepting import ListeningSocket
+from kubeletpy.base.wire.door import guarded
 from kubeletpy.server.build import Ports
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.listening import listen
 from kubeletpy.server.settings import ServerSettings
-from kubeletpy.wire.accepting import ListeningSocket
-from kubeletpy.wire.door import guarded
 
 EVERY = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.server.settings import AccessSettings
+from tests.unit.metrics.trace.recording import Recording
 from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
-from tests.unit.trace.recording import Recording
 
 CONTAINER = "{podNamespace}/{podID}/{containerName}"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.host import signing, x509
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Names
+from kubeletpy.base.host import signing, x509
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import Names
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.build import KubeletServer, Ports
 from kubeletpy.server.settings import AccessSettings, ServerSettings

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.runtime_status import ContainerState, RuntimeUser
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.status.container_status import ContainerStatusInputs, container_statuses
-from kubeletpy.structs import replace
 
 from .samples import pod, record, runtime, shown
 

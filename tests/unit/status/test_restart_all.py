@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status.generate import generate_api_pod_status
 

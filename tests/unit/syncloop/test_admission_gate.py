@@ -9,17 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.admission.facts import NodeState
-from kubeletpy.admission.verdict import Admitted, Preempt, Refused, Rejection
 from kubeletpy.agent.served import refused_at_start
-from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.resources.admission.facts import NodeState
+from kubeletpy.resources.admission.verdict import Admitted, Preempt, Refused, Rejection
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Settle
 from kubeletpy.syncloop.held_pods import HeldPods
 from kubeletpy.syncloop.rejection import Deferred
-from tests.unit.cgroups.pods import container, fixed, pod
+from tests.unit.resources.cgroups.pods import container, fixed, pod
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
 CRITICAL: dict[str, Any] = {"priority": 2_000_000_000}

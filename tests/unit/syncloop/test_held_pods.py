@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.syncloop.rejection import Deferred, Others
 from tests.unit.podworkers.builders import pod_object
 from tests.unit.syncloop.test_loop import Node

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.backlog import Backlog
-from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
@@ -21,7 +21,7 @@ from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import rejected_status
-from kubeletpy.structs import replace
+from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.syncloop.active_pods import ActivePods
 from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
 from kubeletpy.syncloop.housekeeping import Housekeeping

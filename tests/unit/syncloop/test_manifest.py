@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import CONFIG_HASH, Pod
 from kubeletpy.pods.qos import compute_qos_class
-from kubeletpy.structs import replace
-from kubeletpy.syncloop.sources.manifest import (
-    MAX_MANIFEST,
-    ManifestError,
-    Origin,
-    decode_manifest,
-)
+from kubeletpy.syncloop.sources.manifest import MAX_MANIFEST, ManifestError, Origin, decode_manifest
 
 ORIGIN = Origin("Node-1", "/etc/kubernetes/manifests/web.yaml", is_file=True)
 URL = Origin("node-1", "http://x/pods", is_file=False)

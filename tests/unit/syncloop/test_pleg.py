@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.structs import replace
 from kubeletpy.syncloop.event_merge import goes_forward, without
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.lifecycle import (

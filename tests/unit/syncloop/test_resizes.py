@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kubeletpy.admission.verdict import Rejection
-from kubeletpy.allocation.allocation_manager import AllocationManager
-from kubeletpy.allocation.checkpoint import ResourceState
-from kubeletpy.events.reasons import AdmissionReason
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
+from kubeletpy.resources.allocation.checkpoint import ResourceState
 from tests.unit.podworkers.builders import pod_object
 from tests.unit.syncloop.test_loop import Node
 from tests.virtual_time import LoopClock, on_virtual_time, settle

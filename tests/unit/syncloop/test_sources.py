@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
 from kubeletpy.syncloop.sources.file import FileSource, read_manifests
 from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.syncloop.sources.manifest import ManifestError

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, Pod
 from kubeletpy.runtime_manager.names.container_hash import container_hash
-from kubeletpy.structs import replace
 from kubeletpy.syncloop.sources.manifest import Origin, static_pod
 from kubeletpy.syncloop.sources.static_uid import RunningStaticPod, UidReason, choose_uid
 

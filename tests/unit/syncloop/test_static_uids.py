@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.api import types as api
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import PODS, Call
 from kubeletpy.pods.decision import Decision
 from kubeletpy.remote import errors
@@ -19,8 +19,8 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.syncloop.sources.static_uids import StaticUids
+from tests.unit.agent.takeover.preflight.test_node_pods import IMAGE, pod, run
 from tests.unit.kubeapi.scripted_api import ScriptedApi
-from tests.unit.preflight.test_node_pods import IMAGE, pod, run
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.virtual_time import on_virtual_time
 

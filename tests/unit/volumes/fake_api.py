@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, NotFound, Unavailable
 from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
 from kubeletpy.kubeapi.object_follower import POLL_S, PRESSED_WAITS, WATCH_AGAIN_S
 from kubeletpy.kubeapi.object_reader import READS_AT_ONCE

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.auth.node_restriction import (
     MIRROR_ANNOTATION,
     claim_names,

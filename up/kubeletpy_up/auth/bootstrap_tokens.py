@@ -11,8 +11,8 @@ import hmac
 import re
 from collections.abc import Callable
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.requests import BOOTSTRAP_GROUP, Caller
 
 NAMESPACE = "kube-system"

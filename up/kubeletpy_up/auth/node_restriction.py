@@ -5,8 +5,8 @@ Source: docs/reference/api-server.md, ae. Each returns the reason of a refusal, 
 
 from __future__ import annotations
 
-from kubeletpy.api import node_labels
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import node_labels
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.pki.csr_rules import SIGNERS
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.auth.authorizer import Request
 from kubeletpy_up.errors import Cause, bad_request, invalid
 from kubeletpy_up.requests import Caller

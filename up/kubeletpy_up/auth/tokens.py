@@ -11,8 +11,8 @@ import hmac
 import json
 from typing import Any
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import Cause, bad_request, conflict, invalid, not_found
 from kubeletpy_up.requests import Caller
 from kubeletpy_up.storage.store import Store

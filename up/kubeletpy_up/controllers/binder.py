@@ -7,16 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.controllers import claim_matching as matching
 from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of
-from kubeletpy_up.kinds.storage import (
-    CLAIMS,
-    CLASSES,
-    VOLUMES,
-    class_of,
-    with_default_class,
-)
+from kubeletpy_up.kinds.storage import CLAIMS, CLASSES, VOLUMES, class_of, with_default_class
 from kubeletpy_up.storage.history import Change
 
 _CLAIM, _VOLUME = "PersistentVolumeClaim", "PersistentVolume"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.controllers.placement import matches_node
 from kubeletpy_up.kinds.meta import with_metadata
 from kubeletpy_up.kinds.storage import class_of, in_bytes, size

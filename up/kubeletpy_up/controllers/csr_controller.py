@@ -12,10 +12,10 @@ import binascii
 import logging
 from collections.abc import Callable
 
-from kubeletpy.api.times import format_time, parse_time
-from kubeletpy.api.types import JSON
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import CertificateError, Names
+from kubeletpy.base.api.times import format_time, parse_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.pki import csr_rules
 from kubeletpy_up.pki.csr_rules import REQUESTS
@@ -118,7 +118,7 @@ class CertificateController:
         approving = csr_rules.waits_for_approval(found)
         if not approving and not csr_rules.waits_for_signature(found):
             return
-        from kubeletpy.host import x509  # already loaded, to check the API's own certificates
+        from kubeletpy.base.host import x509  # already loaded, to check the API's own certificates
 
         pem = _request(found)
         try:
@@ -138,7 +138,7 @@ class CertificateController:
         await self._sign(found, pem, names)
 
     async def _sign(self, found: JSON, pem: bytes, names: Names) -> None:
-        from kubeletpy.host import signing
+        from kubeletpy.base.host import signing
 
         now = self._registry.clock.now()
         wanted = found["spec"].get("expirationSeconds")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.controllers import device_pools
 from kubeletpy_up.controllers.device_capacity import DeviceId, Share, Shared, share
 from kubeletpy_up.controllers.device_pools import CounterId, Devices, Found, Taken

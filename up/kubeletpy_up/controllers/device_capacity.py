@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.schema import quantities
 
 DeviceId = tuple[str, str, str]

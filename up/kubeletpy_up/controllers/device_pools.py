@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.controllers.device_capacity import DeviceId, Shared
 from kubeletpy_up.controllers.placement import matches_node
 from kubeletpy_up.schema import quantities

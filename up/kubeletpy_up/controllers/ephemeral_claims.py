@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.controllers.claim_matching import owner_of
 from kubeletpy_up.controllers.pod_devices import owned_by

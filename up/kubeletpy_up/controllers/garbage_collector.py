@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.kinds import ownership
 from kubeletpy_up.kinds.ownership import FOREGROUND, ORPHAN

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.controllers import claim_matching as matching
 from kubeletpy_up.kinds.meta import with_metadata
 from kubeletpy_up.kinds.storage import DEFAULT_CLASS, size

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubeletpy.api.quantity import whole
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.quantity import whole
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.node_selector import matches
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.controllers import device_pools
 from kubeletpy_up.controllers.claim_matching import owner_of
 from kubeletpy_up.controllers.device_allocation import CannotAllocate, allocate

@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import CONTROLLER, Caller

@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.controllers import pod_devices
 from kubeletpy_up.controllers.placement import Placement, pick_node

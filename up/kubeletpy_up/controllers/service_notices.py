@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.cluster_kinds import refusal
 from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of
 from kubeletpy_up.storage.history import Change

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.auth.node_restriction import claim_names
 from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of

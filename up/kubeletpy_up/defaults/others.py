@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kubeletpy_up.defaults import devices, storage
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo
 
 _CLIENT_IP_SECONDS = 10800

@@ -13,7 +13,7 @@ from kubeletpy.pods.resources import COMPUTE, HUGEPAGES_PREFIX, Kind, pod_quanti
 from kubeletpy_up.schema import quantities
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 _LISTS = ("initContainers", "containers")
 

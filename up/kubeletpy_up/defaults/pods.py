@@ -14,7 +14,7 @@ from kubeletpy_up.defaults import others as object_defaults
 from kubeletpy_up.defaults import pod_level
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo
 
 _NOT_READY = "node.kubernetes.io/not-ready"

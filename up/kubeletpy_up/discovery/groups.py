@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeletpy.kubernetes_version import NEWEST
+from kubeletpy.base.kubernetes_version import NEWEST
 from kubeletpy_up import resources
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo
 
 GIT_VERSION = NEWEST.release

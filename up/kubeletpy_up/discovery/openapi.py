@@ -18,7 +18,7 @@ from kubeletpy_up.discovery.descriptions import described
 from kubeletpy_up.schema import definitions
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 _V2_REF = "#/definitions/"
 _V3_REF = "#/components/schemas/"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kubeletpy_up.schema import definitions
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo, SubresourceInfo
 
 PATCH = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"

@@ -10,11 +10,11 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.wire.messages import MessageField, message_classes
+from kubeletpy.base.wire.messages import MessageField, message_classes
 from kubeletpy_up.data import load_json
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 _PACKAGE = "openapi.v2"
 _UNUSED = "google.protobuf.Any"

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy_up.errors import (
-    bad_request,
-    too_large,
-    unsupported_media_type,
-)
+from kubeletpy_up.errors import bad_request, too_large, unsupported_media_type
 from kubeletpy_up.schema import protobuf
 from kubeletpy_up.schema.bounds import LARGE, MAX_VALUES, check_count, check_values
 from kubeletpy_up.schema.decode import parse_json

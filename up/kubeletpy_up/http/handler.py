@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from kubeletpy.api.types import JSON
-from kubeletpy.wire.door import Door
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.wire.door import Door
 from kubeletpy_up import errors
 from kubeletpy_up.auth import client_certificates
 from kubeletpy_up.errors import ApiError

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kubeletpy.api.types import JSON
-from kubeletpy.wire.api_objects import MEDIA_TYPE
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.wire.api_objects import MEDIA_TYPE
 from kubeletpy_up.errors import bad_request, not_acceptable, wrong_form
 from kubeletpy_up.printers import tables
 from kubeletpy_up.printers.tables import IncludeObject

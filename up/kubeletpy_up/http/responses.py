@@ -7,7 +7,7 @@ import json
 
 from aiohttp import web
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.http.negotiation import Form, alternatives
 from kubeletpy_up.schema import protobuf

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
-from kubeletpy.clock import Clock
+from kubeletpy.base.clock import Clock
 from kubeletpy_up.http import negotiation
 from kubeletpy_up.printers.tables import IncludeObject
 from kubeletpy_up.schema import protobuf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.schema import formats
 
 _DEPRECATED = "spec.externalIPs is deprecated and may no longer be implemented in some clusters"

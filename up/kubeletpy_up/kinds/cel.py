@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kubeletpy_up.schema import quantities
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 MAX_LOOPS = 2
 """Maximum nesting of loops: each runs over at most 32 entries, or over a list in the expression."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import Cause, invalid
 from kubeletpy_up.resources import ResourceInfo
 

@@ -5,7 +5,7 @@ Pure. Objects are stored in the core/v1 form.
 
 from __future__ import annotations
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import Cause
 
 _TO_NEW = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import Cause, bad_request, conflict, invalid
 from kubeletpy_up.resources import ResourceInfo
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 """Finalizers: orphan the dependents; wait until the blocking ones are deleted."""

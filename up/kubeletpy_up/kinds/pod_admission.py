@@ -11,7 +11,7 @@ from kubeletpy.pods.resources import COMPUTE
 from kubeletpy_up.schema import quantities
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 TOKEN_MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3607

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kubeletpy.api import quantity
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api import quantity
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import forbidden
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.auth.node_restriction import MIRROR_ANNOTATION
 from kubeletpy_up.errors import bad_request, conflict, forbidden

@@ -9,8 +9,8 @@ import base64
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import Cause, invalid
 from kubeletpy_up.kinds import devices, pods, services, storage
 from kubeletpy_up.requests import Caller

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.auth.authorizer import Request
 from kubeletpy_up.errors import ApiError

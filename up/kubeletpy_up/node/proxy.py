@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kubeletpy.wire import takeover
-from kubeletpy.wire.upgrade import HOP_HEADERS, UpgradeFailed, request_upgrade
+from kubeletpy.base.wire import takeover
+from kubeletpy.base.wire.upgrade import HOP_HEADERS, UpgradeFailed, request_upgrade
 from kubeletpy_up import errors
 from kubeletpy_up.auth.authorizer import Request
 from kubeletpy_up.errors import ApiError

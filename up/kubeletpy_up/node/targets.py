@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import quote, urlencode
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up import errors
 
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.api.times import format_time
+from kubeletpy.base.api.times import format_time
 from kubeletpy_up.errors import bad_request
 from kubeletpy_up.patching import field_sets
 from kubeletpy_up.patching.field_managers import (
@@ -27,7 +27,7 @@ from kubeletpy_up.patching.field_sets import Path
 from kubeletpy_up.schema import definitions
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 
 def server_side_apply(  # noqa: PLR0917 - one request's own parts, in the order of the protocol

@@ -10,13 +10,13 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.api.times import format_time
+from kubeletpy.base.api.times import format_time
 from kubeletpy_up.errors import MAX_CAUSES, ApiError, Cause, apply_conflict
 from kubeletpy_up.patching import field_sets
 from kubeletpy_up.patching.field_sets import Path
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 CLIENT_SIDE_APPLY = "kubectl-client-side-apply"

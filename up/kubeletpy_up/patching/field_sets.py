@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kubeletpy_up.schema import definitions
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]

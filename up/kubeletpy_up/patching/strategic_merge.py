@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeletpy.api import strategic_merge as merging
+from kubeletpy.base.api import strategic_merge as merging
 from kubeletpy_up.errors import ApiError, bad_request
 from kubeletpy_up.schema import definitions
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 
 def strategic_merge(definition_name: str | None, original: JSON, patch: JSON) -> JSON:

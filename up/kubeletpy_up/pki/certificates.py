@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import CertificateError, Names
-from kubeletpy.host.tls_limits import limit_key_exchange
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import CertificateError, Names
+from kubeletpy.base.host.tls_limits import limit_key_exchange
 
 __all__ = ["CertificateError", "Certificates", "ensure"]
 
@@ -88,7 +88,7 @@ def ensure(directory: Path, node_name: str, now: float | None = None) -> Certifi
             certificate.
         OSError: the directory can't be written.
     """
-    from kubeletpy.host import signing
+    from kubeletpy.base.host import signing
 
     now = time.time() if now is None else now
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -113,7 +113,7 @@ def ensure(directory: Path, node_name: str, now: float | None = None) -> Certifi
 
 def _stays(pair: KeyPair, names: Names, now: float) -> bool:
     """Whether a certificate has its key and these names, and does not end soon."""
-    from kubeletpy.host import x509
+    from kubeletpy.base.host import x509
 
     if not pair.loads():
         return False

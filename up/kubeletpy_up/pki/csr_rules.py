@@ -6,8 +6,8 @@ kubernetes.io/kubelet-serving; the approver approves nodes' client certificates,
 
 from __future__ import annotations
 
-from kubeletpy.api.types import JSON
-from kubeletpy.host.pki import Names
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.pki import Names
 from kubeletpy_up.requests import ADMIN_GROUP, NODE_USER_PREFIX, NODES_GROUP
 
 REQUESTS = "certificatesigningrequests.certificates.k8s.io"

@@ -11,7 +11,7 @@ import base64
 import binascii
 from typing import Any
 
-from kubeletpy.host.pki import CertificateError
+from kubeletpy.base.host.pki import CertificateError
 from kubeletpy_up.pki import csr_rules
 
 _AT_ONCE = 2
@@ -31,7 +31,7 @@ class SubjectReader:
         spec = obj.get("spec") if isinstance(obj, dict) else None
         if not isinstance(spec, dict) or spec.get("signerName") not in csr_rules.SIGNERS:
             return None
-        from kubeletpy.host import x509
+        from kubeletpy.base.host import x509
 
         try:
             pem = base64.b64decode(str(spec.get("request") or ""))

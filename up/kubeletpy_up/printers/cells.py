@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kubeletpy_up.printers.times import since
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 
 def name_of(obj: JSON) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kubeletpy_up.printers.cells import age_of, name_of
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 
 def claim(obj: JSON, now: float) -> list[Any]:

@@ -10,7 +10,7 @@ from kubeletpy_up.printers.cells import age_of, name_of
 from kubeletpy_up.printers.times import UNKNOWN, human_duration, since
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 _NONE = "<none>"
 _ROLE_PREFIX = "node-role.kubernetes.io/"

@@ -13,7 +13,7 @@ from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.printers.times import human_duration, seconds_of, since
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
 
 _NONE = "<none>"
 

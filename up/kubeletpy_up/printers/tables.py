@@ -15,7 +15,7 @@ from kubeletpy_up.printers import others, pods, storage
 from kubeletpy_up.printers.times import human_duration
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo
 
 __all__ = ["human_duration", "to_table"]

@@ -5,7 +5,7 @@ Must never read a clock: the time is an argument.
 
 from __future__ import annotations
 
-from kubeletpy.api.times import parse_time
+from kubeletpy.base.api.times import parse_time
 
 UNKNOWN = "<unknown>"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.kinds import meta
 from kubeletpy_up.patching import apply

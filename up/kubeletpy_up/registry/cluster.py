@@ -9,8 +9,8 @@ import random
 import secrets
 from collections.abc import Callable, Collection, Container, Iterable
 
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
 from kubeletpy_up import errors
 from kubeletpy_up.auth import bootstrap_tokens, tokens
 from kubeletpy_up.auth.authorizer import AdmissionRefusal, Request, authorize, named_in

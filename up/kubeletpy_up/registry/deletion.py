@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubeletpy.api.times import format_time, parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time, parse_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.kinds.meta import with_metadata
 from kubeletpy_up.kinds.ownership import FOREGROUND, ORPHAN

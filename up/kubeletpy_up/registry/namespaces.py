@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.requests import CONTROLLER, DeleteOptions
 from kubeletpy_up.resources import all_resources

@@ -11,7 +11,7 @@ import json
 import posixpath
 from dataclasses import dataclass
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError, bad_request, gone
 from kubeletpy_up.kinds import events
 from kubeletpy_up.registry.list_options import (

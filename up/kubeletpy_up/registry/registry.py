@@ -15,8 +15,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
 from kubeletpy_up import errors
 from kubeletpy_up.auth.authorizer import Request, named_in
 from kubeletpy_up.cluster_kinds import WRITES, second_node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.kinds import meta
 from kubeletpy_up.kinds import rules as kinds

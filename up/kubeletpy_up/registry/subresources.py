@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.auth import reviews, tokens
 from kubeletpy_up.auth.authorizer import Request, authorize

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.auth import node_restriction
 from kubeletpy_up.defaults import pods as pod_defaults

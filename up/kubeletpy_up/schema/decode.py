@@ -15,7 +15,7 @@ from kubeletpy_up.schema import compile as schema_compile
 from kubeletpy_up.schema import definitions
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo
 
 _MAX_WARNINGS = 20

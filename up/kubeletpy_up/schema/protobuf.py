@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from kubeletpy.api.types import JSON
-from kubeletpy.wire.api_messages import Unfit
-from kubeletpy.wire.api_objects import MEDIA_TYPE, ApiObjects, Malformed, message_name
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.wire.api_messages import Unfit
+from kubeletpy.base.wire.api_objects import MEDIA_TYPE, ApiObjects, Malformed, message_name
 from kubeletpy_up.data import load_json
 from kubeletpy_up.errors import bad_request
 

@@ -10,7 +10,7 @@ import json
 from collections import deque
 from dataclasses import dataclass
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import gone
 
 

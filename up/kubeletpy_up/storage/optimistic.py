@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.schema import sliced_json
 from kubeletpy_up.storage.history import Change, versioned
 from kubeletpy_up.storage.store import Entry, Key, Store, undo

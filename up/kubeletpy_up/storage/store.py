@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
 from kubeletpy_up.errors import too_large
 from kubeletpy_up.storage.history import Change, History, Past, versioned
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.resources import ResourceInfo
 from kubeletpy_up.storage.history import Change, versioned

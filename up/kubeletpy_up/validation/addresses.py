@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kubeletpy_up.schema import formats
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"

@@ -8,7 +8,7 @@ from kubeletpy.pods.resources import COMPUTE
 from kubeletpy_up.schema import formats, quantities
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")

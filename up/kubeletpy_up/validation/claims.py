@@ -8,7 +8,7 @@ from kubeletpy_up.schema import formats, quantities
 from kubeletpy_up.validation.selectors import label_selector
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")

@@ -9,7 +9,7 @@ from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import amounts, env, handlers, security, volumes
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")

@@ -15,7 +15,7 @@ from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import amounts, metadata, persistent_volumes, scheduling
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 MAX_REQUESTS = MAX_CONSTRAINTS = MAX_CONFIGS = MAX_SELECTORS = MAX_RESULTS = 32

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kubeletpy_up.schema import formats
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kubeletpy_up.schema import formats
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _ANNOTATIONS_LIMIT = 256 * 1024

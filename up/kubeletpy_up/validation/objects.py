@@ -12,7 +12,7 @@ from kubeletpy_up.validation import certificate_requests, others, pod_spec, pod_
 from kubeletpy_up.validation.report import Report
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.errors import Cause
     from kubeletpy_up.resources import ResourceInfo
 

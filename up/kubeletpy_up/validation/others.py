@@ -23,7 +23,7 @@ from kubeletpy_up.validation import (
 )
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _MAX_DATA = 1024 * 1024

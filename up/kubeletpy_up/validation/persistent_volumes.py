@@ -10,7 +10,7 @@ from kubeletpy_up.validation import claims, scheduling, volumes
 from kubeletpy_up.validation.report import quote
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 POLICIES = ("Delete", "Recycle", "Retain")

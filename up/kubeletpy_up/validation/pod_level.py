@@ -9,7 +9,7 @@ from kubeletpy_up.defaults.pod_level import of_containers
 from kubeletpy_up.schema import quantities
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 

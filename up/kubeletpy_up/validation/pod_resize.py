@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.api.quantity import value
+from kubeletpy.base.api.quantity import value
 from kubeletpy.pods.resources import COMPUTE
 from kubeletpy_up.kinds import pod_admission
 from kubeletpy_up.schema import quantities
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _KINDS = ("requests", "limits")

@@ -16,7 +16,7 @@ from kubeletpy_up.validation import (
 )
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")

@@ -10,7 +10,7 @@ from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import metadata, pod_resize, pod_spec
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _MIRROR = "kubernetes.io/config.mirror"

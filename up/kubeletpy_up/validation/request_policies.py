@@ -13,7 +13,7 @@ from kubeletpy_up.schema import quantities
 from kubeletpy_up.validation import amounts
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 MAX_VALUES = 10

@@ -18,7 +18,7 @@ from kubeletpy_up.validation.device_claims import (
 from kubeletpy_up.validation.request_policies import request_policy
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 MAX_DEVICES, MAX_DEVICES_WITH_MORE = 128, 64

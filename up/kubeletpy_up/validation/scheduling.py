@@ -8,7 +8,7 @@ from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import metadata
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

@@ -9,7 +9,7 @@ from kubeletpy_up.validation import claims, persistent_volumes, volumes
 from kubeletpy_up.validation.selectors import label_selector
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")

@@ -9,7 +9,7 @@ from kubeletpy_up.schema import formats, quantities
 from kubeletpy_up.validation import env
 
 if TYPE_CHECKING:
-    from kubeletpy.api.types import JSON
+    from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
 
 _HOST_PATH_TYPES = (

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.files.paths import UnsafePath, safe_name
 
 PLUGIN = "kubernetes.io/fc"

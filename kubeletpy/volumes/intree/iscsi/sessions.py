@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.base import InThread

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.structs import Struct
+from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.files.paths import UnsafePath, safe_name
 
 PLUGIN = "kubernetes.io/iscsi"

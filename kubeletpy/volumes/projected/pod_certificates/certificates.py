@@ -19,18 +19,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import Clock
-from kubeletpy.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.host.pki import CertificateError
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.host.pki import CertificateError
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.kubeapi.served import first_served
 from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Hidden, HidesFields, Struct, field
-from kubeletpy.tasks import cancel_tasks
 from kubeletpy.volumes.files.content import CertificateInput, PayloadError
 from kubeletpy.volumes.projected.pod_certificates import state as states
 from kubeletpy.volumes.projected.pod_certificates.request import (

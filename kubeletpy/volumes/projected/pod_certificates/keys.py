@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 
-from kubeletpy.host.pki import CertificateError
-from kubeletpy.host.x509 import digest
-from kubeletpy.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.host.pki import CertificateError
+from kubeletpy.base.host.x509 import digest
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
 _RSA_EXPONENT = 65537
 _KEY_TYPES: Mapping[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {

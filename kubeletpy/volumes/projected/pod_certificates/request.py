@@ -9,10 +9,10 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import Hidden, HidesFields, Struct
 from kubeletpy.volumes.projected.pem import block, certificates
 
 ISSUED, DENIED, FAILED = "Issued", "Denied", "Failed"

@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.events.reasons import Reason
-from kubeletpy.structs import Hidden, HidesFields, Struct, replace
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, replace
+from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.volumes.projected.pod_certificates.request import (
     DENIED,
     FAILED,

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.clock import SystemClock
-from kubeletpy.host import loop_devices
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.host import loop_devices
+from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.plugins.model import CSI, PluginInfo
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import csi_pb2 as csi
+from kubeletpy.resources.plugins.model import CSI, PluginInfo
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
 from kubeletpy.volumes.claims.operation import PodUse
 from kubeletpy.volumes.claims.plugin import VolumePlugin

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from kubeletpy.host import loop_devices
+from kubeletpy.base.host import loop_devices
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.files.syscalls import mounts_below

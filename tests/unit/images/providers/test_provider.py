@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.base.host.program import Program, ProgramFailed
 from kubeletpy.config.credential_providers import CredentialProvider, TokenAttributes
-from kubeletpy.host.program import Program, ProgramFailed
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.images.providers.accounts import AccountError
 from kubeletpy.images.providers.plugins import Plugins

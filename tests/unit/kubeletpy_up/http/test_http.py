@@ -14,8 +14,8 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from kubeletpy.host import signing, x509
-from kubeletpy.host.key_pair import KeyPair
+from kubeletpy.base.host import signing, x509
+from kubeletpy.base.host.key_pair import KeyPair
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
 from kubeletpy.kubeapi.streamed_lists import INITIAL_EVENTS_END

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api import nulls
+from kubeletpy.base.api import nulls
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import connect_kubeconfig

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.discovery import groups as discovery
 from kubeletpy_up.errors import ApiError

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from cryptography.x509 import Name
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
-from kubeletpy.certificates import request
-from kubeletpy.clock import SystemClock
-from kubeletpy.host import signing, x509
-from kubeletpy.host.key_pair import KeyPair
-from kubeletpy.host.pki import Names
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.host import signing, x509
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import Names
+from kubeletpy.node.certificates import request
 from kubeletpy_up.auth import bootstrap_tokens, client_certificates
 from kubeletpy_up.controllers import csr_controller
 from kubeletpy_up.controllers.csr_controller import CertificateController
@@ -29,8 +29,8 @@ from kubeletpy_up.registry.list_options import ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, Caller, WriteOptions, node_caller
 from kubeletpy_up.storage.store import Store
-from tests.unit.host.requests import HIDDEN
-from tests.unit.host.requests import request as strangers_request
+from tests.unit.base.host.requests import HIDDEN
+from tests.unit.base.host.requests import request as strangers_request
 
 NODE = request.client_names("n")
 SERVER = Names("system:node:n", ("system:nodes",), ("n",), ("10.0.0.1",))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.certificates import request
-from kubeletpy.host import x509
-from kubeletpy.host.pki import Names
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.pki import Names
+from kubeletpy.node.certificates import request
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.pki.request_subjects import SubjectReader
 from tests.unit.kubeletpy_up.serving import serving

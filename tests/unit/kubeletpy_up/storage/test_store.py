@@ -38,7 +38,7 @@ def test_one_counter_for_all_objects_survives_a_restart(tmp_path: Path) -> None:
 def test_acknowledged_writes_survive_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "api.db"
     script = (
-        "import sys\nfrom kubeletpy.clock import SystemClock\n"
+        "import sys\nfrom kubeletpy.base.clock import SystemClock\n"
         "from kubeletpy_up.storage.store import Store\n"
         f"s = Store({str(path)!r}, SystemClock())\n"
         "while True:\n"

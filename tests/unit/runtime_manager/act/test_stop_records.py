@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.act.stop_records import MAX_BYTES, StopRecords, record_from_json
 from kubeletpy.runtime_manager.plan.resume_stop import HookState, StopRecord
-from kubeletpy.structs import replace
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.unit.runtime_manager.pods_and_records import container, make_pod

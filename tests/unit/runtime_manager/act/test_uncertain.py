@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.remote.errors import DeadlineExceeded, Internal
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -15,7 +16,6 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
     GCPolicy,
     containers_to_remove,
 )
-from kubeletpy.structs import replace
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar

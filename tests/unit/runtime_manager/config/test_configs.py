@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api.sysctls import normalize
+from kubeletpy.base.api.sysctls import normalize
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.granted import DeviceNode, Placement
 from kubeletpy.pods.mount import Mount
@@ -23,7 +24,6 @@ from kubeletpy.runtime_manager.config.sandbox_config import (
     default_sysctls,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
 SETTINGS = RuntimeSettings(

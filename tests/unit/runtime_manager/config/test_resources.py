@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
 from kubeletpy.pods.granted import Placement
 from kubeletpy.pods.memory_qos import MemoryQoS
@@ -19,7 +20,6 @@ from kubeletpy.runtime_manager.config.resources import (
     placed,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
 GIB = 2**30

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from kubeletpy.api.sysctls import normalize
+from kubeletpy.base.api.sysctls import normalize
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.granted import DeviceNode, Placement
 from kubeletpy.pods.mount import Mount
@@ -23,10 +23,7 @@ from kubeletpy.runtime_manager.config.container_config import (
 from kubeletpy.runtime_manager.config.dns import ResolverConfig
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.resources import oom_score_adj
-from kubeletpy.runtime_manager.config.sandbox_config import (
-    MAX_METADATA,
-    build_pod_sandbox_config,
-)
+from kubeletpy.runtime_manager.config.sandbox_config import MAX_METADATA, build_pod_sandbox_config
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.names.labels import MAX_HANDLER, PORTS, container_annotations
 from tests.unit.runtime_manager.pods_and_records import container, make_pod

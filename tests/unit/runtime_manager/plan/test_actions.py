@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.sync_results import StartError
@@ -18,7 +19,6 @@ from kubeletpy.runtime_manager.plan.actions import (
     start_decision,
 )
 from kubeletpy.runtime_manager.plan.resize import ResizePlan
-from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import container
 
 NOTHING = PodActions(kill_pod=False, create_sandbox=False, sandbox_id="s", attempt=0)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.restart_rules import restart_all_active
 from kubeletpy.pods.runtime_status import ContainerStatus, SandboxStatus
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
-from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,
     READY,

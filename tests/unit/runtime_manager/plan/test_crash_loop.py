@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import ContainerStatus
-from kubeletpy.runtime_manager.plan.crash_loop import (
-    MAX_ENDS,
-    CrashLoopBackoff,
-    crash_loop_key,
-)
-from kubeletpy.structs import replace
+from kubeletpy.runtime_manager.plan.crash_loop import MAX_ENDS, CrashLoopBackoff, crash_loop_key
 from tests.unit.runtime_manager.pods_and_records import container, exited, has, make_pod, running
 
 POD = make_pod("app")

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import (
@@ -22,7 +23,6 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
-from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod
 
 STATES = list(ContainerState)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.api import types as api
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
@@ -27,7 +28,6 @@ from kubeletpy.runtime_manager.plan.resize import (
     InEffect,
     resize_in_progress,
 )
-from kubeletpy.structs import replace
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,
     container,

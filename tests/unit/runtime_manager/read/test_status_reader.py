@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.clock import steady_ns
+from kubeletpy.base.clock import steady_ns
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
@@ -41,7 +42,6 @@ from kubeletpy.runtime_manager.read.status_reader import (
 from kubeletpy.runtime_manager.read.status_source import READ_AT_ONCE, StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
-from kubeletpy.structs import replace
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import now
 from tests.unit.runtime_manager.pods_and_records import make_pod

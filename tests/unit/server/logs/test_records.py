@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.api.times import parse_time
-from kubeletpy.host.below import NotBelow
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.host.below import NotBelow
 from kubeletpy.server.logs.choice import (
     InvalidOptions,
     LogOptions,

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.wire import spdy, stream_work, websocket
+from kubeletpy.base.wire.stream_work import SLICE_WORK, SLICES_A_TURN
 from kubeletpy.server.streaming.options import TUNNEL, V5
-from kubeletpy.wire import spdy, stream_work, websocket
-from kubeletpy.wire.stream_work import SLICE_WORK, SLICES_A_TURN
+from tests.unit.base.wire.test_websocket import frame
+from tests.unit.base.wire.turns_of import PerTurn, events_per_turn
 from tests.unit.server.helpers import Pki, Running
 from tests.unit.server.streaming.test_streams import SWITCH, Serve, node
-from tests.unit.wire.test_websocket import frame
-from tests.unit.wire.turns_of import PerTurn, events_per_turn
 
 MOST = SLICE_WORK * SLICES_A_TURN + SLICE_WORK
 """Most frames in a turn: all slices, and the rest of the previous one."""

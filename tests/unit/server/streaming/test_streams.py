@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from kubeletpy.base.wire import relay, spdy
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
@@ -36,7 +37,6 @@ from kubeletpy.server.streaming.options import (
     read_streams,
     way_of,
 )
-from kubeletpy.wire import relay, spdy
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
 POD = {

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.api import types as api
-from kubeletpy.api.types import JSON
-from kubeletpy.clock import SystemClock
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.clock import SystemClock
 from kubeletpy.kubeapi import object_follower as watched
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.objects import WatchedObjects

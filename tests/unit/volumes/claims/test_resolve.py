@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import Read, UnreadObject, claim_name, pv_name, resolve

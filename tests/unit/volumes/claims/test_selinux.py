@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.host.selinux import DEFAULT_LABEL, file_label
+from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.config import default_settings
-from kubeletpy.host.selinux import DEFAULT_LABEL, file_label
-from kubeletpy.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.volumes.claims.model import Mode, WaitCause
 from kubeletpy.volumes.claims.on_disk import PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.claims.selinux import SELinux, SELinuxConflict, mount_context, mount_option

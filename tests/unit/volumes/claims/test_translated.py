@@ -9,12 +9,7 @@ import pytest
 
 from kubeletpy.volumes.claims.model import WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import CLOUD_KINDS, ClaimVolume, resolve
-from kubeletpy.volumes.claims.translated import (
-    KINDS,
-    Untranslatable,
-    translated,
-    translated_inline,
-)
+from kubeletpy.volumes.claims.translated import KINDS, Untranslatable, translated, translated_inline
 from kubeletpy.volumes.csi.node_object import MIGRATED
 from tests.unit.volumes.claim_objects import Csi, claim, pod, pv, volume
 

@@ -7,8 +7,8 @@ import copy
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from kubeletpy.api.times import format_time
-from kubeletpy.api.types import JSON
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import CSIDRIVERS, NODES, Call, KubeApi, Resource, WatchEvent
 from tests.streamed_list import streamed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.csi.driver_object import ABSENT, TokenRequest, lifecycle_problem, read
 from kubeletpy.volumes.csi.node_object import (
     MIGRATED,

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import (
     Mode,
     VolumeSource,

@@ -10,10 +10,10 @@ import pytest
 from kubeletpy.kubeapi.errors import Forbidden
 from kubeletpy.kubeapi.protocol import CSINODES
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.plugins.model import CSI, PluginInfo
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import PluginCallFailed
+from kubeletpy.resources.plugins.model import CSI, PluginInfo
 from kubeletpy.volumes.csi import answers
 from kubeletpy.volumes.csi.drivers import CsiDrivers, connect_by
 from kubeletpy.volumes.csi.storage_health import changed_storage_health

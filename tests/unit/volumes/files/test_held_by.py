@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.host.patient_threads import PatientThreads
+from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import Mode
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed

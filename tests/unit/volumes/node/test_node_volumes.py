@@ -18,9 +18,9 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.api import types as api
-from kubeletpy.clock import SystemClock
-from kubeletpy.host.exhausted import FaultKind
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.host.exhausted import FaultKind
 from kubeletpy.kubeapi.errors import NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.clock import SystemClock
+from kubeletpy.base.clock import SystemClock
 from kubeletpy.kubeapi.errors import Conflict
 from kubeletpy.volumes.claims.model import VolumeSpec
 from kubeletpy.volumes.claims.operation import ExpansionFailed, ExpansionProblem, OperationFailed

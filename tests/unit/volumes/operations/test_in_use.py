@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection
 from typing import Any
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.attached import Attached, not_in_use_yet
 from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.observation import NodeObservation

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.model import Mode
 from kubeletpy.volumes.claims.on_disk import (
     FailureOutcome,

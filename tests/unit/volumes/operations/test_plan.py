@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.on_disk import PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from kubeletpy.volumes.claims.on_disk import PublishedOnDisk
 from kubeletpy.volumes.operations.model import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.on_disk import Found, PublishedOnDisk, StagedOnDisk
 from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
 from kubeletpy.volumes.operations.taken_over import recognised, taken_over

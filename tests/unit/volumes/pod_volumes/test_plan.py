@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.base.structs import replace
 from kubeletpy.pods.config_errors import ContainerConfigError, SpecField, SubPathError
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
-from kubeletpy.structs import replace
 from kubeletpy.volumes.claims.on_disk import SetUp
 from kubeletpy.volumes.containers.container_mounts import (
     ContainerMounts,

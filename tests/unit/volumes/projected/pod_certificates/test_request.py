@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from kubeletpy.host.pki import CertificateError
+from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.projected.pod_certificates.keys import new_key
 from kubeletpy.volumes.projected.pod_certificates.request import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.events.reasons import Reason
-from kubeletpy.structs import replace
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.volumes.projected.pod_certificates.request import (
     DENIED,
     FAILED,

@@ -1,0 +1,188 @@
+"""An agent as a guest of another program, on a machine that is not its own.
+
+The other edge of the composition besides :mod:`kubeletpy.agent.launch.start`: the runtime is an object of
+the program, and nothing of the machine is changed. Files are written below the root directory only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kubeletpy import config
+from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.launch.errors import LaunchError
+from kubeletpy.agent.launch.identity import join
+from kubeletpy.agent.launch.node import find_node_ips
+from kubeletpy.agent.launch.runtime import query_runtime
+from kubeletpy.agent.launch.server_version import OtherVersion, made, resolve, settle
+from kubeletpy.agent.launch.start import (
+    api_clients,
+    bind_ports,
+    clear_unfinished,
+    make_root,
+    new_metrics,
+    start_built,
+)
+from kubeletpy.agent.outside import ApiClients, Machine, Outside
+from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.structs import Struct
+from kubeletpy.config import LoadedConfig
+from kubeletpy.config.version_choice import ResolvedVersion
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.node.machine import read_machine_facts
+from kubeletpy.node.options import node_name
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.resources.cgroups.machine import read_kernel_facts
+from kubeletpy.resources.plugins.handshake import SocketRegistrations
+from kubeletpy.syncloop.sources.given import PodSource
+
+GUEST: dict[str, Any] = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    "cgroupsPerQOS": False,
+    "enforceNodeAllocatable": [],
+    "enableServer": False,
+    "eventRecordQPS": 0,
+    "evictionHard": {},
+    "failCgroupV1": False,
+    "failSwapOn": False,
+    "imageGCHighThresholdPercent": 100,
+    "kubeAPIQPS": 0,
+    "localStorageCapacityIsolation": False,
+    "makeIPTablesUtilChains": False,
+    "maxPods": 10_000,
+    "registryPullQPS": 0,
+    "resolvConf": "",
+    "serializeImagePulls": False,
+}
+"""Settings of an agent that leaves its machine alone and needs no privileges.
+
+The kubelet's limits protect a machine, a registry and a shared API server. A guest's runtime is an
+object of the program, so they have no use here: 0 is no limit."""
+
+
+def guest_config(
+    root_dir: Path,
+    node_name: str,
+    *,
+    kubeconfig: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    flags: Sequence[str] = (),
+) -> LoadedConfig:
+    """The configuration of an agent that leaves its machine alone and needs no privileges.
+
+    It has no cgroups, kernel settings, server, cluster DNS or garbage collection of images. Nothing
+    limits ephemeral storage, image pulls or requests to the API. All files are below ``root_dir``.
+
+    Args:
+        root_dir: the directory of the agent's state; made at the start. An agent that is started
+            again with the same directory continues.
+        node_name: the name of the Node object; a DNS subdomain.
+        kubeconfig: of the cluster to join; None: static pods only.
+        settings: fields of a KubeletConfiguration (docs/configuration.md), which win; None leaves
+            the guest's own value.
+        flags: of ``kubeletpy run``, such as ``--node-labels=a=b``; they win, too.
+
+    Raises:
+        ConfigError: the name, a field or a flag is invalid or unknown; it names each, and what is
+            allowed.
+    """
+    if not node_name:
+        raise config.ConfigError([config.Problem("node_name", "", "must not be empty")])
+    if isinstance(flags, str):
+        allowed = "must be a list of flags, not one text"
+        raise config.ConfigError([config.Problem("flags", flags, allowed)])
+    root = Path(root_dir).absolute()
+    own = [
+        f"--root-dir={root}",
+        f"--cert-dir={root / 'pki'}",
+        f"--device-plugins-dir={root / 'device-plugins'}",
+        f"--hostname-override={node_name}",
+        "--keep-kernel-settings",
+        "--no-cluster-dns",
+        *([f"--kubeconfig={Path(kubeconfig).absolute()}"] if kubeconfig is not None else ()),
+    ]
+    chosen = {name: value for name, value in (settings or {}).items() if value is not None}
+    document = {**GUEST, "podLogsDir": str(root / "log" / "pods"), **chosen}
+    return config.load_document(document, config.parse_flags([*own, *flags]), strict=True)
+
+
+class Parts(Struct, frozen=True):
+    """The parts that the embedding program provides.
+
+    Attributes:
+        runtime, images: the container runtime; one object may be both.
+        api: the cluster's API; None: that of the configuration's kubeconfig, if it has one.
+        pod_sources: sources of pods besides the API and those of the configuration.
+    """
+
+    runtime: RuntimeService
+    images: ImageService
+    api: KubeApi | None = None
+    pod_sources: Sequence[PodSource] = ()
+
+
+async def embed(loaded: LoadedConfig, parts: Parts, stack: AsyncExitStack) -> Agent:
+    """Build an agent of the parts and start it; the stack closes all of it.
+
+    Raises:
+        ConfigError, KubeconfigError: the configuration can't work here.
+        LaunchError: the runtime does not answer, or the root directory can't be used.
+    """
+    return await made(loaded, stack, partial(_embed, parts))
+
+
+async def _embed(
+    parts: Parts, loaded: LoadedConfig, stack: AsyncExitStack, resolved: ResolvedVersion | None
+) -> Agent:
+    settings, flags = loaded.settings, loaded.node
+    root, clock, metrics = Path(flags.root_dir), SystemClock(), new_metrics(settings)
+    make_root(root)
+    facts = read_machine_facts(root)
+    ports = bind_ports(settings, flags, stack)
+    clear_unfinished(flags)
+    try:
+        info = await query_runtime(parts.runtime)
+    except CRIError as error:
+        raise LaunchError(f"the given runtime can't be used: {error}") from error
+    api, tasks = None, []
+    if parts.api is not None:
+        api = ApiClients(parts.api, parts.api, parts.api, parts.api)
+    else:
+        identity = await join(settings, flags, node_name(flags, facts.hostname), metrics, stack)
+        if identity is not None:
+            api, tasks = api_clients(settings, identity.client), identity.tasks
+    resolved = await resolve(loaded, api.pods if api is not None else None, resolved)
+    if resolved.version != settings.feature_gates.version:
+        raise OtherVersion(resolved)
+    await settle(resolved, root)
+    outside = Outside(
+        machine=Machine(
+            facts,
+            read_kernel_facts(),
+            await find_node_ips(flags, facts),
+            container_logs_dir=str(root / "log" / "containers"),
+            concurrent_starts=settings.max_pods or None,  # the machine's cores run none of them
+        ),
+        runtime=parts.runtime,
+        images=parts.images,
+        runtime_info=info,
+        read_runtime_info=partial(query_runtime, parts.runtime),
+        clock=clock,
+        api=api,
+        metrics=metrics,
+        credentials=tasks,
+        ports=ports,
+        pod_sources=parts.pod_sources,
+        plugins=SocketRegistrations(),
+        notices=loaded.notices,
+        kubernetes=resolved,
+        mounts=False,
+        sockets=False,
+    )
+    return await start_built(loaded, outside, stack)

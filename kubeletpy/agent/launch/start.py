@@ -1,0 +1,321 @@
+"""Starting an agent: connect to runtime and API, read the machine, build, start, run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.build import build
+from kubeletpy.agent.launch.errors import LaunchError
+from kubeletpy.agent.launch.identity import join
+from kubeletpy.agent.launch.node import find_node_ips, follow_addresses
+from kubeletpy.agent.launch.runtime import pod_selectors, query_runtime, wait_for_runtime
+from kubeletpy.agent.launch.server_version import OtherVersion, made, resolve, settle
+from kubeletpy.agent.outside import ApiClients, Machine, Outside
+from kubeletpy.agent.placement import has_placement
+from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.host.patient_threads import SteadyThreads
+from kubeletpy.base.host.private_files import remove_unfinished
+from kubeletpy.base.host.uptime import booted_at, process_started_at
+from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
+from kubeletpy.config.effects import Notice
+from kubeletpy.config.gates import known_gates
+from kubeletpy.config.version_choice import ResolvedVersion
+from kubeletpy.images.records.ledger import RecordsUnreadable
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.watched_loop import WatchedLoop, watching
+from kubeletpy.node.addresses import NodeAddresses
+from kubeletpy.node.eviction.machine import MachineSignals
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.guards.host import this_machine
+from kubeletpy.node.machine import read_machine_facts
+from kubeletpy.node.options import NodeOptions, node_name, reserved_cpus
+from kubeletpy.node.resources import capacity
+from kubeletpy.node.stats.build import withheld_huge_pages
+from kubeletpy.remote.client import RemoteRuntime
+from kubeletpy.remote.endpoint import EndpointError
+from kubeletpy.resources.cgroups.errors import CgroupError
+from kubeletpy.resources.cgroups.machine import KernelFacts, read_kernel_facts
+from kubeletpy.resources.cgroups.setup import set_up
+from kubeletpy.resources.cgroups.tree import CgroupTree
+from kubeletpy.resources.placement.machine import MachineTopology, TopologyUnknown, read_machine
+from kubeletpy.resources.placement.state_file import StateUnusable
+from kubeletpy.resources.plugins.handshake import SocketRegistrations
+from kubeletpy.server.build import Ports
+from kubeletpy.server.errors import ServerError
+from kubeletpy.server.settings import ServerSettings
+from kubeletpy.volumes.files.syscalls import share
+
+if TYPE_CHECKING:
+    from kubeletpy.agent.launch.service import ServiceManager
+
+REVIEW_QPS, REVIEW_BURST = 50, 100
+"""Requests per second to the API on behalf of clients, separate from what pods need."""
+
+log = logging.getLogger(__name__)
+
+
+async def run_agent(loaded: LoadedConfig) -> None:
+    """Run a node agent until cancelled.
+
+    Raises:
+        ConfigError: settings that can't work on this machine.
+        LaunchError: the machine or the runtime is unusable.
+        KubeconfigError: the kubeconfig can't be read.
+    """
+    if not loaded.node.lock_file:
+        await _run(loaded)
+        return
+    from kubeletpy.agent.launch.lock import run_locked
+
+    await run_locked(loaded.node, _run(loaded))
+
+
+async def _run(loaded: LoadedConfig) -> None:
+    async with AsyncExitStack() as stack:
+        manager = _service_manager()
+        agent = await make_agent(loaded, stack, manager)
+        if manager is not None:
+            manager.notify("READY=1")
+        await agent.run()
+
+
+def _service_manager() -> ServiceManager | None:
+    if "NOTIFY_SOCKET" not in os.environ:
+        return None
+    from kubeletpy.agent.launch.service import ServiceManager
+
+    return ServiceManager(os.environ)
+
+
+async def make_agent(
+    loaded: LoadedConfig, stack: AsyncExitStack, manager: ServiceManager | None = None
+) -> Agent:
+    """Connect to everything, build the agent and start it; the stack closes all of it.
+
+    ``manager``: the one whose watchdog to notify; None: there is none.
+    """
+    asyncio.get_running_loop().set_default_executor(SteadyThreads())
+    return await made(loaded, stack, partial(_create_agent, manager=manager))
+
+
+async def _create_agent(
+    loaded: LoadedConfig,
+    stack: AsyncExitStack,
+    resolved: ResolvedVersion | None,
+    *,
+    manager: ServiceManager | None,
+) -> Agent:
+    settings, flags = loaded.settings, loaded.node
+    metrics, clock, root = new_metrics(settings), SystemClock(), Path(flags.root_dir)
+    make_root(root)
+    facts = read_machine_facts(root)
+    name = node_name(flags, facts.hostname)
+    tracer, untraced = _tracing(settings, name, stack)
+    runtime = _connect(settings, metrics, root, stack, tracer)
+    ports = bind_ports(settings, flags, stack)
+    clear_unfinished(flags)
+    identity = await join(settings, flags, name, metrics, stack, tracer=tracer)
+    asking = asyncio.ensure_future(
+        resolve(loaded, identity.client if identity is not None else None, resolved)
+    )
+    stack.push_async_callback(cancel_tasks, (asking,))
+    info = await wait_for_runtime(runtime)
+    node_ips = NodeAddresses(await find_node_ips(flags, facts))
+    resolved = await asking
+    if resolved.version != settings.feature_gates.version:
+        raise OtherVersion(resolved)
+    await settle(resolved, root)
+    _share_root(root)
+    kernel = read_kernel_facts()
+    now = clock.now()
+    cgroups = await _cgroups(settings, facts, kernel, runtime, metrics.runtime.losing_support)
+    kubepods = cgroups.names.kubepods if cgroups is not None else ""
+    outside = Outside(
+        machine=Machine(
+            facts,
+            kernel,
+            node_ips,
+            cgroups=cgroups,
+            signals=MachineSignals.for_this_machine(
+                clock,
+                kubepods,
+                flags.root_dir,
+                runtime,
+                huge_pages=withheld_huge_pages(settings, facts),
+            ),
+            guarded=this_machine(),
+            topology=_topology(settings),
+            booted_at=booted_at(now),
+            started_at=process_started_at(now),
+        ),
+        runtime=runtime,
+        images=runtime,
+        runtime_info=info,
+        read_runtime_info=partial(query_runtime, runtime),
+        clock=clock,
+        api=api_clients(settings, identity.client) if identity is not None else None,
+        metrics=metrics,
+        credentials=[
+            *(identity.tasks if identity is not None else ()),
+            *follow_addresses(flags, facts, node_ips),
+        ],
+        ports=ports,
+        on_connection=runtime.add_listener,
+        plugins=SocketRegistrations(),
+        watchdog=manager.keep_alive if manager is not None and manager.watchdog_s else None,
+        notices=(*loaded.notices, *untraced),
+        kubernetes=resolved,
+        tracer=tracer,
+    )
+    if isinstance(loop := asyncio.get_running_loop(), WatchedLoop):
+        metrics.process.longest_turn.set_function(loop.turns.take_longest)
+        stack.enter_context(watching(loop, metrics.process.stalls.inc))
+    return await start_built(loaded, outside, stack)
+
+
+async def start_built(loaded: LoadedConfig, outside: Outside, stack: AsyncExitStack) -> Agent:
+    """Build an agent and start it; the stack closes it. Raises LaunchError."""
+    try:
+        agent = build(loaded.settings, loaded.node, outside)
+        stack.push_async_callback(agent.close)
+        await agent.start()
+    except (ServerError, RecordsUnreadable, StateUnusable) as error:
+        raise LaunchError(str(error)) from error
+    return agent
+
+
+def _topology(settings: KubeletSettings) -> MachineTopology | None:
+    """The machine's topology, if any resource is assigned by place. Raises LaunchError."""
+    if not has_placement(settings):
+        return None
+    try:
+        return read_machine()
+    except TopologyUnknown as error:
+        raise LaunchError(str(error)) from error
+
+
+def api_clients(settings: KubeletSettings, client: KubeClient) -> ApiClients:
+    beat = min(settings.node_status_update_frequency, settings.node_lease_duration_seconds)
+    return ApiClients(
+        pods=client,
+        heartbeats=client.apart(qps=0, burst=0, timeout=beat),
+        events=client.limited(qps=settings.event_record_qps, burst=settings.event_burst),
+        reviews=client.limited(qps=REVIEW_QPS, burst=REVIEW_BURST),
+    )
+
+
+async def _cgroups(
+    settings: KubeletSettings,
+    facts: MachineFacts,
+    kernel: KernelFacts,
+    runtime: RemoteRuntime,
+    losing_support: Callable[[], None],
+) -> CgroupTree | None:
+    try:
+        return await set_up(
+            settings,
+            kernel,
+            runtime,
+            capacity=capacity(facts, NodeOptions.from_settings(settings, NodeFlags())),
+            reserved_cpus=reserved_cpus(settings),
+            losing_support=losing_support,
+        )
+    except CgroupError as error:
+        raise LaunchError(f"cgroups of pods: {error}") from error
+
+
+def new_metrics(settings: KubeletSettings) -> Metrics:
+    gates = settings.feature_gates
+    metrics = Metrics(gates.version, gates.enabled)
+    metrics.process.set_build(gates.version.release)
+    stages = known_gates(gates.version)
+    metrics.process.set_features(
+        {name: (stages[name].stage, on) for name, on in gates.effective.items()}
+    )
+    return metrics
+
+
+def _tracing(
+    settings: KubeletSettings, host_name: str, stack: AsyncExitStack
+) -> tuple[Tracer, tuple[Notice, ...]]:
+    if not settings.tracing.sampling_rate_per_million:
+        return NO_TRACER, ()
+    from kubeletpy.agent.launch.tracing import start_tracing
+
+    return start_tracing(settings.tracing, host_name, stack)
+
+
+def _connect(
+    settings: KubeletSettings,
+    metrics: Metrics,
+    root: Path,
+    stack: AsyncExitStack,
+    tracer: Tracer,
+) -> RemoteRuntime:
+    try:
+        runtime = RemoteRuntime(
+            settings.container_runtime_endpoint,
+            image_endpoint=settings.image_endpoint,
+            request_timeout=settings.runtime_request_timeout,
+            metrics=metrics.runtime,
+            pod_selectors=partial(pod_selectors, root, settings.pod_logs_dir),
+            tracer=tracer,
+        )
+    except EndpointError as error:
+        raise LaunchError(str(error)) from error
+    stack.push_async_callback(runtime.close)
+    return runtime
+
+
+def bind_ports(settings: KubeletSettings, flags: NodeFlags, stack: AsyncExitStack) -> Ports | None:
+    try:
+        if not settings.enable_server:
+            return None
+        ports = Ports(ServerSettings.from_settings(settings, flags))
+    except ServerError as error:
+        raise LaunchError(str(error)) from error
+    stack.callback(ports.close)
+    return ports
+
+
+def make_root(root: Path) -> None:
+    try:
+        for directory in (root, root / "pods"):
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LaunchError(
+            f"--root-dir {root} can't be made: {error}; run as root, or where you may write"
+        ) from error
+
+
+def clear_unfinished(flags: NodeFlags) -> None:
+    """Files whose writer was killed, once the ports prove that no other agent is at work here."""
+    for directory in (flags.root_dir, flags.cert_dir, flags.device_plugins_dir):
+        try:
+            remove_unfinished(Path(directory))
+        except OSError as error:
+            extra = {"directory": directory, "why": str(error)}
+            log.warning("unfinished files can't be removed", extra=extra)
+
+
+def _share_root(root: Path) -> None:
+    """Only for an agent that can run: one that gives up leaves no mount behind."""
+    try:
+        share(str(root))
+    except OSError as error:
+        log.warning(
+            "mounts below the root directory reach neither the node nor other pods: "
+            "mountPropagation of hostPath volumes has no effect",
+            extra={"directory": str(root), "why": str(error)},
+        )

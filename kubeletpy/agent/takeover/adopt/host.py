@@ -1,0 +1,179 @@
+"""Changes a machine to adopt its node: files of systemd, and systemctl.
+
+Must never be called from an event loop without a thread: systemctl may take a minute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from kubeletpy.agent.takeover.adopt.drop_in import KEPT, TRIAL, drop_in_path
+from kubeletpy.agent.takeover.adopt.steps import AdoptionState, UnitProgram
+from kubeletpy.agent.takeover.preflight.command_line import is_kubelet
+from kubeletpy.agent.takeover.preflight.processes import read_process
+from kubeletpy.base.host.private_files import write_whole
+from kubeletpy.base.structs import Struct
+
+TIMER = "kubeletpy-give-back"
+"""The transient unit that gives the node back."""
+COMMAND_S = 120.0
+
+
+class HostError(Exception):
+    """A step failed; the message names the file or the unit."""
+
+
+class UnitSeen(Struct, frozen=True):
+    """systemd's report on the unit.
+
+    Attributes:
+        running: what it runs.
+        pid: of its main process; 0: none.
+        restarts: how often systemd has restarted it by itself since it was last started.
+    """
+
+    running: UnitProgram
+    pid: int = 0
+    restarts: int = 0
+
+
+class Host(Protocol):
+    """One machine, for one unit. Everything raises HostError."""
+
+    def state(self) -> AdoptionState:
+        """The drop-ins, and what runs."""
+        ...
+
+    def unit(self) -> UnitSeen:
+        """The unit's program, process and restarts, as systemd reports them."""
+        ...
+
+    def write(self, directory: str, text: str) -> None:
+        """Write the drop-in below a directory, atomically."""
+        ...
+
+    def remove(self, directory: str) -> None:
+        """Remove the drop-in below a directory."""
+        ...
+
+    def reload(self) -> None:
+        """Have systemd read its files again."""
+        ...
+
+    def restart(self) -> None:
+        """Stop the unit and start it, in one job of systemd."""
+        ...
+
+    def arm(self, seconds: float, command: Sequence[str]) -> None:
+        """Have systemd run a command once after a time, in place of an earlier one."""
+        ...
+
+    def disarm(self) -> None:
+        """Cancel that."""
+        ...
+
+
+class SystemdHost:
+    """The machine on which this process runs."""
+
+    def __init__(self, unit: str, root: Path = Path("/")) -> None:
+        self._unit, self._root = unit, root
+
+    def state(self) -> AdoptionState:
+        """See Host."""
+        trial, kept = (self._path(each).exists() for each in (TRIAL, KEPT))
+        return AdoptionState(trial, kept, self.unit().running)
+
+    def unit(self) -> UnitSeen:
+        """See Host."""
+        shown = self._systemctl("show", "--property=MainPID,NRestarts,ActiveState", self._unit)
+        values = dict(line.partition("=")[::2] for line in shown.splitlines())
+        pid, restarts = (int(values.get(key) or 0) for key in ("MainPID", "NRestarts"))
+        process = read_process(pid) if pid else None
+        if process is None:
+            return UnitSeen(UnitProgram.NOTHING, 0, restarts)
+        kubelet = is_kubelet(process.command[0])
+        return UnitSeen(UnitProgram.KUBELET if kubelet else UnitProgram.AGENT, pid, restarts)
+
+    def write(self, directory: str, text: str) -> None:
+        """See Host."""
+        path = self._path(directory)
+        try:
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            write_whole(path, text, mode=0o644)
+            _flush(path.parent)
+        except OSError as error:
+            raise HostError(f"{path} can't be written: {error.strerror or error}") from error
+
+    def remove(self, directory: str) -> None:
+        """See Host."""
+        path = self._path(directory)
+        try:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                _flush(path.parent)
+            with contextlib.suppress(OSError):  # other drop-ins are there
+                path.parent.rmdir()
+        except OSError as error:
+            raise HostError(f"{path} can't be removed: {error.strerror or error}") from error
+
+    def reload(self) -> None:
+        """See Host."""
+        self._systemctl("daemon-reload")
+
+    def restart(self) -> None:
+        """See Host."""
+        self._systemctl("reset-failed", self._unit)
+        self._systemctl("restart", self._unit)
+
+    def arm(self, seconds: float, command: Sequence[str]) -> None:
+        """See Host."""
+        self.disarm()
+        self._run(
+            "systemd-run",
+            "--quiet",
+            "--collect",
+            f"--unit={TIMER}",
+            f"--on-active={seconds:.0f}",
+            "--timer-property=AccuracySec=1s",
+            "--",
+            *command,
+        )
+
+    def disarm(self) -> None:
+        """See Host."""
+        with contextlib.suppress(HostError):  # there is none
+            self._systemctl("stop", f"{TIMER}.timer")
+
+    def _path(self, directory: str) -> Path:
+        return self._root / drop_in_path(self._unit, directory)
+
+    def _systemctl(self, *arguments: str) -> str:
+        return self._run("systemctl", *arguments)
+
+    def _run(self, *command: str) -> str:
+        shown = " ".join(command[:3])
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=COMMAND_S, check=False
+            )
+        except OSError as error:
+            raise HostError(f"{command[0]} can't be run: {error.strerror}") from error
+        except subprocess.TimeoutExpired as error:
+            raise HostError(f"{shown} did not end within {COMMAND_S:.0f} s") from error
+        if done.returncode:
+            raise HostError(f"{shown} failed: {done.stderr.strip() or done.returncode}")
+        return done.stdout
+
+
+def _flush(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,201 @@
+"""Carries out the steps that take a node over or give it back, and records each.
+
+A failure, an interruption or a bad observation after the timer was armed gives the node back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from kubeletpy.agent.takeover.adopt.drop_in import KEPT, TRIAL
+from kubeletpy.agent.takeover.adopt.host import Host, HostError
+from kubeletpy.agent.takeover.adopt.journal import Journal
+from kubeletpy.agent.takeover.adopt.steps import (
+    AdoptionState,
+    AdoptionStep,
+    UnitProgram,
+    plan_adopt,
+    plan_give_back,
+)
+from kubeletpy.agent.takeover.adopt.watch import (
+    PodSeen,
+    WatchLimits,
+    WatchObservation,
+    WatchOutcome,
+    WatchVerdict,
+    judge,
+)
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct
+
+POLL_S = 2.0
+ANSWER_POLL_S = 0.1
+EXIT_POLL = 10
+"""Attempts after which it is checked whether the program has exited."""
+MARGIN_S = 120.0
+"""Seconds beyond the watch after which the timer gives the node back."""
+
+Say = Callable[[str], None]
+Answers = Callable[[], Awaitable[bool]]
+"""Whether the program of the unit answers its health check."""
+
+
+class Observer(Protocol):
+    """Observes the node through the API, the agent and systemd."""
+
+    async def observe(self) -> WatchObservation:
+        """Everything that is watched. Raises HostError."""
+        ...
+
+
+class AdoptionTask(Struct, frozen=True):
+    """The parameters of an adoption.
+
+    Attributes:
+        observer: of the watch.
+        drop_in: its text.
+        give_back: the command that the timer runs.
+        before: the pods before the switch that must go on.
+        limits: of the watch.
+    """
+
+    observer: Observer
+    drop_in: str
+    give_back: Sequence[str]
+    before: Mapping[str, PodSeen]
+    limits: WatchLimits
+
+
+class Runner:
+    """Takes a node over, or gives it back."""
+
+    def __init__(
+        self, host: Host, answers: Answers, journal: Journal, clock: Clock, say: Say
+    ) -> None:
+        """``say`` shows progress to a person."""
+        self._host, self._answers = host, answers
+        self._journal, self._clock, self._say = journal, clock, say
+        self._switched = 0.0
+
+    async def adopt(self, task: AdoptionTask) -> WatchVerdict:
+        """Take the node over; the verdict of the watch.
+
+        Raises:
+            HostError: a step failed, and returning the node to its kubelet failed, too.
+        """
+        state = await asyncio.to_thread(self._host.state)
+        steps = plan_adopt(state)
+        self._note("adopt", state=_state_text(state))
+        self._switched = self._clock.now()
+        verdict = WatchVerdict(WatchOutcome.CONFIRM, "the agent had this node already")
+        try:
+            for step in steps:
+                if step is not AdoptionStep.WATCH:
+                    await self._carry_out(step, task)
+                    continue
+                verdict = await self._watch(task)
+                if verdict.outcome is WatchOutcome.GIVE_BACK:
+                    break
+        except HostError as error:
+            verdict = WatchVerdict(WatchOutcome.GIVE_BACK, str(error))
+        except BaseException as error:
+            await self._back("it was interrupted" if _interrupted(error) else repr(error))
+            raise
+        if verdict.outcome is WatchOutcome.GIVE_BACK:
+            await self._back(verdict.why)
+        self._note(str(verdict.outcome), why=verdict.why)
+        return verdict
+
+    async def give_back(self, why: str, *, unconfirmed: bool = False) -> tuple[AdoptionStep, ...]:
+        """Give the node back; the steps that were needed. Raises HostError."""
+        state = await asyncio.to_thread(self._host.state)
+        steps = plan_give_back(state, unconfirmed=unconfirmed)
+        self._note("give back", why=why, state=_state_text(state))
+        for step in steps:
+            await self._carry_out(step, None)
+        return steps
+
+    async def _back(self, why: str) -> None:
+        self._say(f"giving the node back: {why}")
+        await self.give_back(why)
+
+    async def _carry_out(self, step: AdoptionStep, task: AdoptionTask | None) -> None:
+        self._note(str(step))
+        if step is AdoptionStep.RESTART:
+            self._switched = self._clock.now()
+        await asyncio.to_thread(self._change, step, task)
+        if step is AdoptionStep.RESTART:
+            await self._measure_gap()
+
+    def _change(self, step: AdoptionStep, task: AdoptionTask | None) -> None:
+        host = self._host
+        match step:
+            case AdoptionStep.ARM:
+                assert task is not None, "only adopting arms the timer"
+                host.arm(task.limits.watch + task.limits.ready + MARGIN_S, task.give_back)
+            case AdoptionStep.WRITE_TRIAL | AdoptionStep.KEEP:
+                assert task is not None, "only adopting writes a drop-in"
+                host.write(TRIAL if step is AdoptionStep.WRITE_TRIAL else KEPT, task.drop_in)
+            case AdoptionStep.REMOVE_TRIAL:
+                host.remove(TRIAL)
+            case AdoptionStep.REMOVE_KEPT:
+                host.remove(KEPT)
+            case AdoptionStep.RELOAD:
+                host.reload()
+            case AdoptionStep.RESTART:
+                host.restart()
+            case AdoptionStep.DISARM:
+                host.disarm()
+            case AdoptionStep.WATCH:
+                raise AssertionError("the watch changes nothing")
+
+    async def _measure_gap(self) -> None:
+        """Wait until the new program answers, and record how long nothing did."""
+        if not await self._answers_in_time():
+            self._note("the new program does not answer its health check")
+            return
+        gap = self._clock.now() - self._switched
+        self._note("answers", seconds=round(gap, 1))
+        self._say(f"{gap:.1f} s from the stop of the one program to an answer of the other")
+
+    async def _answers_in_time(self) -> bool:
+        """Whether the new program answers, without having exited before."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WatchLimits(0).ready):
+                for attempt in itertools.count(1):
+                    if await self._answers():
+                        return True
+                    if attempt % EXIT_POLL == 0 and await self._has_exited():
+                        return False
+                    await asyncio.sleep(ANSWER_POLL_S)
+        return False
+
+    async def _has_exited(self) -> bool:
+        seen = await asyncio.to_thread(self._host.unit)
+        return seen.running is UnitProgram.NOTHING or bool(seen.restarts)
+
+    async def _watch(self, task: AdoptionTask) -> WatchVerdict:
+        self._say(f"watching the node for {task.limits.watch:.0f} s")
+        while True:
+            now = await task.observer.observe()
+            verdict = judge(task.before, now, self._switched, task.limits)
+            if verdict.outcome is not WatchOutcome.GO_ON:
+                return verdict
+            await asyncio.sleep(POLL_S)
+
+    def _note(self, what: str, **details: str | float) -> None:
+        self._journal.write(self._clock.now(), what, **details)
+
+
+def _interrupted(error: BaseException) -> bool:
+    return isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+
+
+def _state_text(state: AdoptionState) -> str:
+    found = [text for text, there in (("trial", state.trial), ("kept", state.kept)) if there]
+    runs = "nothing runs" if state.running is UnitProgram.NOTHING else f"{state.running} runs"
+    return ", ".join([runs, *(f"drop-in: {each}" for each in found)])

@@ -1,0 +1,145 @@
+"""The state files that the agent would take over: what each holds, or why it can't be read. Pure.
+
+The readers are the agent's own. Source: docs/reference/state-files.csv.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from kubeletpy.agent.takeover.preflight.findings import Area, Finding, Severity
+from kubeletpy.base.structs import Struct
+from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.images.records.model import MalformedRecord, read_intent, read_record
+from kubeletpy.resources.allocation import checkpoint_file
+from kubeletpy.resources.devices import checkpoint as device_checkpoint
+from kubeletpy.resources.dra import checkpoint as claim_checkpoint
+from kubeletpy.resources.dra import health
+from kubeletpy.resources.dra.model import BadClaimState
+from kubeletpy.resources.placement.cpu_state import read_cpu_state
+from kubeletpy.resources.placement.memory_state import read_memory_state
+from kubeletpy.resources.placement.state_json import StateError
+
+UNUSABLE = (
+    checkpoint_file.BadAllocationState,
+    device_checkpoint.BadDeviceCheckpoint,
+    BadClaimState,
+    StateError,
+    MalformedRecord,
+    ValueError,
+)
+"""The readers' exceptions for a file that can't be used."""
+
+
+class Reader(Struct, frozen=True):
+    """How a file is read.
+
+    Attributes:
+        read: from its text to what it holds, in words; raises one of UNUSABLE.
+        damaged: the severity of a file that can't be used.
+        consequence: what the agent does then.
+    """
+
+    read: Callable[[str], str]
+    damaged: Severity
+    consequence: str
+
+
+class PolicyError(ValueError):
+    """A state of another policy than the configured one."""
+
+
+def readers(settings: KubeletSettings) -> Mapping[str, Reader]:
+    """The files below the root directory that have one reader each, by name."""
+    drain = "the agent does not start with it: drain this node and delete the file"
+    from_api = "allocated resources are taken from the API"
+    return {
+        "cpu_manager_state": Reader(
+            lambda text: _cpus(text, settings.cpu_manager_policy), Severity.BLOCKS, drain
+        ),
+        "memory_manager_state": Reader(
+            lambda text: _memory(text, settings.memory_manager_policy), Severity.BLOCKS, drain
+        ),
+        "dra_manager_state": Reader(_claims, Severity.BLOCKS, drain),
+        "dra_health_state": Reader(
+            _health, Severity.UNCLEAR, "the health of devices is unknown until drivers report it"
+        ),
+        "allocated_pods_state": Reader(_resources, Severity.UNCLEAR, from_api),
+        "actuated_pods_state": Reader(_resources, Severity.UNCLEAR, from_api),
+    }
+
+
+INTENT = Reader(
+    lambda text: f"a pull of {read_intent(_bytes(text))}", Severity.UNCLEAR, "it is ignored"
+)
+RECORD = Reader(
+    lambda text: f"pulls of {read_record(_bytes(text)).image_ref}",
+    Severity.UNCLEAR,
+    "the agent checks the credentials of pods with this image again",
+)
+
+
+def judge(path: str, text: str, reader: Reader) -> Finding:
+    """The finding on a file."""
+    try:
+        return Finding(Area.STATE, Severity.TAKEN, path, reader.read(text))
+    except UNUSABLE as error:
+        return Finding(Area.STATE, reader.damaged, path, str(error), reader.consequence)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 pod``, ``2 pods``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _cpus(text: str, policy: str) -> str:
+    if not text:
+        return "empty"
+    state = read_cpu_state(text)
+    _check(state.policy, policy, "cpuManagerPolicy")
+    return f"policy {state.policy}, exclusive CPUs of {counted(len(state.entries), 'pod')}"
+
+
+def _memory(text: str, policy: str) -> str:
+    if not text:
+        return "empty"
+    state = read_memory_state(text)
+    _check(state.policy.lower(), policy.lower(), "memoryManagerPolicy")
+    return f"policy {state.policy}, memory of {counted(len(state.entries), 'pod')}"
+
+
+def _check(found: str, configured: str, setting: str) -> None:
+    if found != configured:
+        raise PolicyError(f"it was written by policy {found}, and {setting} is {configured}")
+
+
+def _claims(text: str) -> str:
+    return counted(len(claim_checkpoint.parse_checkpoint(text)), "claim")
+
+
+def _health(text: str) -> str:
+    json.loads(text)  # the reader takes what is not JSON for empty
+    return f"devices of {counted(len(health.parse_health(text)), 'driver')}"
+
+
+def _resources(text: str) -> str:
+    return f"resources of {counted(len(checkpoint_file.read_snapshot(text)), 'pod')}"
+
+
+def _devices(text: str) -> str:
+    bookings, resources = device_checkpoint.parse_checkpoint(text)
+    of = counted(len(bookings), "container")
+    return f"devices of {of}, {counted(len(resources), 'resource')} with a plugin"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+DEVICES = Reader(
+    _devices,
+    Severity.UNCLEAR,
+    "running containers keep their devices, but the agent may assign these again: drain the node, "
+    "then remove the file",
+)

@@ -1,0 +1,128 @@
+"""Whether something failed because the machine has run out of something, which no caller can fix.
+
+Such a failure is not the program's: its message is enough, a traceback adds nothing,
+and at such times there are thousands of them. Pure.
+"""
+
+from __future__ import annotations
+
+import errno
+from enum import StrEnum
+
+from kubeletpy.base.structs import Struct
+
+_OF_THE_MACHINE = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOBUFS,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+    }
+)
+NO_THREAD = "no thread can be made: too many processes or threads on this machine"
+
+
+class NoThread(OSError):
+    """No thread for a call, and none can be made. ``errno`` is EAGAIN."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EAGAIN, NO_THREAD)
+
+
+class FaultKind(StrEnum):
+    """The kinds of failures for which the machine is the reason."""
+
+    SPACE = "space"
+    INODES = "inodes"
+    QUOTA = "quota"
+    READ_ONLY = "read-only"
+    IO = "input/output"
+    DENIED = "permission"
+    DESCRIPTORS = "file descriptors"
+    MEMORY = "memory"
+    THREADS = "threads"
+
+
+class MachineFault(Struct, frozen=True):
+    """A failure of a call for which the machine is the reason.
+
+    Attributes:
+        path: the file or directory; "" where the call has none.
+        mount_point: the file system; "" unless the fault is one of a disk.
+        size: bytes of the file system, and ``used_percent`` of them; 0: unknown.
+        inodes: of the file system, and ``used_inodes_percent`` of them; 0: it has no limit.
+    """
+
+    kind: FaultKind
+    path: str = ""
+    mount_point: str = ""
+    size: int = 0
+    used_percent: int = 0
+    inodes: int = 0
+    used_inodes_percent: int = 0
+
+    @property
+    def usage(self) -> str:
+        """For people: ``100% of 64.0 MiB and 3% of 1024 inodes are used``; "" if unknown."""
+        if not self.size:
+            return ""
+        unit, name = (2**30, "GiB") if self.size >= 2**30 else (2**20, "MiB")
+        inodes = f" and {self.used_inodes_percent}% of {self.inodes} inodes" if self.inodes else ""
+        return f"{self.used_percent}% of {self.size / unit:.1f} {name}{inodes} are used"
+
+
+_KINDS = {
+    errno.ENOSPC: FaultKind.SPACE,
+    errno.EDQUOT: FaultKind.QUOTA,
+    errno.EROFS: FaultKind.READ_ONLY,
+    errno.EIO: FaultKind.IO,
+    errno.EACCES: FaultKind.DENIED,
+    errno.EPERM: FaultKind.DENIED,
+    errno.EMFILE: FaultKind.DESCRIPTORS,
+    errno.ENFILE: FaultKind.DESCRIPTORS,
+    errno.ENOMEM: FaultKind.MEMORY,
+    errno.ENOBUFS: FaultKind.MEMORY,
+}
+OF_DISKS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+class DiskError(OSError):
+    """An error of a file system, with its state at that moment in the message and as data."""
+
+    def __init__(self, number: int, text: str, fault: MachineFault) -> None:
+        state = (
+            f" (file system {fault.mount_point}{f': {usage}' if (usage := fault.usage) else ''})"
+        )
+        super().__init__(number, f"{text}{state if fault.mount_point else ''}", fault.path)
+        self.fault = fault
+
+
+def machine_fault(error: BaseException | None) -> MachineFault | None:
+    """Return the fault of the machine behind an error or its causes, or None if there is none."""
+    while error is not None:
+        if isinstance(error, DiskError):
+            return error.fault
+        if isinstance(error, NoThread):
+            return MachineFault(FaultKind.THREADS)
+        if isinstance(error, OSError) and error.errno in _KINDS:
+            path = error.filename if isinstance(error.filename, str) else ""
+            return MachineFault(_KINDS[error.errno], path)
+        error = error.__cause__
+    return None
+
+
+def exhausted(error: BaseException | None) -> OSError | None:
+    """The error of the machine that is behind another, or None: it failed for another reason.
+
+    Descriptors, memory, room on a disk, inodes, a disk that can only be read, threads.
+    """
+    while error is not None:
+        if isinstance(error, NoThread) or (
+            isinstance(error, OSError) and error.errno in _OF_THE_MACHINE
+        ):
+            return error
+        error = error.__cause__
+    return None

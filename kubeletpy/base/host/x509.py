@@ -1,0 +1,229 @@
+"""Reads certificates and certificate requests; makes keys and requests.
+
+Loads the X.509 library: 10 MB and 25 ms for a process that may never need it. So import this where
+it is used, on the thread that does the work. All of it blocks. All input may be hostile: what can't
+be read raises a CertificateError. Must never write, print or log a key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import ipaddress
+import re
+import warnings
+from collections.abc import Iterator
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import (
+    CertificateIssuerPrivateKeyTypes,
+    CertificatePublicKeyTypes,
+)
+from cryptography.x509.oid import NameOID
+
+from kubeletpy.base.api.scrub import first_line
+from kubeletpy.base.host.pki import Certificate, CertificateError, Names
+
+MAX_PEM_BYTES = 256 * 1024
+RSA_BITS = range(2048, 8192 + 1)
+"""For keys in requests of others: with more, checking one signature takes seconds."""
+CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+_DNS_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_CERTIFICATE = re.compile(
+    rb"-----BEGIN CERTIFICATE-----\n.*?-----END CERTIFICATE-----\n?", re.DOTALL
+)
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""The library's exceptions for input that it can't read or make."""
+
+# X.520 allows 64 characters for a name; a node's name alone may have 253, and nobody else minds
+warnings.filterwarnings("ignore", "Attribute's length must be", UserWarning)
+
+
+@contextlib.contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Turn what the library raises into a CertificateError: ``what`` can't be read or made."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise CertificateError(f"{what}: {first_line(error)}") from None
+
+
+def new_key() -> bytes:
+    """A private key (P-256), PEM."""
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+
+
+def private_key(key: bytes) -> CertificateIssuerPrivateKeyTypes:
+    """A private key (PEM) to sign with. Raises CertificateError."""
+    with refusing("the private key can't be used"):
+        found = serialization.load_pem_private_key(key, None)
+        if isinstance(found, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            return found
+        if isinstance(found, ed25519.Ed25519PrivateKey):
+            return found
+        raise TypeError("neither elliptic nor RSA nor Ed25519")
+
+
+def digest(key: CertificateIssuerPrivateKeyTypes) -> hashes.SHA256 | None:
+    """The hash that a key signs with; None if the key decides."""
+    return None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+
+
+def public_key(key: bytes) -> bytes:
+    """The public part of a private key, DER. Raises CertificateError."""
+    return (
+        private_key(key)
+        .public_key()
+        .public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+
+
+def new_request(key: bytes, names: Names) -> bytes:
+    """A request for a certificate (PKCS #10, PEM).
+
+    Raises:
+        CertificateError: the key can't be used, or a name can't be part of a certificate.
+    """
+    signer = private_key(key)
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject(names))
+    with refusing("the request can't be made"):
+        if alternatives := subject_alternatives(names):
+            request = request.add_extension(alternatives, critical=False)
+        return request.sign(signer, digest(signer)).public_bytes(serialization.Encoding.PEM)
+
+
+def subject(names: Names) -> x509.Name:
+    """The subject of a certificate. Raises CertificateError."""
+    parts = [(NameOID.ORGANIZATION_NAME, each) for each in names.organizations]
+    parts.append((NameOID.COMMON_NAME, names.common_name))
+    return x509.Name(
+        # node names may be longer than X.520 allows
+        [x509.NameAttribute(oid, plain(text), _validate=False) for oid, text in parts]
+    )
+
+
+def subject_alternatives(names: Names) -> x509.SubjectAlternativeName | None:
+    """The alternative names of a certificate; None: there are none. Raises CertificateError."""
+    found: list[x509.GeneralName] = [x509.DNSName(plain(each)) for each in names.dns_names]
+    for each in names.ip_addresses:
+        with refusing(f"{each!r} can't be part of a certificate"):
+            found.append(x509.IPAddress(ipaddress.ip_address(each)))
+    return x509.SubjectAlternativeName(found) if found else None
+
+
+def plain(name: str) -> str:
+    """A name that can't be mistaken for another when shown or read. Raises CertificateError."""
+    if not (name and name.isascii() and name.isprintable()) or set(name) & set("/,=+$#\\\"'"):
+        raise CertificateError(f"{name!r} can't be part of a certificate")
+    return name
+
+
+def certificates_of(pem: bytes) -> list[bytes]:
+    """The certificates in a PEM text, leaf first; anything else in it is ignored."""
+    found: list[bytes] = _CERTIFICATE.findall(pem[:MAX_PEM_BYTES].replace(b"\r\n", b"\n"))
+    return [each if each.endswith(b"\n") else each + b"\n" for each in found]
+
+
+def read_certificate(pem: bytes) -> Certificate:
+    """The fields of the first certificate of a PEM text. Raises CertificateError."""
+    found = certificates_of(pem)
+    if not found:
+        raise CertificateError("there is no certificate in it")
+    with refusing("the certificate can't be read"):
+        certificate = x509.load_pem_x509_certificate(found[0])
+        return Certificate(
+            _names(certificate.subject, certificate.extensions),
+            certificate.not_valid_before_utc.timestamp(),
+            certificate.not_valid_after_utc.timestamp(),
+            _names(certificate.issuer, ()).common_name,
+        )
+
+
+def read_request(pem: bytes) -> Names:
+    """Whom a request is for; does not check its signature. Raises CertificateError."""
+    request = load_request(pem)
+    with refusing("the request can't be read"):
+        return _names(request.subject, request.extensions)
+
+
+def load_request(pem: bytes) -> x509.CertificateSigningRequest:
+    """Parse a request (PKCS #10, PEM) for a key of a supported kind.
+
+    Raises:
+        CertificateError: it is too long or not a request, or its key is of another kind or size.
+    """
+    if len(pem) > MAX_PEM_BYTES:
+        raise CertificateError(f"the request is longer than {MAX_PEM_BYTES} bytes")
+    with refusing("the request can't be read"):
+        request = x509.load_pem_x509_csr(pem)
+        why = _why_not_certified(request.public_key())
+    if why:
+        raise CertificateError(f"the request's key is not accepted: {why}")
+    return request
+
+
+def _why_not_certified(key: CertificatePublicKeyTypes) -> str:
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size in RSA_BITS:
+            return ""
+        return f"RSA of {key.key_size} bits, not {RSA_BITS[0]} to {RSA_BITS[-1]}"
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return "" if isinstance(key.curve, CURVES) else f"the curve {key.curve.name}"
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return ""
+    return "neither elliptic nor RSA nor Ed25519"
+
+
+def moment(seconds: float) -> datetime.datetime:
+    """Unix seconds as a time for certificates. Raises ValueError, OverflowError."""
+    return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
+
+
+def _names(subject: x509.Name, extensions: x509.Extensions | tuple[()]) -> Names:
+    common, organizations, others = "", [], []
+    for part in subject.rdns:
+        if len(part) > 1:
+            others.append(part.rfc4514_string())
+            continue
+        (attribute,) = part
+        if attribute.oid == NameOID.COMMON_NAME:
+            common = str(attribute.value)
+        elif attribute.oid == NameOID.ORGANIZATION_NAME:
+            organizations.append(str(attribute.value))
+    dns, addresses = [], []
+    for each in _alternatives(extensions):
+        if isinstance(each, x509.DNSName) and _DNS_NAME.fullmatch(each.value):
+            dns.append(each.value)
+        elif isinstance(each, x509.IPAddress) and isinstance(
+            each.value, ipaddress.IPv4Address | ipaddress.IPv6Address
+        ):
+            addresses.append(str(each.value))
+        else:
+            others.append(f"{type(each).__name__}:{each.value}")
+    return Names(common, tuple(organizations), tuple(dns), tuple(addresses), tuple(others))
+
+
+def _alternatives(
+    extensions: x509.Extensions | tuple[()],
+) -> x509.SubjectAlternativeName | tuple[()]:
+    if not isinstance(extensions, x509.Extensions):
+        return ()
+    try:
+        return extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()

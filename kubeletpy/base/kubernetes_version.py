@@ -1,0 +1,71 @@
+"""The Kubernetes versions that this agent can be a kubelet of. Pure.
+
+One :class:`KubernetesVersion` is resolved at the start, before the configuration is read, and is
+part of the settings. Decisions never compare versions: they read a feature gate, or a table that
+has a column for each version. docs/upgrading-kubernetes.md describes how a version is added.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.base.structs import Struct
+from kubeletpy.base.version import VERSION
+
+
+class KubernetesVersion(Struct, frozen=True):
+    """A minor version of Kubernetes 1.
+
+    It has no order on purpose: what differs between versions is looked up in tables.
+    """
+
+    minor: int
+
+    def __str__(self) -> str:
+        """Major and minor, such as ``1.37``."""
+        return f"1.{self.minor}"
+
+    @property
+    def release(self) -> str:
+        """The release whose behavior applies, such as ``v1.37.0``."""
+        return f"v1.{self.minor}.0"
+
+    @property
+    def next_release(self) -> str:
+        """The first release of the next minor version, without ``v``, such as ``1.38.0``."""
+        return f"1.{self.minor + 1}.0"
+
+    @property
+    def kubelet(self) -> str:
+        """The kubelet version that a node reports, such as ``v1.37.0+kubeletpy.0.1.0``.
+
+        It sorts as the release does: semantic versions put anything with a ``-`` before it.
+        """
+        return f"{self.release}+kubeletpy.{VERSION}"
+
+
+SUPPORTED = (KubernetesVersion(35), KubernetesVersion(36), KubernetesVersion(37))
+"""From the oldest to the newest: the columns of every table that depends on the version."""
+
+OLDEST, NEWEST = SUPPORTED[0], SUPPORTED[-1]
+
+
+def supported(text: str) -> KubernetesVersion | None:
+    """The supported version with that text, such as ``1.37``; None when it is not supported."""
+    return next((each for each in SUPPORTED if str(each) == text), None)
+
+
+def column(table: str, version: KubernetesVersion) -> dict[str, str]:
+    """A version's column of a table by name.
+
+    ``table``: a line for each name, with a value for each of SUPPORTED after it.
+    """
+    at = SUPPORTED.index(version)
+    rows = (line.split() for line in table.split("\n") if line)
+    return {name: values[at] for name, *values in rows}
+
+
+def within(version: KubernetesVersion, *, since: str = "", until: str = "") -> bool:
+    """Whether a version is in a span of supported ones; empty: from the oldest, to the newest."""
+    texts = [str(each) for each in SUPPORTED]
+    first = texts.index(since) if since else 0
+    last = texts.index(until) if until else len(texts) - 1
+    return first <= SUPPORTED.index(version) <= last

@@ -1,0 +1,202 @@
+"""Joins two byte streams: what comes in at one end goes out at the other, uninspected.
+
+Back-pressure is passed on: an end is not read while the other can't take more. Nor is it while it
+has to wait for its turn among all streams (:mod:`kubeletpy.base.wire.stream_work`). When either end
+closes, bytes in flight are still delivered to the other, which is then closed too; the far end is
+notified a moment later. Must never buffer more than the transports' own limits, and never outlive
+either end by more than FLUSH_S.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kubeletpy.base.wire.stream_work import StreamWork
+
+FLUSH_S = 10.0
+"""How long the last bytes may take once one end has closed."""
+LINGER_S = 1.0
+"""Delay before the far end is notified that the near one has closed."""
+WRITE_BUFFER = 256 << 10
+
+
+class Leaving(asyncio.Protocol):
+    """Takes a connection over whose other side has closed, and closes it a moment later.
+
+    If a connection ends before a runtime's streaming server has answered all its SPDY streams, the
+    server waits permanently for its own answers (containerd 1.6 and 2.x, moby/spdystream). It then
+    holds a lock without which the container's exit is not processed, and the pod can't be stopped
+    any more. The delay lets the runtime answer the client's last requests first.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, lost: Callable[[], None] = lambda: None
+    ) -> None:
+        """``lost`` is called when it is closed: by the peer, or after LINGER_S, with FLUSH_S for
+        what is to be written."""
+        self._lost = lost
+        loop = asyncio.get_running_loop()
+        self._timers = (
+            loop.call_later(LINGER_S, transport.close),
+            loop.call_later(FLUSH_S, transport.abort),
+        )
+        transport.set_protocol(self)
+        transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed."""
+        for timer in self._timers:
+            timer.cancel()
+        self._lost()
+
+
+class RelayEnd(asyncio.Protocol):
+    """One end. Created in pairs by Relay; a transport is bound to it."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._work = StreamWork()
+        self._waits = False
+        """Whether it is read again only in its turn."""
+        self._is_ahead = False
+        """Whether the other end has not caught up with what was read here."""
+        self.transport: asyncio.Transport | None = None
+        self.other: RelayEnd
+
+    def bind(self, transport: asyncio.Transport) -> None:
+        """Take over a connected transport."""
+        self.transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        transport.set_protocol(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer has closed, or everything is written after a close."""
+        self._relay.end_lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass the bytes on."""
+        self._relay.moved_at = self._relay.loop.time()
+        other = self.other.transport
+        if other is not None and not other.is_closing():
+            other.write(data)
+        if not self._waits and self._work.exceeds(len(data)):
+            self._waits = True
+            self._read_or_pause()
+            self._work.resume_later(self._has_its_turn)
+
+    def _has_its_turn(self) -> None:
+        self._waits = False
+        self._read_or_pause()
+
+    def _read_or_pause(self) -> None:
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._waits or self._is_ahead:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more: flush and close both (there is no half-open TLS)."""
+        self._relay.close()
+        return False
+
+    def pause_writing(self) -> None:
+        """The peer is slow: pause the other end."""
+        self.other.set_ahead(True)
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self.other.set_ahead(False)
+
+    def set_ahead(self, is_ahead: bool) -> None:
+        """Whether the other end's peer has not read enough of what came from here."""
+        self._is_ahead = is_ahead
+        self._read_or_pause()
+
+
+class Relay:
+    """Joins two connected transports until one of them closes, or nothing moves for too long."""
+
+    def __init__(self) -> None:
+        self.near, self.far = RelayEnd(self), RelayEnd(self)
+        self.near.other, self.far.other = self.far, self.near
+        self.loop = asyncio.get_running_loop()
+        self.moved_at = self.loop.time()
+        self._lost: set[RelayEnd] = set()
+        self._flush: asyncio.TimerHandle | None = None
+        self._leaving = False
+        self._finished = self.loop.create_future()
+
+    async def run(
+        self,
+        near: asyncio.Transport,
+        far: asyncio.Transport,
+        *,
+        idle_timeout: float,
+        far_first: bytes = b"",
+        near_first: bytes = b"",
+    ) -> None:
+        """Relay until the end; both transports are closed when this returns or is cancelled.
+
+        Args:
+            idle_timeout: seconds without a byte after which both are closed; 0 for never.
+            near_first, far_first: bytes already read from each end, to be passed on first.
+        """
+        timer: asyncio.TimerHandle | None = None
+
+        def check_idle() -> None:
+            nonlocal timer
+            left = self.moved_at + idle_timeout - self.loop.time()
+            if left <= 0:
+                self.abort()
+                return
+            timer = self.loop.call_later(left, check_idle)
+
+        try:
+            self.near.bind(near)
+            self.far.bind(far)
+            if near_first:
+                far.write(near_first)
+            if far_first:
+                near.write(far_first)
+            near.resume_reading()
+            far.resume_reading()
+            if near.is_closing() or far.is_closing():
+                self.close()
+            if idle_timeout > 0:
+                timer = self.loop.call_later(idle_timeout, check_idle)
+            await self._finished
+        finally:
+            for each in (timer, self._flush):
+                if each is not None:
+                    each.cancel()
+            self.abort()
+
+    def close(self) -> None:
+        """Flush and close both ends, within FLUSH_S."""
+        near, far = self.near.transport, self.far.transport
+        if near is not None and not near.is_closing():
+            near.close()
+        if far is not None and not far.is_closing() and not self._leaving:
+            self._leaving = True
+            Leaving(far, lambda: self.end_lost(self.far))
+        if self._flush is None:
+            self._flush = self.loop.call_later(FLUSH_S, self.abort)
+
+    def abort(self) -> None:
+        """Close both ends at once."""
+        for end in (self.near, self.far):
+            if end.transport is not None and end not in self._lost:
+                end.transport.abort()
+
+    def end_lost(self, end: RelayEnd) -> None:
+        """An end has closed."""
+        self._lost.add(end)
+        if len(self._lost) == 2:
+            if not self._finished.done():
+                self._finished.set_result(None)
+        else:
+            self.close()

@@ -1,0 +1,69 @@
+"""How the agent's packages report what happened: Kubernetes Events about an object. Pure.
+
+This is the interface; the writer to the API is :mod:`kubeletpy.kubeapi.events.writer`. Recording never
+blocks and never fails: an event that cannot be kept is counted and dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+from kubeletpy.base.api import types as api
+from kubeletpy.kubeapi.events.reasons import EventReason
+from kubeletpy.pods.pod import Pod
+
+NORMAL: Literal["Normal"] = "Normal"
+WARNING: Literal["Warning"] = "Warning"
+EventType = Literal["Normal", "Warning"]
+
+
+class EventRecorder(Protocol):
+    """Takes events; see docs/reference/events.csv for the kubelet's reasons and wording."""
+
+    def event(
+        self,
+        involved: api.ObjectReference,
+        event_type: EventType,
+        reason: EventReason,
+        message: str,
+    ) -> None:
+        """Record one event about an object. ``message`` must not contain secrets."""
+        ...
+
+
+class AnnotatingRecorder(EventRecorder, Protocol):
+    """Takes events that carry data for programs, too."""
+
+    def event(
+        self,
+        involved: api.ObjectReference,
+        event_type: EventType,
+        reason: EventReason,
+        message: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record one event about an object, with annotations for the Event."""
+        ...
+
+
+def pod_reference(pod: Pod, field_path: str = "") -> api.ObjectReference:
+    """Reference to a pod, or with ``field_path`` to one of its containers."""
+    reference: api.ObjectReference = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+    }
+    if version := pod.metadata.get("resourceVersion"):
+        reference["resourceVersion"] = version
+    if field_path:
+        reference["fieldPath"] = field_path
+    return reference
+
+
+def node_reference(node_name: str, uid: str = "") -> api.ObjectReference:
+    """Reference to the node; like the kubelet, with its name as uid until the uid is known."""
+    return {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": uid or node_name}

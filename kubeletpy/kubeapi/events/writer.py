@@ -1,0 +1,150 @@
+"""Writes Kubernetes Events: accepts them without ever blocking, sends those of a type one by one.
+
+Must never hold up or fail its callers: what does not fit into the queue, or cannot be written, is
+counted and dropped. :mod:`kubeletpy.kubeapi.events.correlate` decides what is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.clock import Clock
+from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
+from kubeletpy.kubeapi.events.correlate import Correlator, Count, Create, Drop, ObjectEvent
+from kubeletpy.kubeapi.events.reasons import EventReason
+from kubeletpy.kubeapi.events.recorder import NORMAL, EventType
+from kubeletpy.kubeapi.protocol import EVENTS, KubeApi
+
+logger = logging.getLogger(__name__)
+
+QUEUE_SIZE = 1000
+TRIES = 12
+RETRY_SECONDS = 10.0
+WAITS_AT_MOST_S = 10.0
+"""Seconds that a Normal event waits for pods that wait to start or stop. A pod's start has three of
+them, each a write to the API server, which is what a burst waits for most."""
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""The cause in the details of a 403 (corev1.NamespaceTerminatingCause)."""
+_Queue = asyncio.Queue[tuple[float, ObjectEvent]]
+"""Events with the Unix time at which they were recorded."""
+
+
+class EventWriter:
+    """An :class:`~kubeletpy.kubeapi.events.recorder.EventRecorder` that writes to the API.
+
+    Give it a client with the rate limit of events (eventRecordQPS, eventBurst).
+
+    Attributes:
+        dropped: how many events were not written, by reason.
+    """
+
+    def __init__(
+        self,
+        api_: KubeApi,
+        clock: Clock,
+        node_name: str,
+        backlog: Backlog,
+        *,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._api = api_
+        self._clock = clock
+        self._correlator = Correlator("kubelet", node_name)
+        self._backlog = backlog
+        self._normal: _Queue = asyncio.Queue(QUEUE_SIZE)
+        self._warnings: _Queue = asyncio.Queue(QUEUE_SIZE)
+        self._rng = rng or random.Random()
+        self.dropped: Counter[str] = Counter()
+
+    def event(
+        self,
+        involved: api.ObjectReference,
+        event_type: EventType,
+        reason: EventReason,
+        message: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record one event about an object. ``message`` must hold no secret."""
+        observation = ObjectEvent(involved, event_type, str(reason), message, annotations or {})
+        queue = self._normal if event_type == NORMAL else self._warnings
+        try:
+            queue.put_nowait((self._clock.now(), observation))
+        except asyncio.QueueFull:
+            self.dropped["queue full"] += 1
+
+    async def write_warnings(self) -> None:
+        """Write Warning events until cancelled."""
+        await self._write_all(self._warnings)
+
+    async def write_normal(self) -> None:
+        """Write Normal events until cancelled, after pods that wait to start or stop."""
+        await self._write_all(self._normal, WAITS_AT_MOST_S)
+
+    async def drain(self) -> None:
+        """Wait until everything recorded so far is written or dropped; the caller sets a limit."""
+        await self._warnings.join()
+        await self._normal.join()
+
+    async def _write_all(self, queue: _Queue, wait: float = 0.0) -> None:
+        while True:
+            when, observation = await queue.get()
+            try:
+                await self._backlog.cleared(min(wait, when + wait - self._clock.now()))
+                await self._write(when, observation)
+            except Exception:  # one event that cannot be written must not stop the others
+                self.dropped["internal error"] += 1
+                logger.exception("event not written", extra={"reason": observation.reason})
+            finally:
+                queue.task_done()
+
+    async def _write(self, when: float, observation: ObjectEvent) -> None:
+        decision = self._correlator.correlate(observation, when)
+        if isinstance(decision, Drop):
+            self.dropped[decision.reason] += 1
+            return
+        for attempt in range(TRIES):
+            if attempt:
+                # The first delay is random: many nodes may have lost the same server.
+                factor = self._rng.random() if attempt == 1 else 1.0
+                await asyncio.sleep(RETRY_SECONDS * factor)
+            try:
+                await self._send(decision)
+            except (Unavailable, TooManyRequests):
+                continue
+            except ApiError as error:
+                self.dropped[error.reason or "refused"] += 1
+                extra = {
+                    "reason": observation.reason,
+                    "object": observation.involved.get("name", ""),
+                    "error": error.message,
+                }
+                # A terminating namespace accepts no new events, and every pod in it emits some.
+                level = logging.DEBUG if _namespace_ends(error) else logging.INFO
+                logger.log(level, "event refused", extra=extra)
+            return
+        self.dropped["API not reachable"] += 1
+
+    async def _send(self, decision: Create | Count) -> None:
+        metadata = decision.obj["metadata"]
+        namespace = metadata["namespace"]
+        if isinstance(decision, Count):
+            with suppress(NotFound):
+                await self._api.patch(EVENTS, metadata["name"], decision.patch, namespace)
+                return
+        with suppress(AlreadyExists):  # an attempt that seemed to fail was written after all
+            await self._api.create(EVENTS, decision.obj, namespace)
+
+
+def _namespace_ends(error: ApiError) -> bool:
+    causes = error.details.get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == NAMESPACE_TERMINATING for cause in causes
+    )

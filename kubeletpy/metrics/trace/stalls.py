@@ -1,0 +1,72 @@
+"""How long the event loop is blocked, and by what. Pure: a watcher passes the time.
+
+A turn of the loop is what runs between two waits for events: one callback, or several in a row.
+During a turn nothing else is served.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.base.structs import Struct
+
+LONG_S = 0.25
+"""A turn this long is reported: health checks are answered late."""
+MAX_FRAMES = 12
+"""Innermost frames that are reported to identify a culprit."""
+
+
+class LoopStall(Struct, frozen=True):
+    """A turn that took too long."""
+
+    seconds: float
+    stack: tuple[str, ...]
+    """Where it was when sampled, innermost frame last; empty: it was not sampled in time."""
+
+
+class TurnLog:
+    """Takes the beginnings and ends of turns; keeps the longest turn and the latest stall.
+
+    Attributes:
+        longest: seconds, since the last call of :meth:`take_longest`.
+    """
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.turn = 0
+        """Number of the current turn."""
+        self._begun: float | None = None
+        self._seen: dict[int, tuple[str, ...]] = {}
+        """Where a turn was, by its number: the one that was sampled last."""
+        self._stall: LoopStall | None = None
+
+    def begin(self, now: float) -> None:
+        """The loop has woken up."""
+        self._begun = now
+
+    def end(self, now: float) -> None:
+        """The loop is about to wait."""
+        if self._begun is None:
+            return
+        seconds, self._begun = now - self._begun, None
+        self.longest = max(self.longest, seconds)
+        if seconds >= LONG_S:
+            self._stall = LoopStall(seconds, self._seen.get(self.turn, ()))
+        self.turn += 1
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is in progress."""
+        return self._begun is not None
+
+    def record_stack(self, turn: int, stack: tuple[str, ...]) -> None:
+        """Record where a turn was when sampled."""
+        self._seen = {turn: stack}
+
+    def take_stall(self) -> LoopStall | None:
+        """The latest stall, reported once."""
+        stall, self._stall = self._stall, None
+        return stall
+
+    def take_longest(self) -> float:
+        """Seconds of the longest turn since the last call."""
+        longest, self.longest = self.longest, 0.0
+        return longest

@@ -1,0 +1,85 @@
+"""An event loop that measures how long its turns take, and a thread that sees what blocks it.
+
+Turns are timed where the loop waits for events: a waiting loop costs nothing. The thread checks
+four times a second, and samples the loop's stack only while a turn is in progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import selectors
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kubeletpy.metrics.trace.frames import reading_frames
+from kubeletpy.metrics.trace.stalls import LONG_S, MAX_FRAMES, TurnLog
+
+log = logging.getLogger(__name__)
+
+
+class _TimedSelector(selectors.DefaultSelector):
+    def __init__(self, turns: TurnLog) -> None:
+        super().__init__()
+        self._turns = turns
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._turns.end(time.monotonic())
+        ready = super().select(timeout)
+        self._turns.begin(time.monotonic())
+        return ready
+
+
+class WatchedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose ``turns`` are timed."""
+
+    def __init__(self) -> None:
+        self.turns = TurnLog()
+        super().__init__(_TimedSelector(self.turns))
+
+
+@contextmanager
+def watching(loop: WatchedLoop, reported: Callable[[], None]) -> Iterator[None]:
+    """Watch this thread's running loop; another thread calls ``reported`` on each stall."""
+    over = threading.Event()
+    ident = threading.get_ident()
+    thread = threading.Thread(
+        target=_watch, args=(loop.turns, ident, over, reported), name="loop-watch", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _watch(turns: TurnLog, ident: int, over: threading.Event, reported: Callable[[], None]) -> None:
+    while not over.wait(LONG_S):
+        if turns.busy:
+            number = turns.turn
+            turns.record_stack(number, stack_of(ident))
+        stall = turns.take_stall()
+        if stall is not None:
+            reported()
+            log.warning(
+                "the event loop was blocked",
+                extra={"seconds": round(stall.seconds, 3), "in": " < ".join(reversed(stall.stack))},
+            )
+
+
+def stack_of(ident: int) -> tuple[str, ...]:
+    """A thread's innermost frames, innermost last; names and line numbers, never values."""
+    with reading_frames():
+        frame = sys._current_frames().get(ident)
+        if frame is None:
+            return ()
+        found = [(f.f_code, line) for f, line in traceback.walk_stack(frame)]
+    return tuple(
+        f"{code.co_qualname} ({'/'.join(code.co_filename.split('/')[-2:])}:{line})"
+        for code, line in reversed(found[:MAX_FRAMES])
+    )

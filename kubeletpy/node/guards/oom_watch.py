@@ -1,0 +1,134 @@
+"""Follows the kernel's log for kills due to lack of memory on the machine, and reports them.
+
+Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The kernel keeps the log from boot
+on. A restarted agent does not report again what was reported. Kills while no agent ran are reported
+late (for example a kill of the agent itself). Must never block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from kubeletpy.base.host.private_files import write_private
+from kubeletpy.node.guards.kernel_log import Kill, Kills, parse
+
+log = logging.getLogger(__name__)
+
+RECORD_BYTES = 16 * 1024
+"""More than any record: the kernel refuses a read that is too small for the next one."""
+RECORDS_AT_ONCE = 200
+"""How many before anything else gets a turn; a busy machine's log has some ten thousand."""
+RETRY_S = 60.0
+"""Until the log is opened again after an error."""
+MARK = "kernel_log_mark"
+"""File below the root directory: boot id, and the last record that was reported."""
+MARK_BYTES = 4096
+
+
+class OOMWatch:
+    """Reports kills in order. Make it inside a running event loop.
+
+    Args:
+        open_log: opens /dev/kmsg without blocking: each read of the descriptor gives one record.
+        mark: file that remembers what was reported, over restarts.
+        boot_id: of this boot; record numbers start with it.
+        killed: called with each kill, in order.
+    """
+
+    def __init__(
+        self, open_log: Callable[[], int], mark: Path, boot_id: str, killed: Callable[[Kill], None]
+    ) -> None:
+        self._open = open_log
+        self._mark = mark
+        self._boot_id = boot_id
+        self._killed = killed
+        self._reported: int | None = None
+        """The last record that was reported, or need not be; None: not known yet."""
+        self._saved: int | None = None
+        self._newest = -1
+
+    async def run(self) -> None:
+        """Follow the log until cancelled; where there is none, log that once."""
+        self._reported = self._saved = await asyncio.to_thread(self._read_mark)
+        said = False
+        while True:
+            try:
+                await self._follow()
+            except OSError as error:
+                if not said:
+                    log.warning(
+                        "the kernel's log can't be read: kills for lack of memory on the machine "
+                        "(SystemOOM) are not reported",
+                        extra={"why": str(error)},
+                    )
+                said = True
+            await asyncio.sleep(RETRY_S)
+
+    async def _follow(self) -> None:
+        descriptor = self._open()
+        loop, readable, kills = asyncio.get_running_loop(), asyncio.Event(), Kills()
+        try:
+            readable.set()  # this way the end of an empty log is known too
+            loop.add_reader(descriptor, readable.set)
+            try:
+                while True:
+                    await readable.wait()
+                    readable.clear()
+                    self._read_some(descriptor, kills)
+                    await self._save()
+            finally:
+                loop.remove_reader(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _read_some(self, descriptor: int, kills: Kills) -> None:
+        for _ in range(RECORDS_AT_ONCE):
+            try:
+                data = os.read(descriptor, RECORD_BYTES)
+            except BlockingIOError:
+                if self._reported is None:  # the first agent since boot reports from now on
+                    self._reported = self._newest
+                return
+            except BrokenPipeError:  # the oldest were overwritten: the next read goes on after them
+                continue
+            record = parse(data)
+            if record is None:
+                continue
+            self._newest = record.sequence
+            kill = kills.add(record)
+            if kill is not None and self._reported is not None and kill.sequence > self._reported:
+                self._reported = kill.sequence
+                self._killed(kill)
+
+    async def _save(self) -> None:
+        if self._reported == self._saved:
+            return
+        self._saved = self._reported
+        text = json.dumps({"bootID": self._boot_id, "sequence": self._reported})
+        try:
+            await asyncio.to_thread(write_private, self._mark, text)
+        except OSError as error:
+            log.warning(
+                "kills may be reported again after a restart of the agent",
+                extra={"file": str(self._mark), "why": str(error)},
+            )
+
+    def _read_mark(self) -> int | None:
+        try:
+            found = json.loads(self._mark.read_bytes()[:MARK_BYTES])
+        except (OSError, ValueError):
+            return None
+        if not isinstance(found, dict) or found.get("bootID") != self._boot_id:
+            return None
+        sequence = found.get("sequence")
+        return sequence if type(sequence) is int else None
+
+
+def open_kernel_log(path: Path = Path("/dev/kmsg")) -> int:
+    """A descriptor that gives all records from the oldest one. Raises OSError."""
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

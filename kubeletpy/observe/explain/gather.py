@@ -1,0 +1,110 @@
+"""Turns the components' facts into an explanation. Pure: the facts carry the time."""
+
+from __future__ import annotations
+
+from kubeletpy.observe.explain.advice import advice
+from kubeletpy.observe.explain.causes import cause
+from kubeletpy.observe.explain.containers import containers, exits
+from kubeletpy.observe.explain.facts import PodFacts
+from kubeletpy.observe.explain.hints import final, hint
+from kubeletpy.observe.explain.model import (
+    Decided,
+    PodExplanation,
+    PodLine,
+    WorkerState,
+    WorkerView,
+)
+from kubeletpy.observe.explain.probes import probes
+from kubeletpy.observe.explain.since import asked_to_end, stopped_at, wrong_since
+from kubeletpy.observe.explain.verdict import cause_code, subject, verdict
+from kubeletpy.observe.explain.waits import actions, waits
+from kubeletpy.podworkers.history import HistoryEntry
+from kubeletpy.podworkers.records import Stage, WorkerRecord
+
+_STATES = {
+    Stage.SYNC: WorkerState.SYNCING,
+    Stage.TERMINATING: WorkerState.TERMINATING,
+    Stage.TERMINATED: WorkerState.TERMINATED,
+    Stage.FINISHED: WorkerState.FINISHED,
+}
+
+
+def explain(facts: PodFacts) -> PodExplanation:
+    """Everything about one pod."""
+    sentence, healthy = verdict(facts)
+    waiting = waits(facts)
+    first = next(iter(waiting), None)
+    code = cause_code(facts, healthy=healthy)
+    return PodExplanation(
+        at=facts.now,
+        namespace=facts.namespace,
+        name=facts.name,
+        uid=facts.uid,
+        static=facts.static,
+        verdict=sentence,
+        healthy=healthy,
+        cause=code,
+        first_seen=None if healthy else wrong_since(facts, first),
+        hint="" if healthy else advice(facts, first) or hint(facts, code, subject(facts, first)),
+        final=final(facts, code),
+        phase=facts.phase,
+        ready=facts.ready,
+        pod_ips=tuple(ip for each in facts.status.get("podIPs") or () if (ip := each.get("ip"))),
+        worker=_worker(facts),
+        waits=waiting,
+        actions=actions(facts),
+        containers=containers(facts),
+        held=facts.held,
+        probes=probes(facts),
+        decisions=tuple(_decided(one) for one in facts.history if not one.decision.failed),
+        errors=tuple(_decided(one) for one in facts.history if one.decision.failed),
+        exits=exits(facts),
+    )
+
+
+def line(facts: PodFacts) -> PodLine:
+    """One pod in a list."""
+    sentence, healthy = verdict(facts)
+    state = _worker(facts).state
+    since = None if healthy else wrong_since(facts, next(iter(waits(facts)), None))
+    code = cause_code(facts, healthy=healthy)
+    return PodLine(facts.namespace, facts.name, facts.uid, state, healthy, sentence, code, since)
+
+
+def _worker(facts: PodFacts) -> WorkerView:
+    record, last = facts.record, facts.last_sync
+    error = "" if facts.outcome is None else cause(facts.outcome.error)
+    if record is None:
+        return WorkerView(WorkerState.NONE, None, "", None, None, last.at if last else None, error)
+    waits_for_name = record.stage is Stage.SYNC and record.started_at is None
+    return WorkerView(
+        state=WorkerState.WAITING if waits_for_name else _STATES[record.stage],
+        since=_since(facts, record),
+        stage="" if record.running is None else record.running.value,
+        grace=record.grace,
+        next_sync_at=facts.next_sync_at,
+        last_sync_at=last.at if last else None,
+        last_error=error,
+    )
+
+
+def _since(facts: PodFacts, record: WorkerRecord) -> float | None:
+    """When a terminating pod began to end; for others, when this agent began to sync it."""
+    match record.stage:
+        case Stage.SYNC:
+            return record.started_at or record.first_seen_at
+        case Stage.TERMINATING:
+            return asked_to_end(facts)
+        case _:
+            return stopped_at(facts)
+
+
+def _decided(entry: HistoryEntry) -> Decided:
+    """A start has no count: the container's restarts are counted in its status alone."""
+    return Decided(
+        entry.at,
+        cause(entry.decision.what),
+        cause(entry.decision.why),
+        1 if entry.decision.starts else entry.count,
+        entry.last_at or None,
+    )

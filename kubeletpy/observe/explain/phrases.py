@@ -1,0 +1,257 @@
+"""The wording of explain: what a pod waits for, as phrases and as one sentence. Pure.
+
+The other modules of the package compare members and pass data on; only this one has the texts.
+"""
+
+from __future__ import annotations
+
+from kubeletpy.images.pull_position import PullPosition
+from kubeletpy.metrics.trace.names import Name, TraceCall
+from kubeletpy.observe.explain import handlers
+from kubeletpy.observe.explain.amounts import sizes
+from kubeletpy.observe.explain.causes import cause
+from kubeletpy.observe.explain.containers import find_view, last_exit
+from kubeletpy.observe.explain.facts import PodFacts
+from kubeletpy.observe.explain.model import Role, Wait, WaitKind
+from kubeletpy.observe.explain.probes import last_words
+from kubeletpy.observe.explain.runs import killed_by, never_ran
+from kubeletpy.observe.explain.texts import duration, one_line, restarts, until
+from kubeletpy.pods.spared import Spared
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.volumes.claims.model import VolumeWait, wait_text
+
+ADMISSION = "whether it may run here is not decided yet: other pods give way, or the API is queried"
+READINESS_GATE = "nobody has set this condition to True"
+FINALIZERS = "all has stopped; these finalizers keep the object in the API"
+HOOK_ERROR = "PostStartHookError: "
+MAX_SAID = 200
+"""Characters of a container's last words."""
+LATE_S = 3.0
+"""Seconds that a runtime may take to kill a container and to report it."""
+_SINCE = {
+    WaitKind.SANDBOX: "the runtime is creating the sandbox",
+    WaitKind.START_PLACE: "other pods start before it",
+    WaitKind.STOP_PLACE: "other pods stop before it",
+}
+_RELEASES: dict[Name | str | None, str] = {
+    TraceCall.TAKE_VOLUMES_DOWN: "its volumes are being taken down",
+    TraceCall.REMOVE_CGROUP: "its cgroup is being removed",
+}
+
+
+def device_plugin(resource: str) -> str:
+    """An earlier agent had the plugin, and this one waits for it."""
+    return (
+        f"waiting for device plugin {resource}, which has not registered since the agent started; "
+        "if it does not in time, the pod is refused: check the plugin's pod"
+    )
+
+
+def volume(found: VolumeWait) -> str:
+    """The cause of a volume's wait, with the call and the object to check."""
+    said = wait_text(found.wait)
+    return said if found.wait.object in said else f"{said} ({found.wait.object})"
+
+
+def claim_call(call: str, driver: str) -> str:
+    """A DRA driver was called for claims and has not answered yet."""
+    return f"{call} of DRA driver {driver} is under way"
+
+
+def pull(position: PullPosition | None) -> str:
+    """An image is pulled, or waits for others to be."""
+    if position is None or position.ahead is None:
+        return "is being pulled"
+    others = f"{position.ahead} before it, {position.running} under way"
+    most = "" if position.limit is None else f", at most {position.limit} at once"
+    return f"is queued to be pulled ({others}{most})"
+
+
+def mounted_image(facts: PodFacts, error: StartError, quote: str = "") -> str:
+    """The image that a container mounts and that could not be had, with its volume; else empty."""
+    image = error.mounted_image
+    if not image:
+        return ""
+    volumes = facts.pod.spec.get("volumes") or () if facts.pod is not None else ()
+    names = [
+        str(each.get("name"))
+        for each in volumes
+        if (each.get("image") or {}).get("reference") == image
+    ]
+    return f"image {quote}{image}{quote}" + (f" of volume {', '.join(names)}" if names else "")
+
+
+def spared(found: Spared) -> str:
+    """A critical pod exceeds a limit of its own storage."""
+    used, limit = sizes(found.used, found.limit)
+    return one_line(
+        f"{found.of} uses {used}, more than its limit of {limit}; it is critical or static, "
+        "and not evicted for that"
+    )
+
+
+def hook(facts: PodFacts, container: str, call: Name) -> str:
+    """A hook that runs: its command or address, and whether it has no time limit."""
+    endless = call is TraceCall.POST_START and handlers.pause(facts, container, call) is None
+    limit = "nothing limits it" if endless else ""
+    shown = "; ".join(filter(None, (handlers.hook(facts, container, call), limit)))
+    return f"{call} ({shown})" if shown else str(call)
+
+
+def static_name(holder: str) -> str:
+    """A static pod waits for its namesake with that uid."""
+    return f"the static pod of the same name before it (uid {holder}) still ends"
+
+
+def init_container(number: int, total: int) -> str:
+    """An init container is running."""
+    return f"({number} of {total}) has to succeed first and has been running"
+
+
+def probe(kind: ProbeKind, said: str, *, fails: bool) -> str:
+    """A probe has not succeeded. ``said``: the problem that its latest run found."""
+    how = "fails" if fails else "has not succeeded yet"
+    return f"its {_probe_name(kind)} {how}{_after_colon(said)}"
+
+
+def resizing(*, fails: bool) -> str:
+    """A resize is being carried out."""
+    return "failing" if fails else "in progress"
+
+
+def api_write(message: str, tries: int, unreported: str = "") -> str:
+    """The API does not accept the pod's status. ``unreported``: what it does not show."""
+    often = {0: "", 1: " (tried once)"}.get(tries, f" (tried {tries} times)")
+    return f"{message}{often}" + (f"; not reported: {unreported}" if unreported else "")
+
+
+def sentence(facts: PodFacts, wait: Wait) -> str:
+    view = find_view(facts, wait.subject)
+    init = wait.kind is WaitKind.INIT_CONTAINER or (view is not None and view.kind is Role.INIT)
+    name = f"init container {wait.subject}" if init else f"container {wait.subject}"
+    then = f"; next try {until(wait.until, facts.now)}" if wait.until is not None else ""
+    since = f" for {duration(facts.now - wait.since)}" if wait.since is not None else ""
+    end = "ends" if wait.call is TraceCall.POST_START else "given up"
+    left = f", {end} {until(wait.until, facts.now)}" if wait.until is not None else ""
+    match wait.kind:
+        case WaitKind.CRASH_BACKOFF:
+            due = "" if wait.until is None else f"; it restarts {until(wait.until, facts.now)}"
+            return f"{name} {_ends(facts, wait.subject)}{due}"
+        case WaitKind.IMAGE_BACKOFF | WaitKind.IMAGE | WaitKind.START_ERROR:
+            return f"{name} can't start: {wait.why}{then}"
+        case WaitKind.IMAGE_PULL:
+            return f"image {wait.subject} {wait.why}{since}"
+        case WaitKind.SANDBOX | WaitKind.START_PLACE | WaitKind.STOP_PLACE:
+            return f"{_SINCE[wait.kind]}{since}"
+        case WaitKind.GRACE_PERIOD:
+            killed = _then_killed(wait, facts.now)
+            after = (
+                "although" if wait.since is None else f"{duration(facts.now - wait.since)} after"
+            )
+            return f"{name} has not ended {after} its stop was requested{killed}"
+        case WaitKind.HOOK | WaitKind.STOP_ORDER:
+            return f"{name}: {wait.why}{since}{left}"
+        case WaitKind.CLAIM if wait.call:
+            return f"resource claim {wait.subject}: {wait.why}{since}{left}"
+        case WaitKind.CLAIM if wait.subject:
+            return f"resource claim {wait.subject}: {wait.why}{then}"
+        case WaitKind.RELEASE:
+            return f"{_RELEASES.get(wait.call, wait.why)}{since}"
+        case WaitKind.RUNTIME_CALL:
+            return f"{wait.why} {wait.subject}".strip() + f" has been running{since}"
+        case WaitKind.PROBE:
+            if view is None or view.since is None:
+                return f"{wait.why} ({name})"
+            return f"{wait.why} ({name}, {duration(facts.now - view.since)} after its start)"
+        case WaitKind.INIT_CONTAINER:
+            return f"{name} {wait.why}{since}"
+        case WaitKind.READINESS_GATE:
+            return f"readiness gate {wait.subject}: {wait.why}"
+        case WaitKind.RUNTIME:
+            return f"the container runtime can't be used: {wait.why}"
+        case WaitKind.API_WRITE:
+            return f"its status has not reached the API{since}: {wait.why}"
+        case WaitKind.WATCH:
+            return f"the watch of {wait.subject} has failed{since}: {wait.why}"
+        case WaitKind.RESIZE:
+            why = f": {wait.why}" if wait.why else ""
+            return f"its resize is {wait.subject}{since}{why}"
+        case WaitKind.VOLUME if wait.subject:
+            return f"volume {wait.subject}{since}: {wait.why}{then}"
+        case WaitKind.FINALIZER:
+            return f"finalizer {wait.subject} keeps it{since}"
+        case _:
+            return f"{wait.why}{then}"
+
+
+def for_taint(facts: PodFacts) -> str:
+    """The node's taint that a pod is deleted for, in brackets; empty: it is not."""
+    if facts.deleted_for is None:
+        return ""
+    named = ", ".join(map(str, facts.deleted_for))
+    return f" (for the node's taint {named})" if named else " (for a taint that the node had)"
+
+
+def _ends(facts: PodFacts, name: str) -> str:
+    """How a container that keeps restarting ends, and why if that is known."""
+    ended = last_exit(facts, name)
+    if ended is None:
+        return "keeps exiting"
+    view = find_view(facts, name)
+    often = times(view.restarts) if view is not None else ""
+    if never_ran(ended):
+        return f"can't start: {ended.reason}: {cause(ended.message)}"
+    error = facts.start_errors.get(name)
+    if error is not None and error.cause.startswith(HOOK_ERROR):
+        said = cause(error.cause.removeprefix(HOOK_ERROR))
+        return f"keeps being stopped because its postStart hook fails: {said}{often}"
+    if (kind := killed_by(facts, name)) is not None:
+        words = _after_colon(last_words(facts, name, kind))
+        return f"keeps being killed because its {_probe_name(kind)} fails{words}{often}"
+    reason = "" if ended.reason in ("", "Error", "Completed") else f" {ended.reason}"
+    if ended.reason == "OOMKilled":
+        reason += _limit(facts, name)
+    last = ended.message or facts.log_ends.get(name, "")
+    said = _after_colon(f'"{one_line(last, MAX_SAID)}"') if last else ""
+    return f"keeps exiting (last exit code {ended.exit_code}{reason}{often}){said}"
+
+
+def keeps_ending(facts: PodFacts, name: str) -> str:
+    """A container that runs at the moment, and has not done so for long."""
+    return f"container {name} {_ends(facts, name)}"
+
+
+def _limit(facts: PodFacts, name: str) -> str:
+    """The memory limit that a container hit; a pod's own limit counts when it has none."""
+    if facts.pod is None:
+        return ""
+    found = facts.pod.find_container(name)
+    for owner, spec in (("its", found[1] if found else {}), ("the pod's", facts.pod.spec)):
+        limit = ((spec.get("resources") or {}).get("limits") or {}).get("memory")
+        if limit:
+            return f" at {owner} memory limit of {limit}"
+    return ""
+
+
+def _then_killed(wait: Wait, now: float) -> str:
+    """The end of a grace period; when it is over and nothing happened, the runtime is late."""
+    if wait.until is None:
+        return ""
+    late = now - wait.until
+    if late <= LATE_S:
+        return f"; it is killed {until(wait.until, now)}"
+    return f"; its grace period ended {duration(late)} ago, and the runtime has not answered since"
+
+
+def _probe_name(kind: ProbeKind) -> str:
+    return f"{kind.value.lower()} probe"
+
+
+def _after_colon(words: str) -> str:
+    return f": {words}" if words else ""
+
+
+def times(count: int) -> str:
+    """The number of restarts, for the end of a sentence; empty for none."""
+    return f", {restarts(count)}" if count else ""

@@ -1,0 +1,390 @@
+"""Explains the state of pods to root on this machine, and foresees it: JSON over HTTP on a socket.
+
+Read-only. The socket belongs to root alone (mode 0600). Still, no client can hold more than a few
+connections for more than a few seconds, or make the agent store anything for it. The explaining
+code is loaded on the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import stat
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import to_builtins
+
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.structs import replace
+from kubeletpy.base.wire.accepting import ListeningSocket
+from kubeletpy.config import Notice
+from kubeletpy.kubeapi.events.kept import KeptEvent
+from kubeletpy.metrics.trace.model import PodTrace
+from kubeletpy.metrics.trace.spans import Traces
+from kubeletpy.observe.explain.snapshot import Snapshots
+from kubeletpy.pods.pod_manager import static_name
+
+if TYPE_CHECKING:
+    from kubeletpy.observe.explain.facts import PodFacts
+    from kubeletpy.observe.explain.log_ends import ReadEnd
+
+log = logging.getLogger(__name__)
+
+SOCKET_NAME = "explain.sock"
+MAX_CONNECTIONS = 16
+MAX_LIFE_S = 10.0
+MAX_PLAN_BYTES = 3 * 2**20
+"""Maximum size of a manifest or patch: more than any API server stores."""
+MAX_PATH = 107
+"""Bytes: the kernel's maximum for a socket path."""
+
+
+Elsewhere = Callable[[str, str], Awaitable["Mapping[str, Any] | None"]]
+"""A pod's object in the API; None: there is none. LookupError: why it could not be read."""
+Foresee = Callable[[dict[str, Any]], Awaitable[Any]]
+"""Predicts what the node would do with a pod, as a Struct. ValueError: the request is invalid."""
+Evictions = Callable[[], Awaitable[Sequence[Any]]]
+"""In which order pods would be evicted as things stand (eviction.order.EvictionOrder)."""
+Usage = Callable[[], Awaitable[dict[str, Any]]]
+"""CPU and memory of the running containers (:func:`kubeletpy.node.stats.brief.brief`)."""
+
+
+class ExplainServer:
+    """Serves what is known of the node and its pods.
+
+    /node, /evictions, /usage, /pods, /pods/NAMESPACE/NAME, its /timeline, /events and
+    /logs, POST /plan.
+
+    Attributes:
+        code: the modules that ``serve`` needs besides those that are loaded with this one.
+    """
+
+    code: ClassVar[Sequence[str]] = ("aiohttp.web",)
+
+    def __init__(
+        self,
+        path: Path,
+        snapshots: Snapshots,
+        traces: Traces,
+        pressure: Callable[[], dict[str, Any] | None] = lambda: None,
+        notices: Sequence[Notice] = (),
+        *,
+        by_limit: Callable[[str], dict[str, Any] | None] = lambda uid: None,
+        troubles: Callable[[], Sequence[str]] = tuple,
+        foresee: Foresee | None = None,
+        evictions: Evictions | None = None,
+        gone: Callable[[str, str], tuple[PodFacts, float] | None] = lambda namespace, name: None,
+        elsewhere: Elsewhere | None = None,
+        log_end: ReadEnd | None = None,
+        node_name: str = "",
+        connections: Callable[[], Mapping[str, Any] | None] = lambda: None,
+        usage: Usage | None = None,
+        events: Callable[[str], Sequence[KeptEvent]] = lambda uid: (),
+        version: Callable[[], Any] = lambda: None,
+    ) -> None:
+        """Args:
+        connections: those to the API server (:class:`kubeletpy.kubeapi.usage.Usage`), with times in
+            Unix seconds; None: there is no API.
+        gone: the last facts of a removed pod (by name or uid), and their age in seconds.
+        elsewhere: what the API has of a pod that this node does not have.
+        log_end: reads the end of a log; None: no logs are read.
+        foresee: answers /plan.
+        evictions: answers /evictions; None: nobody is evicted.
+        pressure: the node's pressure as far as known; None: it is not monitored.
+        by_limit: how a pod (by uid) was evicted for exceeding its own limit; None: it was not.
+        notices: what the configuration requests but does not get.
+        troubles: which parts of the agent do not work now, and why.
+        usage: answers /usage; None: nothing is measured here.
+        events: the latest of a pod, by uid.
+        version: the Kubernetes version of the node and where it comes from; None: not known.
+        """
+        self._version = version
+        self._usage = usage
+        self._events = events
+        self._gone = gone
+        self._elsewhere = elsewhere
+        self._log_end = log_end
+        self._node_name = node_name
+        self._connections = connections
+        self._troubles = troubles
+        self._foresee = foresee
+        self._evictions = evictions
+        self._notices = notices
+        self._path = path
+        self._pressure = pressure
+        self._by_limit = by_limit
+        self._snapshots = snapshots
+        self._traces = traces
+        self._close: Callable[[], Any] | None = None
+        self._server: asyncio.Server | None = None
+
+    async def serve(self) -> None:
+        """Listen and answer; if that is not possible, log it once and do without."""
+        if len(str(self._path).encode()) > MAX_PATH:
+            log.warning(
+                "no socket for `kubeletpy explain`: its path is too long",
+                extra={"path": str(self._path), "at_most": MAX_PATH},
+            )
+            return
+        try:
+            await self._listen()
+        except OSError as error:
+            log.warning(
+                "no socket for `kubeletpy explain`",
+                extra={"path": str(self._path), "why": str(error)},
+            )
+
+    async def _listen(self) -> None:
+        from aiohttp import web
+
+        app = web.Application(client_max_size=MAX_PLAN_BYTES)
+        pod = "/pods/{namespace}/{name}"
+        app.router.add_get("/node", self._node)
+        app.router.add_get("/evictions", self._order)
+        app.router.add_get("/usage", self._used)
+        app.router.add_get("/pods", self._list)
+        app.router.add_get(pod, self._one)
+        app.router.add_get(f"{pod}/timeline", self._timeline)
+        app.router.add_get(f"{pod}/events", self._events_of)
+        app.router.add_get(f"{pod}/logs", self._logs)
+        if self._foresee is not None:
+            app.router.add_post("/plan", self._plan)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await runner.setup()
+        self._close = runner.cleanup
+        serve, loop = runner.server, asyncio.get_running_loop()
+        assert serve is not None
+
+        def connect() -> asyncio.Protocol:
+            if len(serve.connections) >= MAX_CONNECTIONS:
+                return _Refusal()
+            handler = serve()
+            loop.call_later(MAX_LIFE_S, handler.force_close)
+            return handler
+
+        _remove_stale(self._path)
+        listening = ListeningSocket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # only root may connect: the directory and the default umask keep others out
+            # until the mode is set
+            with complete_errors(self._path):
+                listening.bind(str(self._path))
+            self._path.chmod(0o600)
+            self._server = await loop.create_unix_server(connect, sock=listening)
+        except OSError:
+            listening.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop listening and remove the socket."""
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+        if self._close is not None:
+            await self._close()
+
+    def pods(self) -> list[dict[str, Any]]:
+        """All pods of the node, a line each."""
+        from kubeletpy.observe.explain.gather import line
+
+        return [to_builtins(line(self._snapshots.facts(uid))) for uid in self._snapshots.uids()]
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Everything about a pod, but no line of its logs; None: this node has no such pod."""
+        uid = self._snapshots.find(namespace, name)
+        return None if uid is None else self._explained(self._snapshots.facts(uid))
+
+    def _explained(self, facts: PodFacts) -> dict[str, Any]:
+        from kubeletpy.observe.explain.gather import explain
+
+        uid, found = facts.uid, to_builtins(explain(facts))
+        evictions = (self._pressure() or {}).get("evictions") or ()
+        evicted = [row for row in evictions if row["pod"] is not None and row["pod"]["uid"] == uid]
+        by_limit = None if evicted else self._by_limit(uid)
+        return {**found, "eviction": evicted[-1] if evicted else None, "by_limit": by_limit}
+
+    def node(self) -> dict[str, Any]:
+        """The node's shortages, the parts that do not work, and the settings without effect."""
+        return {
+            "name": self._node_name,
+            "pressure": self._pressure(),
+            "without_effect": [to_builtins(n) for n in self._notices],
+            "troubles": list(self._troubles()),
+            "api": self._connections(),
+            "version": to_builtins(self._version()),
+        }
+
+    async def _list(self, _request: Any) -> Any:
+        return _answer(self.pods())
+
+    async def _one(self, request: Any) -> Any:
+        namespace, name = _pod_of(request)
+        uid = self._snapshots.find(namespace, name)
+        if uid is None:
+            return _answer(await self._not_here(namespace, name), 404)
+        facts = self._snapshots.facts(uid)
+        return _answer(self._explained(replace(facts, log_ends=await self._log_ends(facts))))
+
+    async def _log_ends(self, facts: PodFacts) -> dict[str, str]:
+        if facts.runtime is None or self._log_end is None:
+            return {}
+        from kubeletpy.observe.explain.log_ends import log_ends
+
+        return await asyncio.to_thread(log_ends, facts.runtime.containers, self._log_end)
+
+    async def _not_here(self, namespace: str, name: str) -> dict[str, Any]:
+        """Other facts about a pod that is not here: its last state, or the API's object."""
+        from kubeletpy.observe.explain import phrases
+        from kubeletpy.observe.explain.from_api import verdict
+        from kubeletpy.observe.explain.removed_pods import explain_removed
+        from kubeletpy.observe.explain.texts import duration
+
+        error = f"no pod {namespace}/{name} on this node"
+        unknown = ""
+        try:
+            pod = None if self._elsewhere is None else await self._elsewhere(namespace, name)
+        except LookupError as why:
+            pod, unknown = None, f" ({why.args[0]})"
+        if pod is not None:
+            node = (pod.get("spec") or {}).get("nodeName")
+            if node and node == self._node_name:
+                error = f"this node has not taken up pod {namespace}/{name} yet"
+            elif node:
+                error += f"; it is on node {node}"
+            return {"error": f"{error}: {verdict(pod)}"}
+        if (last := self._last_facts(namespace, name)) is None:
+            return {"error": error + (self._snapshots.namesakes(name) or unknown)}
+        facts, since = last
+        why_ended = [one.decision.why for one in facts.history if one.decision.ends_pod]
+        because = f" because {why_ended[-1]}{phrases.for_taint(facts)}" if why_ended else ""
+        return {
+            "error": f"{error} any more: it ended {duration(since)} ago{because}",
+            "last": {**to_builtins(explain_removed(facts)), "eviction": None, "by_limit": None},
+        }
+
+    def _last_facts(self, namespace: str, name: str) -> tuple[PodFacts, float] | None:
+        """Those of a removed pod by its name, its uid, or its manifest's name."""
+        static = static_name(name, self._node_name)
+        return self._gone(namespace, name) or self._gone(namespace, static)
+
+    def _last_trace(self, namespace: str, name: str) -> PodTrace | None:
+        """The same for its trace."""
+        find, static = self._traces.find, static_name(name, self._node_name)
+        return find(namespace, name) or self._traces.pod_trace(name) or find(namespace, static)
+
+    async def _node(self, _request: Any) -> Any:
+        return _answer(self.node())
+
+    async def _order(self, _request: Any) -> Any:
+        found = () if self._evictions is None else await self._evictions()
+        return _answer([to_builtins(each) for each in found])
+
+    async def _used(self, _request: Any) -> Any:
+        return _answer({"pods": []} if self._usage is None else await self._usage())
+
+    async def _events_of(self, request: Any) -> Any:
+        namespace, name = _pod_of(request)
+        uid = self._snapshots.find(namespace, name)
+        if uid is None:
+            trace, last = self._last_trace(namespace, name), self._last_facts(namespace, name)
+            uid = trace.uid if trace is not None else last[0].uid if last is not None else ""
+        return _answer([to_builtins(event) for event in self._events(uid)])
+
+    async def _logs(self, request: Any) -> Any:
+        uid, read = self._snapshots.find(*_pod_of(request)), self._log_end
+        runtime = None if uid is None else self._snapshots.facts(uid).runtime
+        if runtime is None or read is None:
+            return _answer({"containers": {}})
+        from kubeletpy.observe.explain.log_ends import log_tails
+
+        found = await asyncio.to_thread(log_tails, runtime.containers, read)
+        return _answer({"containers": found})
+
+    async def _plan(self, request: Any) -> Any:
+        from aiohttp import web
+
+        assert self._foresee is not None, "routed only then"
+        try:
+            body = json.loads(await request.read())
+            if not isinstance(body, dict):
+                raise ValueError("the request is no object")
+            return _answer(to_builtins(await self._foresee(body)))
+        except web.HTTPRequestEntityTooLarge:
+            return _answer({"error": f"it is larger than {MAX_PLAN_BYTES} bytes"}, 400)
+        except (ValueError, RecursionError) as error:
+            return _answer({"error": str(error)}, 400)
+
+    async def _timeline(self, request: Any) -> Any:
+        from kubeletpy.observe.explain.containers import containers, exits
+        from kubeletpy.observe.explain.model import Role
+        from kubeletpy.observe.explain.timeline import timeline
+        from kubeletpy.observe.explain.verdict import verdict
+        from kubeletpy.observe.explain.waits import waits
+
+        namespace, name = _pod_of(request)
+        uid = self._snapshots.find(namespace, name)
+        trace = self._last_trace(namespace, name) if uid is None else self._traces.pod_trace(uid)
+        now = asyncio.get_running_loop().time()
+        if trace is None:
+            if uid is None:
+                error = f"no timeline for pod {namespace}/{name} on this node"
+                return _answer({"error": error + self._snapshots.namesakes(name)}, 404)
+            trace = PodTrace(uid, namespace, name, now)
+        facts = self._snapshots.facts(trace.uid)
+        seen = self._snapshots.seen_at(trace.uid)
+        kinds = {view.name: view.kind for view in containers(facts)}
+        inits = [one for one in exits(facts) if kinds.get(one.container) is Role.INIT]
+        found = timeline(
+            trace,
+            facts.wall_offset,
+            parse_time(seen) if seen else None,
+            now,
+            inits,
+            has_sandbox=facts.runtime is not None and bool(facts.runtime.sandboxes),
+        )
+        sentence, _ = verdict(facts) if uid is not None else ("", True)
+        found = replace(found, verdict=sentence, waits=waits(facts), at=facts.now)
+        return _answer(to_builtins(found))
+
+
+class _Refusal(asyncio.Protocol):
+    """Ends a connection beyond the limit."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _pod_of(request: Any) -> tuple[str, str]:
+    return request.match_info["namespace"], request.match_info["name"]
+
+
+def _answer(body: Any, status: int = 200) -> Any:
+    from aiohttp import web
+
+    response = web.Response(
+        body=json.dumps(body).encode(), status=status, content_type="application/json"
+    )
+    response.force_close()
+    return response
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of an agent that has exited. Raises OSError if an agent listens there."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise FileExistsError(f"{path} exists and is not a socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(0.5)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+    raise FileExistsError("another agent listens there")

@@ -1,0 +1,111 @@
+"""Reports pods that should have ended by now: an event names what is holding them up.
+
+Each package retries its own operations and reports its own failures. This module reports what no
+package counts as a failure: a hanging call, a finalizer, an API that refuses. Must never touch a
+pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.observe.explain.texts import duration
+from kubeletpy.podworkers.records import Stage
+
+if TYPE_CHECKING:
+    from kubeletpy.observe.explain.facts import PodFacts
+
+log = logging.getLogger(__name__)
+
+SLACK_S = 10.0
+"""Seconds that a pod may take beyond its grace period, and again for each later stage."""
+AGAIN_S = 300.0
+"""Seconds before the same thing is reported again."""
+CHECK_S = 5.0
+
+
+def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
+    """The obstacle of a pod that should have ended by now, and the reason; None if it has none yet.
+
+    The first part stays the same as long as the same thing holds the pod up.
+    """
+    record = facts.record
+    if record is None or not record.termination_requested:
+        return None
+    due = record.terminated_at
+    if record.stage is Stage.TERMINATING:
+        due = (record.terminating_at or 0.0) + (record.grace or 0)
+    if due is None or facts.now < due + SLACK_S:
+        return None
+    if record.finished and not (facts.pod is not None and facts.pod.being_deleted):
+        return None
+    from kubeletpy.observe.explain.model import WaitKind  # imported on the first check
+    from kubeletpy.observe.explain.waits import waits
+
+    found = waits(facts)
+    if found:
+        first = found[0]  # who may read an event need not be allowed to read the hook's command
+        why = first.call if first.kind is WaitKind.HOOK and first.call else first.why
+        return f"{first.kind} {first.subject}".rstrip(), why
+    if record.finished:
+        return "API", "the removal of the pod was requested"
+    return "worker", f"it goes on, with a grace period of {record.grace or 1}s"
+
+
+class StuckPods:
+    """Checks terminating pods every few seconds; there are few of them."""
+
+    def __init__(
+        self,
+        ending: Callable[[], list[str]],
+        facts: Callable[[str], PodFacts],
+        recorder: EventRecorder,
+    ) -> None:
+        """``ending()`` returns the uids of pods that should end and still exist."""
+        self._ending = ending
+        self._facts = facts
+        self._recorder = recorder
+        self._reported: dict[str, tuple[str, float]] = {}
+        """uid -> what was reported, and when (Unix seconds)."""
+
+    async def run(self) -> None:
+        """Check until cancelled. A machine without file descriptors is no reason to end."""
+        failed = ""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                self.report_stuck()
+                failed = ""
+            except OSError as error:  # the first check imports its modules
+                if str(error) != failed:
+                    failed = str(error)
+                    log.warning("terminating pods could not be checked", extra={"error": failed})
+
+    def report_stuck(self) -> None:
+        """Report each pod that is held up, unless already reported."""
+        ending = self._ending()
+        self._reported = {uid: self._reported[uid] for uid in ending if uid in self._reported}
+        for uid in ending:
+            facts = self._facts(uid)
+            found = held_up_by(facts)
+            if found is None or facts.pod is None:
+                continue
+            from kubeletpy.observe.explain.since import (
+                asked_to_end,  # most agents never see such a pod
+            )
+
+            what, why = found
+            reported, at = self._reported.get(uid, ("", 0.0))
+            if what == reported and facts.now - at < AGAIN_S:
+                continue
+            self._reported[uid] = (what, facts.now)
+            since = facts.now - (asked_to_end(facts) or facts.now)
+            message = f"Still terminating after {duration(since)}: {what}: {why}"
+            self._recorder.event(
+                pod_reference(facts.pod), WARNING, Reason.STILL_TERMINATING, message[:1024]
+            )

@@ -1,0 +1,365 @@
+"""Lists a pod's waits, and until when each lasts. Pure.
+
+The order matters: the first wait is the main obstacle, and the verdict is based on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from kubeletpy.base.api import types as api
+from kubeletpy.images.errors import ImageErrorCode
+from kubeletpy.metrics.trace.names import Name, Step, TraceCall
+from kubeletpy.observe.explain import handlers, phrases
+from kubeletpy.observe.explain.causes import cause
+from kubeletpy.observe.explain.containers import containers, ephemeral
+from kubeletpy.observe.explain.facts import PodFacts
+from kubeletpy.observe.explain.model import (
+    Action,
+    ContainerStateKey,
+    ContainerView,
+    Role,
+    Wait,
+    WaitKind,
+)
+from kubeletpy.observe.explain.moments import api_time
+from kubeletpy.observe.explain.probes import last_words
+from kubeletpy.observe.explain.since import (
+    asked_to_end,
+    from_first_failure,
+    not_ready_since,
+    stopped_at,
+)
+from kubeletpy.observe.explain.texts import one_line
+from kubeletpy.pods.environment import SERVICES_UNREAD
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.reason_cache import CRASH_LOOP
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.resources.allocation.conditions import (
+    DEFERRED,
+    ERROR,
+    IN_PROGRESS,
+    INFEASIBLE,
+    PENDING,
+)
+from kubeletpy.status.conditions import holds
+
+_STEP_KINDS: dict[Step | None, WaitKind] = {
+    Step.NETWORK: WaitKind.NETWORK,
+    Step.VOLUMES: WaitKind.VOLUME,
+    Step.CLAIMS: WaitKind.CLAIM,
+    Step.CGROUP: WaitKind.CGROUP,
+    Step.DIRECTORIES: WaitKind.DIRECTORY,
+    Step.KILL: WaitKind.STOP,
+}
+_CALL_KINDS: dict[Name, WaitKind] = {
+    TraceCall.PULL_IMAGE: WaitKind.IMAGE_PULL,
+    TraceCall.RUN_POD_SANDBOX: WaitKind.SANDBOX,
+    TraceCall.STOP_CONTAINER: WaitKind.GRACE_PERIOD,
+    TraceCall.PRE_STOP: WaitKind.HOOK,
+    TraceCall.POST_START: WaitKind.HOOK,
+    TraceCall.START_PLACE: WaitKind.START_PLACE,
+    TraceCall.STOP_PLACE: WaitKind.STOP_PLACE,
+    TraceCall.STOP_ORDER: WaitKind.STOP_ORDER,
+    TraceCall.TAKE_VOLUMES_DOWN: WaitKind.RELEASE,
+    TraceCall.REMOVE_CGROUP: WaitKind.RELEASE,
+}
+_DESPITE_READY = (WaitKind.RUNTIME, WaitKind.API_WRITE, WaitKind.RESIZE)
+_NEVER_PROBED = (Role.INIT, Role.EPHEMERAL)
+_IMAGE_BACKOFFS = (
+    ImageErrorCode.BACK_OFF,
+    ImageErrorCode.PULL,
+    ImageErrorCode.REGISTRY_UNAVAILABLE,
+)
+
+
+def actions(facts: PodFacts) -> tuple[Action, ...]:
+    """The steps and calls that are under way for the pod."""
+    if facts.trace is None:
+        return ()
+    return tuple(
+        Action(
+            span.name,
+            span.detail,
+            span.began + facts.wall_offset,
+            None if span.until is None else span.until + facts.wall_offset,
+        )
+        for span in list(facts.trace.open.values())
+        if span.name is not Step.RUNTIME  # it only contains others: not what is waited for
+    )
+
+
+def waits(facts: PodFacts) -> tuple[Wait, ...]:
+    """Everything that the pod waits for, the most important first."""
+    found = tuple(_waits(facts))
+    if not facts.ready:
+        return found
+    debug = ephemeral(containers(facts))
+    return tuple(sorted(found, key=lambda wait: not despite_ready(wait, debug)))
+
+
+def despite_ready(wait: Wait, debug: Collection[str]) -> bool:
+    """Whether a pod that is Ready can wait for that. ``debug``: its ephemeral containers."""
+    return wait.kind in _DESPITE_READY or wait.subject in debug
+
+
+def _waits(facts: PodFacts) -> Iterator[Wait]:
+    record = facts.record
+    if facts.runtime_error:
+        good_at = facts.runtime_good_at
+        since = None if good_at is None else good_at + facts.wall_offset
+        yield Wait(WaitKind.RUNTIME, "", cause(facts.runtime_error), since)
+    if facts.name_holder:
+        yield Wait(
+            WaitKind.STATIC_NAME,
+            f"{facts.namespace}/{facts.name}",
+            phrases.static_name(facts.name_holder),
+            record.first_seen_at if record else None,
+        )
+    if facts.awaits_admission:
+        yield from _admission(facts)
+    yield from _watches(facts)
+    yield from _volumes(facts)
+    yield from _claims(facts)
+    yield from _calls(facts)
+    yield from _failed_step(facts)
+    if record is None or record.stage is Stage.SYNC:
+        for name, error in facts.start_errors.items():
+            yield _start_error(facts, name, error)
+        yield from _init(facts)
+        yield from _readiness(facts)
+        yield from _resizes(facts)
+    yield from _api(facts)
+
+
+def _admission(facts: PodFacts) -> Iterator[Wait]:
+    awaited = facts.awaited_plugins
+    if awaited is None:
+        yield Wait(WaitKind.ADMISSION, "", phrases.ADMISSION)
+        return
+    until = awaited.until + facts.wall_offset
+    for resource in awaited.resources:
+        yield Wait(WaitKind.ADMISSION, resource, phrases.device_plugin(resource), until=until)
+
+
+def _calls(facts: PodFacts) -> Iterator[Wait]:
+    for action in actions(facts):
+        if (kind := _CALL_KINDS.get(action.what)) is not None:
+            yield (
+                _pull(facts, action) if kind is WaitKind.IMAGE_PULL else _call(facts, kind, action)
+            )
+        elif action.what is Step.CLAIMS and facts.claims:
+            continue  # the same, call by call
+        elif facts.now - action.since > 1.0:
+            yield _call(facts, WaitKind.RUNTIME_CALL, action)
+
+
+def _call(facts: PodFacts, kind: WaitKind, action: Action) -> Wait:
+    what, since = action.what, action.since
+    if kind is WaitKind.HOOK:
+        return _hook(facts, action)
+    if kind is WaitKind.GRACE_PERIOD and facts.ending:
+        # a stop that fails is requested again, also by a restarted agent
+        since = min(since, asked_to_end(facts) or since)
+    return Wait(kind, action.subject, what, since, action.until, what)
+
+
+def _hook(facts: PodFacts, action: Action) -> Wait:
+    name, until = action.subject, action.until
+    pause = handlers.pause(facts, name, action.what)
+    if pause is not None and (until is None or action.since + pause < until):
+        until = action.since + pause
+    why = phrases.hook(facts, name, action.what)
+    return Wait(WaitKind.HOOK, name, why, action.since, until, action.what)
+
+
+def _pull(facts: PodFacts, action: Action) -> Wait:
+    position = facts.pulls.get(action.subject)
+    since = action.since if position is None else position.since + facts.wall_offset
+    why = phrases.pull(position)
+    return Wait(WaitKind.IMAGE_PULL, action.subject, why, since, action.until, action.what)
+
+
+def _watches(facts: PodFacts) -> Iterator[Wait]:
+    """For what a watch that keeps failing should have read."""
+    needs_services = any(SERVICES_UNREAD in each.message for each in facts.start_errors.values())
+    for each in facts.failing_watches:
+        if each.of_services and not needs_services:
+            continue
+        yield Wait(WaitKind.WATCH, each.target, cause(each.reason), each.since + facts.wall_offset)
+
+
+def _volumes(facts: PodFacts) -> Iterator[Wait]:
+    """For volumes of claims, drivers and disks: which call or object each waits for."""
+    for each in facts.volumes:
+        wait, offset = each.wait, facts.wall_offset
+        yield Wait(
+            WaitKind.VOLUME,
+            each.volume,
+            cause(phrases.volume(each)),
+            from_first_failure(facts, None if each.since is None else each.since + offset),
+            None if wait.retry_at is None else wait.retry_at + offset,
+            wait.call or None,
+        )
+
+
+def _claims(facts: PodFacts) -> Iterator[Wait]:
+    """Calls to DRA drivers."""
+    for each in facts.claims:
+        since, until = each.since + facts.wall_offset, each.until + facts.wall_offset
+        why = phrases.claim_call(each.call, each.driver)
+        yield Wait(WaitKind.CLAIM, each.claims, why, since, until, each.call)
+
+
+def _failed_step(facts: PodFacts) -> Iterator[Wait]:
+    last, outcome, record = facts.last_sync, facts.outcome, facts.record
+    if last is None or outcome is None or not outcome.error:
+        return
+    if record is not None and record.stage is not last.stage:
+        return
+    step = outcome.step
+    if step in (None, Step.RUNTIME) and facts.start_errors:
+        return  # failures are reported per container
+    if step is Step.VOLUMES and facts.volumes:
+        return  # the same, volume by volume
+    kind, since = _STEP_KINDS.get(step, WaitKind.RETRY), facts.wrong_since or last.at
+    subject = _claim_names(facts) if kind is WaitKind.CLAIM else ""
+    yield Wait(kind, subject, cause(outcome.error), since, facts.next_sync_at)
+
+
+def _claim_names(facts: PodFacts) -> str:
+    """The pod's resource claims; of one made from a template its name in the API, if known."""
+    if facts.pod is None:
+        return ""
+    made = {
+        each.get("name"): each.get("resourceClaimName")
+        for each in facts.status.get("resourceClaimStatuses") or ()
+    }
+    names = [
+        each.get("resourceClaimName") or made.get(each.get("name")) or each.get("name") or ""
+        for each in facts.pod.spec.get("resourceClaims") or ()
+    ]
+    return one_line(", ".join(names), 200)
+
+
+def _start_error(facts: PodFacts, name: str, error: StartError) -> Wait:
+    due = error.retry_at if error.retry_at is not None else facts.next_sync_at
+    if error.code == CRASH_LOOP:
+        kind = WaitKind.CRASH_BACKOFF
+    elif error.code in _IMAGE_BACKOFFS:
+        kind = WaitKind.IMAGE_BACKOFF
+    elif error.code in tuple(ImageErrorCode):
+        kind = WaitKind.IMAGE
+    else:
+        kind = WaitKind.START_ERROR
+    mounted = phrases.mounted_image(facts, error, quote='"')
+    why = f"{error.code}: {mounted}{': ' * bool(mounted)}{cause(error.message)}"
+    return Wait(kind, name, why, None, due)
+
+
+def _init(facts: PodFacts) -> Iterator[Wait]:
+    inits = [view for view in containers(facts) if view.kind in (Role.INIT, Role.SIDECAR)]
+    for number, view in enumerate(inits, 1):
+        running = view.state is ContainerStateKey.RUNNING
+        if (
+            view.kind is Role.SIDECAR
+            and running
+            and facts.phase != "Running"
+            and _unstarted(facts, view, _specs(facts)[view.name])
+        ):  # what comes after it waits for its startup probe
+            yield _probe(facts, view, ProbeKind.STARTUP, fails=False)
+            return
+        if view.kind is Role.INIT and running:
+            why = phrases.init_container(number, len(inits))
+            yield Wait(WaitKind.INIT_CONTAINER, view.name, why, view.since)
+            return
+        if view.exit_code != 0 and not running:
+            return
+
+
+def _specs(facts: PodFacts) -> dict[str, api.Container]:
+    """Containers by name."""
+    found = facts.pod.all_containers() if facts.pod is not None else ()
+    return {container["name"]: container for _, container in found}
+
+
+def _unstarted(facts: PodFacts, view: ContainerView, spec: api.Container) -> bool:
+    """Whether a container has a startup probe that has not succeeded yet."""
+    succeeded = facts.probes.startup.get(view.id) is ProbeOutcome.SUCCESS
+    return spec.get("startupProbe") is not None and not succeeded
+
+
+def _readiness(facts: PodFacts) -> Iterator[Wait]:
+    pod = facts.pod
+    if pod is None or facts.ready or facts.phase != "Running":
+        return
+    specs = _specs(facts)
+    for view in containers(facts):
+        if view.state is not ContainerStateKey.RUNNING or view.ready:
+            continue
+        spec = specs[view.name]
+        if _unstarted(facts, view, spec):
+            yield _probe(facts, view, ProbeKind.STARTUP, fails=False)
+        elif spec.get("readinessProbe") is not None:
+            fails = facts.probes.readiness.get(view.id) is ProbeOutcome.FAILURE
+            yield _probe(facts, view, ProbeKind.READINESS, fails=fails)
+    yield from _gates(pod, facts)
+
+
+def _probe(facts: PodFacts, view: ContainerView, kind: ProbeKind, *, fails: bool) -> Wait:
+    why = phrases.probe(kind, last_words(facts, view.name, kind), fails=fails)
+    since = view.since
+    if since is not None and kind is ProbeKind.READINESS:  # it may have been Ready for long
+        since = max(since, not_ready_since(facts) or since)
+    return Wait(WaitKind.PROBE, view.name, why, since)
+
+
+def _gates(pod: Pod, facts: PodFacts) -> Iterator[Wait]:
+    shown = (facts.status.get("conditions"), pod.status.get("conditions"))
+    for gate in pod.spec.get("readinessGates") or ():
+        subject = gate.get("conditionType") or ""
+        if not any(holds(conditions, subject) for conditions in shown):
+            yield Wait(WaitKind.READINESS_GATE, subject, phrases.READINESS_GATE)
+
+
+def _resizes(facts: PodFacts) -> Iterator[Wait]:
+    """Resizes in place that are not allocated, or not done."""
+    for condition in facts.status.get("conditions") or ():
+        kind, reason = condition.get("type"), condition.get("reason") or ""
+        since = api_time(condition.get("lastTransitionTime"))
+        message = one_line(condition.get("message") or "")
+        if kind == PENDING:
+            subject = INFEASIBLE if reason == INFEASIBLE else DEFERRED
+            yield Wait(WaitKind.RESIZE, subject.lower(), message, since)
+        elif kind == IN_PROGRESS:
+            yield Wait(WaitKind.RESIZE, phrases.resizing(fails=reason == ERROR), message, since)
+
+
+def _api(facts: PodFacts) -> Iterator[Wait]:
+    problem = facts.write_problem
+    if problem is not None:
+        missing = one_line(problem.unreported)
+        why = phrases.api_write(cause(problem.message), problem.count, missing)
+        yield Wait(WaitKind.API_WRITE, "pod status", why, problem.since)
+    pod, record = facts.pod, facts.record
+    if record is None or not record.finished or problem is not None:
+        return
+    if pod is not None and pod.being_deleted:
+        finalizers = pod.metadata.get("finalizers") or []
+        if finalizers:
+            subject = ", ".join(finalizers)
+            yield Wait(WaitKind.FINALIZER, subject, phrases.FINALIZERS, stopped_at(facts))
+
+
+def not_ready(views: tuple[ContainerView, ...]) -> tuple[str, ...]:
+    """Names of the containers that are running but not ready."""
+    return tuple(
+        view.name
+        for view in views
+        if view.state is ContainerStateKey.RUNNING
+        and not view.ready
+        and view.kind not in _NEVER_PROBED
+    )

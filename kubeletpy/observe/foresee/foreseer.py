@@ -1,0 +1,279 @@
+"""Computes what the agent's components would do with a pod. Must never change anything in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.strategic_merge import MalformedPatch
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.tasks import run_together
+from kubeletpy.observe.foresee import change, needs, patching, pressure, start, updates
+from kubeletpy.observe.foresee.durations import Durations, total
+from kubeletpy.observe.foresee.faults import api_refusal, start_faults
+from kubeletpy.observe.foresee.model import Act, Foreseen, ForeseenOutcome, PresentImage, StartFault
+from kubeletpy.observe.foresee.node_queries import NodeQueries
+from kubeletpy.pods import defaults
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.pod import MalformedPod, Pod
+from kubeletpy.pods.shape import pod_problem
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.resources.admission.fit import pod_needs
+from kubeletpy.resources.admission.verdict import Admitted, Preempt, Refused
+from kubeletpy.resources.allocation.feasibility import Infeasible
+from kubeletpy.resources.placement.refusal import UNEXPECTED, AllocationRefused
+from kubeletpy.volumes.pod_volumes.plan import plan_volumes
+
+if TYPE_CHECKING:
+    from kubeletpy.node.eviction.order import EvictionOrder
+
+UID = "00000000-0000-0000-0000-000000000000"
+"""Stands for the uid of a pod that does not exist."""
+MAX_IMAGES = 50
+MAX_REPLICAS = 500
+"""Replicas of one workload that are judged."""
+_RACE = (
+    "another pod may come first, and the scheduler decides whether this node gets the pod at all"
+)
+
+
+class Nonsense(ValueError):
+    """The request can't be understood; the message contains the reason."""
+
+
+class Foreseer:
+    """Answers ``kubeletpy plan``."""
+
+    def __init__(self, node: NodeQueries) -> None:
+        self._node = node
+
+    async def foresee(self, asked: JSON) -> Foreseen:
+        """Predict what the node would do.
+
+        Args:
+            asked: ``pod``: a manifest, and ``replicas``, the number of such pods; or ``namespace``,
+                ``name`` and a ``patch`` of ``type`` ``strategic``, ``merge`` or ``json``.
+
+        Raises:
+            Nonsense: it is not a pod, or there is no pod to be patched.
+        """
+        if "patch" in asked:
+            namespace, name = str(asked.get("namespace")), str(asked.get("name"))
+            pods, node_name = self._node.pods, self._node.node_name
+            running = pods.lookup(namespace, name, node_name)
+            if running is None:
+                others = pods.namesakes(name, node_name)
+                raise Nonsense(f"no pod {namespace}/{name} on this node{others}")
+            return await self._changed(running, _patched(running, asked["patch"], _kind(asked)))
+        manifest = asked.get("pod")
+        if not isinstance(manifest, dict):
+            raise Nonsense("there is no pod in the request")
+        wanted = _pod_from_manifest(manifest)
+        existing = self._node.pods.by_name(wanted.namespace, wanted.name)
+        if existing is None:
+            replicas = asked.get("replicas")
+            return await self._new(wanted, replicas if isinstance(replicas, int) else 1)
+        laid_over = {"spec": manifest.get("spec") or {}}
+        changed = _patched(existing, laid_over, patching.KubectlPatchType.STRATEGIC)
+        return await self._changed(existing, changed)
+
+    async def _new(self, pod: Pod, replicas: int) -> Foreseen:
+        node = self._node
+        if refusal := api_refusal(pod):
+            message = f"the API server refuses it: {refusal}"
+            return self._answer(pod, change.Fate(ForeseenOutcome.FORBIDDEN, "", message))
+        took = Durations(node.traces)
+        plan = plan_volumes(pod)
+        fate, victims, placed = self._admitted(pod, plan.refused)
+        if fate.outcome is ForeseenOutcome.REFUSED:
+            return self._answer(pod, fate, unsure=(_RACE,))
+        names = [container["name"] for _, container in pod.all_containers()]
+        present = await self._present(pod)
+        faults = start_faults(pod, plan, present, node.settings, names)
+        image_uses = start.images(pod, _exist(present), names)
+        volume_uses = start.volumes(plan)
+        acts = [Act(each.what, each.why) for each in placed]
+        steps = start.acts(pod, volume_uses, image_uses, took)
+        return self._answer(
+            pod,
+            _stuck(faults) or fate,
+            faults=faults,
+            fits=self._fitting(pod, replicas) if replicas > 1 else None,
+            victims=tuple(victim.key for victim in victims),
+            acts=(*acts, *steps),
+            images=image_uses,
+            volumes=volume_uses,
+            needs=needs.needs(pod, plan),
+            squeezed=pressure.squeezed(node.levels(), pod_needs(pod)),
+            evictions=await self._evictions(pod, victims),
+            seconds=total(steps),
+            unsure=(*start.unsure(pod, image_uses), _RACE),
+        )
+
+    def _fitting(self, pod: Pod, replicas: int) -> int:
+        """How many pods like this one the node would admit, one after the other."""
+        others = list(self._node.others(pod.uid))
+        for number in range(min(replicas, MAX_REPLICAS)):
+            metadata = {**pod.object["metadata"], "uid": f"{pod.uid}-{number}"}
+            replica = Pod({**pod.object, "metadata": cast(api.ObjectMeta, metadata)})
+            verdict, _ = self._node.judge(replica, others)
+            if not isinstance(verdict, Admitted):
+                return number
+            others.append(replica)
+        return min(replicas, MAX_REPLICAS)
+
+    def _admitted(
+        self, pod: Pod, refused: str
+    ) -> tuple[change.Fate, Sequence[Pod], Sequence[Decision]]:
+        if refused:
+            return change.Fate(ForeseenOutcome.REFUSED, UNEXPECTED, refused), (), ()
+        try:
+            placed = self._node.place(pod)
+            verdict, victims = self._node.judge(pod, self._node.others(pod.uid))
+        except AllocationRefused as error:
+            return change.Fate(ForeseenOutcome.REFUSED, error.reason, str(error)), (), ()
+        except ValueError as error:
+            return change.Fate(ForeseenOutcome.REFUSED, UNEXPECTED, str(error)), (), ()
+        if isinstance(verdict, Refused):
+            rejection = verdict.rejection
+            return change.Fate(ForeseenOutcome.REFUSED, rejection.reason, rejection.message), (), ()
+        outcome = ForeseenOutcome.PREEMPTS if isinstance(verdict, Preempt) else ForeseenOutcome.RUNS
+        return change.Fate(outcome), victims, placed
+
+    async def _changed(self, before: Pod, after: Pod) -> Foreseen:
+        found = updates.changes(before, after, memory_volumes=self._node.memory_volumes)
+        if not found:
+            return self._answer(before, change.Fate(ForeseenOutcome.UNCHANGED))
+        if before.is_static:
+            message = "another manifest is another pod: this one ends, and that one is started"
+            return self._answer(before, change.Fate(ForeseenOutcome.RECREATES, "", message))
+        if (fate := change.forbidden(before, after, found)) is not None:
+            return self._answer(before, fate)
+        if before.being_deleted:
+            fate = change.Fate(ForeseenOutcome.ENDS, "", "it is being deleted")
+            return self._answer(before, fate)
+        return await self._synced(before, after, found)
+
+    async def _synced(self, before: Pod, after: Pod, found: Sequence[updates.Change]) -> Foreseen:
+        node, took = self._node, Durations(self._node.traces)
+        victims: Sequence[Pod] = ()
+        given = node.allocated(after)
+        resizes = any(each.way is updates.ChangeMethod.RESIZE for each in found)
+        if resizes:
+            resized, fate, victims = self._resized(after)
+            if fate is not None:
+                return self._answer(before, fate, hints=change.hints(found))
+            given = resized
+        status = node.seen(before.uid)
+        if status is None:
+            message = "the runtime has not reported on it yet"
+            return self._answer(before, change.Fate(ForeseenOutcome.UNKNOWN, "", message))
+        probes = node.probes(before)
+        as_is = node.intends(node.allocated(before), status, probes)
+        to_be = node.intends(given, status, probes)
+        restarts = change.restarted(as_is, to_be)
+        present = await self._present(after)
+        images = start.images(after, _exist(present), restarts)
+        faults = start_faults(after, plan_volumes(after), present, node.settings, restarts)
+        return self._answer(
+            before,
+            _stuck(faults) or change.fate(as_is, to_be),
+            faults=faults,
+            victims=tuple(victim.key for victim in victims),
+            restarts=restarts,
+            acts=tuple(change.acts(as_is, to_be, images, took)),
+            images=images,
+            evictions=await self._evictions(given, victims) if resizes else (),
+            hints=change.hints(found),
+        )
+
+    def _resized(self, after: Pod) -> tuple[Pod, change.Fate | None, Sequence[Pod]]:
+        try:
+            resized = self._node.resized(after)
+            if isinstance(resized, Infeasible):
+                fate = change.Fate(ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message)
+                return after, fate, ()
+            verdict, victims = self._node.judge(resized, self._node.others(after.uid))
+        except ValueError as error:
+            raise Nonsense(str(error)) from error
+        if isinstance(verdict, Refused):
+            reason, message = verdict.rejection.reason, verdict.rejection.message
+            return after, change.Fate(ForeseenOutcome.DEFERRED, reason, message), ()
+        return resized, None, victims
+
+    async def _evictions(self, pod: Pod, victims: Sequence[Pod]) -> tuple[EvictionOrder, ...]:
+        return tuple(await self._node.evictions(pod, {victim.uid for victim in victims}))
+
+    async def _present(self, pod: Pod) -> dict[str, PresentImage | None]:
+        """Image -> what the node has of it; None: the runtime did not report it."""
+        names = dict.fromkeys(each.get("image") or "" for _, each in pod.all_containers())
+        asked = list(names)[:MAX_IMAGES]
+        found = await run_together(*(self._has(name) for name in asked))
+        return dict(zip(asked, found, strict=True))
+
+    async def _has(self, image: str) -> PresentImage | None:
+        try:
+            answer = await self._node.images.image_status(cri.ImageSpec(image=image))
+        except CRIError:
+            return None
+        found = answer.image
+        user = found.uid.value if found.HasField("uid") else found.username or None
+        return PresentImage(bool(found.id), user)
+
+    def _answer(self, pod: Pod, fate: change.Fate, **more: Any) -> Foreseen:
+        return Foreseen(
+            pod.namespace,
+            pod.name,
+            self._node.node_name,
+            fate.outcome,
+            fate.reason,
+            fate.message,
+            **more,
+        )
+
+
+def _exist(images: Mapping[str, PresentImage | None]) -> dict[str, bool | None]:
+    return {name: None if found is None else found.exists for name, found in images.items()}
+
+
+def _stuck(faults: Sequence[StartFault]) -> change.Fate | None:
+    """The outcome of a pod with faults, as the first one has it; None without any."""
+    if not faults:
+        return None
+    first = faults[0]
+    return change.Fate(ForeseenOutcome.STUCK, first.reason, f"{first.subject}: {first.message}")
+
+
+def _pod_from_manifest(manifest: JSON) -> Pod:
+    metadata = manifest.get("metadata")
+    if manifest.get("kind") != "Pod" or not isinstance(metadata, dict):
+        raise Nonsense("it is no pod: kind is not Pod, or it has no metadata")
+    filled = {"namespace": "default", "uid": UID, **metadata}
+    return _pod({**manifest, "metadata": filled, "status": {}})
+
+
+def _patched(pod: Pod, patch: Any, kind: patching.KubectlPatchType) -> Pod:
+    try:
+        return _pod(patching.patched(cast(JSON, pod.object), patch, kind))
+    except MalformedPatch as error:
+        raise Nonsense(str(error)) from error
+
+
+def _kind(asked: JSON) -> patching.KubectlPatchType:
+    name = asked.get("type") or patching.KubectlPatchType.STRATEGIC
+    try:
+        return patching.KubectlPatchType(name)
+    except ValueError as error:
+        known = ", ".join(patching.KubectlPatchType)
+        raise Nonsense(f"a patch is of type {known}, not {name}") from error
+
+
+def _pod(obj: JSON) -> Pod:
+    if problem := pod_problem(obj):
+        raise Nonsense(f"it is no pod: {problem}")
+    try:
+        return Pod(cast(api.Pod, {**obj, "spec": defaults.pod_spec(obj.get("spec") or {})}))
+    except (MalformedPod, ValueError) as error:
+        raise Nonsense(f"it is no pod: {error}") from error

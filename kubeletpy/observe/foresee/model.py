@@ -1,0 +1,203 @@
+"""A prediction for a pod: the answer of ``kubeletpy plan``. Plain data. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubeletpy.node.eviction.order import EvictionOrder
+
+from kubeletpy.base.structs import Struct
+
+
+class ForeseenOutcome(StrEnum):
+    """The outcome of the request, in one word for programs."""
+
+    RUNS = "runs"
+    """A new pod is admitted."""
+    WAITS = "waits"
+    """A new pod is admitted, and does not start before an object exists that it needs."""
+    STUCK = "stuck"
+    """A pod is admitted, and does not start as it is described."""
+    PREEMPTS = "preempts"
+    """A new pod is admitted once others were preempted."""
+    REFUSED = "refused"
+    """The node does not admit it: it would end Failed with this reason."""
+    FORBIDDEN = "forbidden"
+    """The API server accepts no such change of a pod: it has to be replaced."""
+    UNSERVED = "unserved"
+    """The API has no objects of that kind; a pod of the workload was judged."""
+    UNCHANGED = "unchanged"
+    """The node does nothing."""
+    IN_PLACE = "in place"
+    """Nothing restarts."""
+    RESTARTS = "restarts"
+    """At least one container restarts, in the same pod."""
+    RECREATES = "recreates"
+    """All containers restart, in a new sandbox."""
+    ENDS = "ends"
+    """The pod is stopped."""
+    DEFERRED = "deferred"
+    """A resize waits until there is room."""
+    INFEASIBLE = "infeasible"
+    """A resize can never be done here."""
+    UNKNOWN = "unknown"
+    """The agent has not seen the pod in the runtime yet."""
+
+
+NOT_TO_BE = frozenset(
+    {
+        ForeseenOutcome.WAITS,
+        ForeseenOutcome.STUCK,
+        ForeseenOutcome.REFUSED,
+        ForeseenOutcome.FORBIDDEN,
+        ForeseenOutcome.UNSERVED,
+        ForeseenOutcome.DEFERRED,
+        ForeseenOutcome.INFEASIBLE,
+        ForeseenOutcome.UNKNOWN,
+    }
+)
+"""The node would not do what is requested, or not yet."""
+
+
+class Act(Struct, frozen=True):
+    """One thing that the node would do.
+
+    Attributes:
+        what: in the words of explain and timeline.
+        seconds: how long it takes, as the median of earlier times on this node; None: not known.
+        samples: how many earlier times.
+    """
+
+    what: str
+    why: str = ""
+    seconds: float | None = None
+    samples: int = 0
+
+
+class ImageUse(Struct, frozen=True):
+    """Where the image of some containers comes from.
+
+    ``action``: ``use``, ``pull`` or ``refuse``; a pod whose image is refused waits permanently.
+    """
+
+    image: str
+    containers: tuple[str, ...]
+    action: str
+    why: str
+
+
+class PresentImage(Struct, frozen=True):
+    """What the node has of an image. ``user``: the image's uid or user name; None: root."""
+
+    exists: bool
+    user: int | str | None = None
+
+
+class StartFault(Struct, frozen=True):
+    """A reason why an admitted pod would not start.
+
+    Example: ``StartFault("container main", "InvalidImageName", "Failed to apply …")``.
+    """
+
+    subject: str
+    reason: str
+    message: str
+
+
+class ForeseenVolume(Struct, frozen=True):
+    """The contents of a volume; ``problem``: why containers could not start with it."""
+
+    name: str
+    what: str
+    problem: str = ""
+
+
+class NeedKind(StrEnum):
+    """Kinds of objects that a pod refers to, as its user calls them."""
+
+    CLAIM = "claim"
+    CONFIG_MAP = "configMap"
+    SECRET = "secret"
+
+
+class NeedState(StrEnum):
+    """The state of an object that a pod needs, as far as it was checked."""
+
+    NOT_CHECKED = "not checked"
+    EXISTS = "exists"
+    MISSING = "missing"
+    LACKS_KEYS = "lacks keys"
+    """It exists without a key that the pod needs."""
+    UNBOUND = "not bound"
+    """A claim that has no volume yet; it may get one once a pod uses it."""
+
+
+class Need(Struct, frozen=True):
+    """An object of the pod's namespace without which it does not start.
+
+    Attributes:
+        users: the volumes and containers that refer to it: ``volume data``, ``container main``.
+        keys: those that it must have.
+    """
+
+    kind: NeedKind
+    name: str
+    users: tuple[str, ...]
+    state: NeedState = NeedState.NOT_CHECKED
+    keys: tuple[str, ...] = ()
+
+
+class Squeezed(Struct, frozen=True):
+    """An eviction threshold that the pod's requests would bring near, if it uses all of them.
+
+    In bytes. ``left`` is what would be available then; it may be negative. ``crossed``: the node
+    would evict pods.
+    """
+
+    signal: str
+    available: int
+    requested: int
+    threshold: int
+    left: int
+    crossed: bool
+
+
+class Foreseen(Struct, frozen=True):
+    """A prediction for a pod.
+
+    Attributes:
+        message: why, for a refusal; the message of the API server or the node.
+        victims: pods that would be preempted.
+        restarts: containers that restart.
+        acts: in order.
+        faults: why it would not start.
+        needs: objects without which a new pod does not start; the agent does not check them.
+        fits: how many of the requested replicas the node would admit without preempting; None: only
+            one was requested, or none runs.
+        evictions: in which order pods would be evicted, this one among them.
+        seconds: sum of the medians of ``acts``; None: there is no history for one of them.
+        hints: how to make such a change.
+        unsure: what this answer can't take into account.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    outcome: ForeseenOutcome
+    reason: str = ""
+    message: str = ""
+    victims: tuple[str, ...] = ()
+    restarts: tuple[str, ...] = ()
+    acts: tuple[Act, ...] = ()
+    images: tuple[ImageUse, ...] = ()
+    volumes: tuple[ForeseenVolume, ...] = ()
+    faults: tuple[StartFault, ...] = ()
+    needs: tuple[Need, ...] = ()
+    squeezed: tuple[Squeezed, ...] = ()
+    evictions: tuple[EvictionOrder, ...] = ()
+    seconds: float | None = None
+    fits: int | None = None
+    hints: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()

@@ -1,0 +1,119 @@
+"""Model of recordings: the kinds of lines, and the reduced outputs of decisions. Pure.
+
+A recording is lines of JSON. Each has its kind ``k`` and, but for shared objects, the Unix seconds
+``t`` and the ``uid`` of its pod. The outputs of decisions are reduced to words and names: the rest
+of them follows from the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from msgspec import structs
+
+from kubeletpy.base.structs import Struct
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    Effect,
+    Event,
+    PodRejected,
+    RunSync,
+    StatusOutdated,
+    SyncEnded,
+    TimerFired,
+    UpdateArrived,
+    WakeAfter,
+    WorkerRecord,
+)
+from kubeletpy.podworkers.requeue import RequeueSettings
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.podworkers.static_names import NamesInUse, StaticNames
+from kubeletpy.runtime_manager.plan.actions import PodActions
+
+FORMAT = 1
+"""Format version of the lines; a reader refuses others."""
+
+
+class LineKind(StrEnum):
+    """Kind of a line in a recording."""
+
+    HEAD = "head"
+    """The first one of each file: format, version, node, and the state of the workers' machine."""
+    SHARED = "shared"
+    """A pod or a runtime status, with the number by which others refer to it."""
+    EVENT = "event"
+    """A message to a worker, and its effects."""
+    PLAN = "plan"
+    """The plan of a sync."""
+    STATUS = "status"
+    """A status composed for the API."""
+    SPAN = "span"
+    """A step or a call that has ended."""
+
+
+EVENTS: Mapping[str, type[Event]] = {
+    each.__name__: each
+    for each in (UpdateArrived, SyncEnded, TimerFired, DesiredPods, StatusOutdated, PodRejected)
+}
+
+
+class MachineState(Struct, frozen=True):
+    """The state of the workers' machine."""
+
+    settings: RequeueSettings
+    records: Mapping[str, WorkerRecord]
+    names: NamesInUse
+    synced: bool
+
+
+def machine_state(machine: WorkerMachine) -> MachineState:
+    """The machine's state now."""
+    return MachineState(
+        machine.settings, dict(machine.records), machine.names.in_use(), machine.synced
+    )
+
+
+def machine_of(state: MachineState) -> WorkerMachine:
+    """A machine that goes on from a state."""
+    machine = WorkerMachine(state.settings)
+    machine.records = dict(state.records)
+    machine.names = StaticNames(state.names)
+    machine.synced = state.synced
+    return machine
+
+
+def effects_output(effects: Sequence[Effect]) -> list[Any]:
+    """Each effect: its name, and what of it are plain values."""
+    return [[type(effect).__name__, _plain(effect)] for effect in effects]
+
+
+def _plain(effect: Effect) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        name: value
+        for name, value in structs.asdict(effect).items()
+        if isinstance(value, str | int | float)
+    }
+    if isinstance(effect, WakeAfter):
+        found["delay"] = round(effect.delay, 6)
+    if isinstance(effect, RunSync):
+        found |= {"stage": effect.stage.value, "type": effect.work.type.value}
+    return found
+
+
+def plan_output(actions: PodActions) -> dict[str, Any]:
+    """The actions of a plan, by names, and its decisions in words."""
+    found: dict[str, Any] = {
+        "kill_pod": actions.kill_pod_reason if actions.kill_pod else None,
+        "create_sandbox": actions.attempt if actions.create_sandbox else None,
+        "kill": [[kill.name, kill.id, kill.reason.value] for kill in actions.containers_to_kill],
+        "reset": [[reset.name, reset.id, reset.kill] for reset in actions.containers_to_reset],
+        "resize": [
+            [update.name, update.resource, update.desired]
+            for update in (*actions.resize.memory, *actions.resize.cpu)
+        ],
+        "start": [[start.kind.value, start.name] for start in actions.starts],
+        "decisions": [[each.what, each.why] for each in actions.decisions],
+    }
+    return {key: value for key, value in found.items() if value not in (None, [])}

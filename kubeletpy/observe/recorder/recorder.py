@@ -1,0 +1,303 @@
+"""Records the inputs and outputs of decisions, and writes them to disk a second later.
+
+The inputs are immutable and only kept; a thread turns them into lines. If that falls behind, or the
+disk is full, lines are dropped and counted: a recording must never slow down or stop an agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec.json import encode as encode_json
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.version import VERSION
+from kubeletpy.metrics.trace.model import PodTrace, Span
+from kubeletpy.observe.recorder.codec import SHARED, encode, encode_fields
+from kubeletpy.observe.recorder.files import RecordingFiles
+from kubeletpy.observe.recorder.model import (
+    FORMAT,
+    LineKind,
+    MachineState,
+    effects_output,
+    machine_state,
+    plan_output,
+)
+from kubeletpy.observe.recorder.news import News
+from kubeletpy.observe.recorder.redact import (
+    Texts,
+    redacted,
+    redacted_runtime,
+    secret_words,
+    unstarted_ids,
+)
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    Effect,
+    Event,
+    Finished,
+    Forgotten,
+    PodRejected,
+    event_uid,
+)
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.runtime_manager.plan.actions import PodActions
+from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
+from kubeletpy.status.generate import StatusInputs
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 1.0
+"""Between two writes."""
+MAX_WAITING = 20_000
+"""Lines that wait to be written; more are dropped."""
+MOST_HELD = 8 << 20
+"""Bytes of text of the pods and statuses that are still referred to by number. Those used longest
+ago are written again. Only the newest of each pod is kept, which the agent holds anyway."""
+_HASH_LENGTH = 16
+
+Line = Callable[["_Writer"], dict[str, Any]]
+
+
+class FlightRecorder:
+    """Run :meth:`run` as a task."""
+
+    def __init__(
+        self, files: RecordingFiles, clock: Clock, machine: WorkerMachine, node_name: str
+    ) -> None:
+        """``machine``: its state stands at the head of each file, so that a replay can go on."""
+        self._files, self._clock, self._machine = files, clock, machine
+        self._node_name = node_name
+        self._waiting: deque[Line] = deque(maxlen=MAX_WAITING)
+        self._any = asyncio.Event()
+        self._key = secrets.token_bytes(32)
+        self._writer = _Writer(self._hash)
+        self._problem = ""
+        self._desired: frozenset[str] | None = None
+        self._news = News()
+
+    # -- what other packages report --------------------------------------------------------------
+
+    def event(self, event: Event, effects: Sequence[Effect]) -> None:
+        """The workers' machine has taken an event. A pass that changes nothing is no news."""
+        if isinstance(event, DesiredPods):
+            if event.uids == self._desired and not effects:
+                return
+            self._desired = event.uids
+        over = [effect.uid for effect in effects if isinstance(effect, Finished | Forgotten)]
+        for uid in over:
+            self._news.gone(uid)
+        if isinstance(event, PodRejected):
+            over.append(event.pod.uid)  # it has no worker that would be done with it
+        now, out = self._clock.now(), effects_output(effects)
+
+        def line(writer: _Writer) -> dict[str, Any]:
+            content = encode_fields(event, writer.refer)
+            for uid in over:
+                writer.gone(uid)
+            head = _line(LineKind.EVENT, now, event_uid(event))
+            return {**head, "event": type(event).__name__, "in": content, "out": out}
+
+        self._add(line)
+
+    def plan(self, inputs: PlanInputs, actions: PodActions) -> None:
+        """A sync has been planned."""
+        now, out = self._clock.now(), plan_output(actions)
+        if not self._news.has(LineKind.PLAN, inputs.pod, inputs.status, out):
+            return
+        self._add(
+            lambda writer: {
+                **_line(LineKind.PLAN, now, inputs.pod.uid),
+                "in": encode_fields(inputs, writer.refer),
+                "out": out,
+            }
+        )
+
+    def status(self, inputs: StatusInputs, status: api.PodStatus) -> None:
+        """A status has been composed. Whoever stores it may complete it, so it is kept as text."""
+        out = _text(status)
+        if not self._news.has(LineKind.STATUS, inputs.pod, inputs.runtime, out):
+            return
+        self._add(
+            lambda writer: {
+                **_line(LineKind.STATUS, inputs.now, inputs.pod.uid),
+                "in": encode_fields(inputs, writer.refer),
+                "out": json.loads(out),
+            }
+        )
+
+    def span(self, trace: PodTrace, span: Span) -> None:
+        """Something that was done for a pod has ended."""
+        now, took = self._clock.now(), (span.ended or span.began) - span.began
+        found = {"name": str(span.name), "detail": span.detail, "took": round(took, 6)}
+        error = {"error": span.error} if span.error else {}
+        self._add(lambda _: {**_line(LineKind.SPAN, now, trace.uid), **found, **error})
+
+    def _add(self, line: Line) -> None:
+        if len(self._waiting) == MAX_WAITING:
+            self._news.begin()  # a dropped line must be recorded again
+        self._waiting.append(line)
+        self._any.set()
+
+    # -- to disk ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write what is waiting, every now and then, until cancelled."""
+        await self.flush()  # begins a file: what happens from now on follows from its head
+        while True:
+            await self._any.wait()
+            await asyncio.sleep(EVERY_S)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what is waiting."""
+        self._any.clear()
+        lines = list(self._waiting)
+        self._waiting.clear()
+        # what is waiting has happened already: it belongs before the head of a new file
+        state = None
+        if self._files.full:
+            state = machine_state(self._machine)
+            self._news.begin()
+        try:
+            await asyncio.to_thread(self._write, lines, state, self._clock.now())
+            self._problem = ""
+        except OSError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                log.warning("not recorded", extra={"error": self._problem})
+
+    async def close(self) -> None:
+        """Write the rest."""
+        await self.flush()
+        self._files.close()
+
+    def _write(self, lines: list[Line], state: MachineState | None, now: float) -> None:
+        self._files.write(self._writer.lines(lines))
+        if state is None:
+            return
+        self._writer = _Writer(self._hash)
+        head = {
+            "k": LineKind.HEAD,
+            "t": now,
+            "format": FORMAT,
+            "version": VERSION,
+            "node": self._node_name,
+            "machine": encode(state, self._writer.refer),
+        }
+        self._files.start([_text(head), *self._writer.lines([])])
+
+    def _hash(self, value: str) -> str:
+        made = hmac.digest(self._key, value.encode("utf-8", "surrogatepass"), "sha256")
+        return f"hmac:{made.hex()[:_HASH_LENGTH]}"
+
+
+def _line(kind: LineKind, now: float, uid: str) -> dict[str, Any]:
+    return {"k": kind, "t": now, "uid": uid}
+
+
+class _Writer:
+    """Turns lines into text, and numbers what they share. For one file."""
+
+    def __init__(self, hashed: Callable[[str], str]) -> None:
+        self._hashed = hashed
+        self._count = 0
+        self._known: OrderedDict[tuple[type, str], tuple[object, int, int]] = OrderedDict()
+        """Type and uid -> the newest value (held, so that no other has its identity), its number,
+        and the length of its text."""
+        self._held = 0
+        self._words: dict[str, list[str]] = {}
+        """uid -> the values that texts about the pod must not repeat."""
+        self._unstarted: dict[str, frozenset[str]] = {}
+        """uid -> its containers that never ran, by id."""
+        self._shared: list[bytes] = []
+
+    def refer(self, value: Pod | PodRuntimeStatus) -> int:
+        """The number of a pod or a runtime status; it gets a line if it is new."""
+        key = type(value), value.uid
+        known = self._known.get(key)
+        if known is not None and known[0] is value:
+            self._known.move_to_end(key)
+            return known[1]
+        number = self._count
+        self._count += 1
+        content: Any
+        if isinstance(value, Pod):
+            before = known[0] if known is not None else None
+            if isinstance(before, Pod) and _same_secrets(before, value):
+                words = self._words[value.uid]
+            else:
+                words = self._words[value.uid] = secret_words(value.object)
+            unstarted = self._unstarted.get(value.uid, ())
+            content = redacted(value.object, self._hashed, words, unstarted)
+        else:
+            plain = encode_fields(value, self.refer)
+            self._unstarted[value.uid] = unstarted_ids(plain)
+            content = redacted_runtime(plain, self._texts(value.uid))
+        name = type(value).__name__
+        text = _text({"k": LineKind.SHARED, "n": number, "type": name, "value": content})
+        self._shared.append(text)
+        self._forget(key)
+        self._known[key] = value, number, len(text)
+        self._held += len(text)
+        while self._held > MOST_HELD:
+            self._forget(next(iter(self._known)))
+        return number
+
+    def gone(self, uid: str) -> None:
+        """Nothing more is decided about a pod."""
+        for kind in SHARED:
+            self._forget((kind, uid))
+        self._words.pop(uid, None)
+        self._unstarted.pop(uid, None)
+
+    def _forget(self, key: tuple[type, str]) -> None:
+        if (known := self._known.pop(key, None)) is not None:
+            self._held -= known[2]
+
+    def _texts(self, uid: str) -> Texts:
+        return Texts(self._hashed, self._words.get(uid, ()), self._unstarted.get(uid, ()))
+
+    def _cleaned(self, line: dict[str, Any]) -> dict[str, Any]:
+        """A line without what its free texts repeat of the pod's values."""
+        texts = self._texts(str(line.get("uid")))
+        for key in ("in", "detail", "error"):
+            if key in line:
+                line[key] = texts.inputs(line[key], key)
+        if "out" in line:
+            line["out"] = texts.output(line["out"])
+        return line
+
+    def lines(self, lines: Sequence[Line]) -> list[bytes]:
+        """The text of lines, each after what it refers to."""
+        found: list[bytes] = []
+        for line in lines:
+            made = _text(self._cleaned(line(self)))
+            found += [*self._shared, made]
+            self._shared.clear()
+        found += self._shared
+        self._shared.clear()
+        return found
+
+
+def _same_secrets(one: Pod, other: Pod) -> bool:
+    """Whether two versions of a pod have the same :func:`secret_words`."""
+    return one.spec is other.spec and one.annotations == other.annotations
+
+
+def _text(value: Mapping[str, Any]) -> bytes:
+    """JSON without a line break; half of a surrogate pair, which UTF-8 cannot have, is escaped."""
+    try:
+        return encode_json(value)
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()

@@ -1,0 +1,320 @@
+"""Removes private data from recordings, because they are sent to others. Pure.
+
+Values are replaced by a keyed hash, so that equal values stay equal within a recording and nobody
+can guess them by trial. The replaced values of a pod are variables, headers, labels, annotations,
+volume attributes, and commands with arguments (but not the program). So are queries of paths, user
+information in image names and URLs, and termination messages. Free texts (errors, messages of
+others) may repeat them: there, each of the pod's values is replaced wherever it stands. Values that
+decisions depend on stay, so that a replay decides the same. Must never raise for a pod of any
+shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from kubeletpy.base.api.scrub import image_user_info
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""An annotation with the complete object in it, as it was passed to kubectl apply."""
+KEPT_ANNOTATIONS = "kubernetes.io/config."
+"""Prefix of the annotations that decisions read: where a static pod came from, and its hash."""
+SHORTEST_WORD = 4
+"""Characters of the shortest value that is searched for in free texts."""
+MOST_WORDS = 4000
+"""Values of a pod that are searched for; a text about a pod with more is hashed as one."""
+_LISTS = ("containers", "initContainers", "ephemeralContainers")
+_ACTIONS = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS = ("postStart", "preStop")
+_TEXTS = frozenset({"message", "error", "why", "cause", "detail"})
+"""Fields whose text others have written, or that quotes such a text."""
+_REDACTED = _TEXTS | {"image"}
+_NUMBERS = (int, float, bool, type(None))
+_PLAIN = (str, *_NUMBERS)
+_USER_INFO = re.compile(r"(?<=://)[^/\s@\"']+@")
+_QUERY = re.compile(r"(?<=[\w/])\?[\w.~%+\-\[\]]+=[^\s\"')]*")
+_CUT = "…"
+
+Hash = Callable[[str], str]
+
+
+def redacted(
+    obj: Mapping[str, Any], hashed: Hash, words: Sequence[str], unstarted: Collection[str] = ()
+) -> dict[str, Any]:
+    """The object of a pod without secret values; the given one stays as it is.
+
+    ``words``: its :func:`secret_words`. ``unstarted``: as for :class:`Texts`.
+    """
+    metadata, spec = _dict(obj.get("metadata")), _dict(obj.get("spec"))
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    for key in ("annotations", "labels"):
+        if isinstance(metadata.get(key), Mapping):
+            kept[key] = _values(metadata[key], hashed)
+    found: dict[str, Any] = {**obj, "metadata": kept}
+    changed = {key: [_container(each, hashed) for each in _list(spec.get(key))] for key in _LISTS}
+    if "spec" in obj:
+        lists = {key: value for key, value in changed.items() if key in spec}
+        volumes = [_volume(each, hashed) for each in _list(spec.get("volumes"))]
+        found["spec"] = {**spec, **lists, **({"volumes": volumes} if volumes else {})}
+    if "status" in obj:
+        found["status"] = Texts(hashed, words, unstarted).inputs(obj["status"])
+    return found
+
+
+def redacted_runtime(status: Any, texts: Texts) -> Any:
+    """A pod's runtime status, as JSON, without labels and termination messages."""
+    found = dict(texts.inputs(status))
+    if isinstance(found.get("labels"), Mapping):
+        found["labels"] = _values(found["labels"], texts.hashed)
+    return found
+
+
+def unstarted_ids(status: Any) -> frozenset[str]:
+    """Ids of the containers in a pod's runtime status, as JSON, that never ran."""
+    containers = map(_dict, _list(_dict(status).get("containers")))
+    return frozenset(str(each.get("id")) for each in containers if not each.get("started_at"))
+
+
+def _container(container: Any, hashed: Hash) -> Any:
+    if not isinstance(container, Mapping):
+        return container
+    found = dict(container)
+    if isinstance(container.get("image"), str):
+        found["image"] = _image(container["image"], hashed)
+    if container.get("env"):
+        found["env"] = [_valued(each, hashed) for each in _list(container["env"])]
+    if container.get("command"):
+        found["command"] = _command(container["command"], hashed)
+    if container.get("args"):
+        found["args"] = [hashed(str(each)) for each in _list(container["args"])]
+    for key in _ACTIONS:
+        if container.get(key):
+            found[key] = _action(container[key], hashed)
+    lifecycle = _dict(container.get("lifecycle"))
+    hooks = {key: _action(lifecycle[key], hashed) for key in _HOOKS if lifecycle.get(key)}
+    if hooks:
+        found["lifecycle"] = {**lifecycle, **hooks}
+    return found
+
+
+def _action(action: Any, hashed: Hash) -> Any:
+    if not isinstance(action, Mapping):
+        return action
+    found = dict(action)
+    execute, get = _dict(action.get("exec")), _dict(action.get("httpGet"))
+    if execute.get("command"):
+        found["exec"] = {**execute, "command": _command(execute["command"], hashed)}
+    if get:
+        found["httpGet"] = changed = dict(get)
+        if get.get("httpHeaders"):
+            changed["httpHeaders"] = [_valued(each, hashed) for each in _list(get["httpHeaders"])]
+        path, mark, query = str(get.get("path") or "").partition("?")
+        if mark:
+            changed["path"] = f"{path}?{hashed(query)}"
+    return found
+
+
+def _command(words: Any, hashed: Hash) -> list[str]:
+    """The program stays, if the first word is no more than that."""
+    found = [str(each) for each in _list(words)]
+    kept = 1 if found and not re.search(r"[\s=@]", found[0]) else 0
+    return [*found[:kept], *map(hashed, found[kept:])]
+
+
+def _valued(entry: Any, hashed: Hash) -> Any:
+    """A named value with the value hashed; one that comes from elsewhere stays as it is."""
+    if not isinstance(entry, Mapping) or not entry.get("value"):
+        return entry
+    return {**entry, "value": hashed(str(entry["value"]))}
+
+
+def _values(values: Mapping[str, Any], hashed: Hash) -> dict[str, Any]:
+    return {
+        key: value if str(key).startswith(KEPT_ANNOTATIONS) or not value else hashed(str(value))
+        for key, value in values.items()
+    }
+
+
+def _image(image: str, hashed: Hash) -> str:
+    found = image_user_info(image)
+    return image.replace(f"{found}@", f"{hashed(found)}@", 1) if found else image
+
+
+def _volume(volume: Any, hashed: Hash) -> Any:
+    if not isinstance(volume, Mapping):
+        return volume
+    found = {key: _deep(value, hashed) for key, value in volume.items()}
+    for kind, field in (("csi", "volumeAttributes"), ("flexVolume", "options")):
+        source = _dict(volume.get(kind))
+        if isinstance(source.get(field), Mapping):
+            found[kind] = {**found[kind], field: _values(source[field], hashed)}
+    return found
+
+
+def _deep(value: Any, hashed: Hash) -> Any:
+    """Without user information of URLs, and values of annotations and labels, at any depth."""
+    if isinstance(value, str):
+        return _USER_INFO.sub(lambda match: f"{hashed(match[0][:-1])}@", value)
+    if isinstance(value, Mapping):
+        return {
+            key: _values(each, hashed)
+            if key in ("annotations", "labels") and isinstance(each, Mapping)
+            else _deep(each, hashed)
+            for key, each in value.items()
+        }
+    return [_deep(each, hashed) for each in value] if isinstance(value, list) else value
+
+
+def secret_words(obj: Mapping[str, Any]) -> list[str]:
+    """The values of a pod that a free text may repeat, the longest first."""
+    found = {each for each in _secrets(obj) if len(each) >= SHORTEST_WORD}
+    return sorted(found, key=lambda each: (-len(each), each))
+
+
+def _secrets(obj: Mapping[str, Any]) -> Iterator[str]:
+    metadata, spec = _dict(obj.get("metadata")), _dict(obj.get("spec"))
+    for key, value in _dict(metadata.get("annotations")).items():
+        if not str(key).startswith(KEPT_ANNOTATIONS):
+            yield str(value)
+    for kind in _LISTS:
+        for container in map(_dict, _list(spec.get(kind))):
+            yield image_user_info(str(container.get("image") or ""))
+            yield from _named(container.get("env"))
+            yield from _words(container.get("command"))
+            yield from map(str, _list(container.get("args")))
+            hooks = _dict(container.get("lifecycle"))
+            for action in (*(container.get(key) for key in _ACTIONS), *map(hooks.get, _HOOKS)):
+                yield from _words(_dict(_dict(action).get("exec")).get("command"))
+                get = _dict(_dict(action).get("httpGet"))
+                yield from _named(get.get("httpHeaders"))
+                yield str(get.get("path") or "").partition("?")[2]
+    for volume in map(_dict, _list(spec.get("volumes"))):
+        yield from map(str, _dict(_dict(volume.get("csi")).get("volumeAttributes")).values())
+        yield from map(str, _dict(_dict(volume.get("flexVolume")).get("options")).values())
+
+
+def _named(entries: Any) -> Iterator[str]:
+    for entry in map(_dict, _list(entries)):
+        yield str(entry.get("value") or "")
+
+
+def _words(command: Any) -> list[str]:
+    return [str(each) for each in _list(command)][1:]
+
+
+class Texts:
+    """Redacts the free texts of one line: first of its input, then of what was decided."""
+
+    def __init__(
+        self, hashed: Hash, words: Sequence[str] = (), unstarted: Collection[str] = ()
+    ) -> None:
+        """Args:
+        words: of the pod that the line is about (:func:`secret_words`).
+        unstarted: ids of its containers that never ran (:func:`unstarted_ids`): their messages are
+            the runtime's, and decisions read them.
+        """
+        self.hashed = hashed
+        self._words = words
+        self._unstarted = frozenset(unstarted)
+        self._changed: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """A free text without the pod's values, user information and queries of URLs."""
+        if len(self._words) > MOST_WORDS:
+            return self.hashed(text)
+        found = text
+        for word in self._words:
+            if word in found:
+                found = found.replace(word, self.hashed(word))
+        if _CUT in found:
+            found = self._without_cut_word(found)
+        found = _USER_INFO.sub(lambda match: f"{self.hashed(match[0][:-1])}@", found)
+        return _QUERY.sub(lambda match: f"?{self.hashed(match[0][1:])}", found)
+
+    def _without_cut_word(self, text: str) -> str:
+        """A text that was cut off may end in the beginning of a value."""
+        before, _, after = text.rpartition(_CUT)
+        start = before.split()[-1] if before.split() else ""
+        cut = next((word for word in self._words if _ends_in_part(before, word)), None)
+        if cut is None or not start:
+            return text
+        return f"{before[: _overlap(before, cut)]}{self.hashed(cut)}{_CUT}{after}"
+
+    def inputs(self, value: Any, key: str = "") -> Any:
+        """The redacted input of a decision, as JSON."""
+        if isinstance(value, dict):
+            ended = self._ended(value)
+            return {
+                name: each
+                if type(each) in _PLAIN and name not in _REDACTED  # most; a call takes as long
+                else ended
+                if name == "message" and ended
+                else self.inputs(each, name)
+                for name, each in value.items()
+            }
+        if isinstance(value, list):
+            return [self.inputs(each, key) for each in value]
+        if not isinstance(value, str):
+            return value
+        if key in _TEXTS:
+            found = self.text(value)
+            if found != value:
+                self._changed[value] = found
+            return found
+        return _image(value, self.hashed) if key == "image" else value
+
+    def output(self, value: Any, key: str = "") -> Any:
+        """A redacted decision, as JSON: it repeats texts of the input, also as parts of longer
+        ones."""
+        if isinstance(value, dict):
+            ended, kept = self._ended(value), _NUMBERS if self._changed else _PLAIN
+            return {
+                name: each
+                if type(each) in kept and name not in _REDACTED
+                else ended
+                if name == "message" and ended
+                else self.output(each, name)
+                for name, each in value.items()
+            }
+        if isinstance(value, list):
+            return [self.output(each, key) for each in value]
+        if not isinstance(value, str):
+            return value
+        for text, found in self._changed.items():
+            value = value.replace(text, found)
+        return _image(value, self.hashed) if key == "image" else value
+
+    def _ended(self, state: Mapping[str, Any]) -> str:
+        """The redacted message of a container that has run, of runtime or API; "" for others."""
+        message = state.get("message")
+        if not isinstance(message, str) or not message:
+            return ""
+        if "containerID" in state and "exitCode" in state:  # the API's
+            ran = str(state["containerID"]).partition("://")[2] not in self._unstarted
+        elif "state" in state and "id" in state:  # the runtime's
+            ran = bool(state.get("started_at"))
+        else:
+            return ""
+        return self.hashed(message) if ran else self.text(message)
+
+
+def _ends_in_part(text: str, word: str) -> bool:
+    return _overlap(text, word) < len(text)
+
+
+def _overlap(text: str, word: str) -> int:
+    """Where the end of ``text`` begins that is a beginning of ``word``, SHORTEST_WORD at least."""
+    for length in range(min(len(text), len(word)), SHORTEST_WORD - 1, -1):
+        if text.endswith(word[:length]):
+            return len(text) - length
+    return len(text)
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()

@@ -1,0 +1,221 @@
+"""Gives what was recorded to the same functions again, and compares. Pure.
+
+The functions are those of the version that runs this; time comes from the recording. Lines that
+can't be understood are counted by their cause.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.observe.recorder.codec import BadRecording, decode_fields, decode_shared
+from kubeletpy.observe.recorder.model import (
+    EVENTS,
+    FORMAT,
+    LineKind,
+    MachineState,
+    effects_output,
+    machine_of,
+    plan_output,
+)
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
+from kubeletpy.status.generate import StatusInputs, generate_api_pod_status
+
+LONGEST_PROBLEM = 200
+"""Characters of a problem; what it quotes is the recording's."""
+NODE = ""
+"""The uid of the story for lines that concern no single pod."""
+
+
+class Moment(Struct, frozen=True):
+    """One line of a pod's story.
+
+    Attributes:
+        at: Unix seconds.
+        kind: of the recorded line.
+        line: as recorded.
+        now: what this version makes of the same input, where that differs; else None.
+    """
+
+    at: float
+    kind: LineKind
+    line: dict[str, Any]
+    now: Any = None
+
+
+class Replayed(Struct):
+    """The contents of a recording.
+
+    Attributes:
+        names: uid to ``namespace/name``.
+        stories: the moments of each pod, by uid, in order.
+        versions: that recorded.
+        decisions: how many were made again.
+        problems: what could not be read or replayed, and how often.
+        first: the number of the first line with each problem.
+        refused: lines that are JSON, but no line of a recording. One that is cut off is not: an
+            agent that was killed leaves such a line.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    stories: dict[str, list[Moment]] = field(default_factory=dict)
+    versions: list[str] = field(default_factory=list)
+    node: str = ""
+    decisions: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+
+    def add_problem(self, number: int, problem: str) -> None:
+        """Count a problem of line ``number``."""
+        problem = problem[:LONGEST_PROBLEM]
+        self.problems[problem] += 1
+        self.first.setdefault(problem, number)
+
+    @property
+    def differences(self) -> int:
+        """Decisions that this version makes differently."""
+        return sum(m.now is not None for story in self.stories.values() for m in story)
+
+
+def replay(lines: Iterable[bytes]) -> Replayed:
+    """Replay a recording. Never raises for what is in it."""
+    found, player = Replayed(), _Player()
+    for number, line in enumerate(lines, 1):
+        try:
+            read = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            found.add_problem(number, str(error))
+            continue
+        try:
+            _take_any(found, player, read)
+        except BadRecording as error:
+            found.refused += 1
+            found.add_problem(number, str(error))
+    return found
+
+
+def _take_any(found: Replayed, player: _Player, read: Any) -> None:
+    """Replay a line of any type. Raises BadRecording, and nothing else."""
+    if not isinstance(read, dict):
+        raise BadRecording("a line is no object")
+    try:
+        _replay_line(found, player, read)
+    except BadRecording:
+        raise
+    except Exception as error:
+        # an untrusted peer may have written any type anywhere, beyond what the decoder checks
+        raise BadRecording(f"{type(error).__name__}: {error}") from error
+
+
+def _replay_line(found: Replayed, player: _Player, line: dict[str, Any]) -> None:
+    kind = _kind(line)
+    if kind is LineKind.SHARED:
+        value = player.share(line)
+        found.names[str(value.uid)] = f"{value.namespace}/{value.name}"
+        return
+    if kind is LineKind.HEAD:
+        player.begin(line)
+        found.node = str(line.get("node", ""))
+        if (version := str(line.get("version"))) not in found.versions:
+            found.versions.append(version)
+        return
+    at, uid = line.get("t"), line.get("uid")
+    if isinstance(at, bool) or not isinstance(at, int | float) or not isinstance(uid, str):
+        raise BadRecording("a line has no time or no pod")
+    now = None
+    try:
+        if kind is not LineKind.SPAN:
+            again = player.again(kind, line)
+            found.decisions += 1
+            now = again if again != line.get("out") else None
+    finally:
+        found.stories.setdefault(uid, []).append(Moment(at, kind, line, now))
+
+
+def _kind(line: dict[str, Any]) -> LineKind:
+    try:
+        return LineKind(str(line.get("k")))
+    except ValueError as error:
+        raise BadRecording("a line is of a kind that this version does not support") from error
+
+
+class _Player:
+    """Holds the objects that later lines refer to, and the workers' machine."""
+
+    def __init__(self) -> None:
+        self._shared: dict[int, object] = {}
+        self._head: dict[str, Any] | None = None
+        self._machine: WorkerMachine | None = None
+
+    def begin(self, head: dict[str, Any]) -> None:
+        """A new file: nothing of the one before counts."""
+        if head.get("format") != FORMAT:
+            raise BadRecording(f"format {head.get('format')} is not known, this is {FORMAT}")
+        self._shared, self._head, self._machine = {}, head, None
+
+    def share(self, line: dict[str, Any]) -> Pod | PodRuntimeStatus:
+        """A value that later lines refer to by number."""
+        number = line.get("n")
+        if type(number) is not int:
+            raise BadRecording(
+                f"the number of a shared value is expected where the recording has "
+                f"{type(number).__name__}"
+            )
+        value = decode_shared(str(line.get("type")), line.get("value"))
+        self._shared[number] = value
+        return value
+
+    def again(self, kind: LineKind, line: dict[str, Any]) -> Any:
+        """Decide again: the output of this version for a line's input."""
+        given = line.get("in")
+        try:
+            if kind is LineKind.PLAN:
+                return _json(plan_output(_plan(decode_fields(PlanInputs, given, self._shared))))
+            if kind is LineKind.STATUS:
+                inputs = decode_fields(StatusInputs, given, self._shared)
+                return _json(generate_api_pod_status(inputs))
+            event = decode_fields(_event(line), given, self._shared)
+            return _json(effects_output(self._of_head().handle(event)))
+        except BadRecording:
+            raise
+        except Exception as error:
+            # a difference too, but not one in the decision: this version can't decide at all
+            raise BadRecording(f"{kind}: {type(error).__name__}: {error}") from error
+
+    def _of_head(self) -> WorkerMachine:
+        if self._machine is None:
+            if self._head is None:
+                raise BadRecording("the recording has no head")
+            state = decode_fields(MachineState, self._head.get("machine"), self._shared)
+            self._machine = machine_of(state)
+        return self._machine
+
+
+def _plan(inputs: PlanInputs) -> Any:
+    return compute_pod_actions(
+        inputs.pod,
+        inputs.status,
+        inputs.probes,
+        all_containers_restarting=inputs.all_containers_restarting,
+        in_effect=inputs.in_effect,
+    )
+
+
+def _event(line: dict[str, Any]) -> type:
+    found = EVENTS.get(str(line.get("event")))
+    if found is None:
+        raise BadRecording(f"event {line.get('event')} is not known to this version")
+    return found
+
+
+def _json(value: Any) -> Any:
+    """The value after a round trip through JSON: tuples are lists."""
+    return json.loads(json.dumps(value))

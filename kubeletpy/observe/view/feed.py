@@ -1,0 +1,214 @@
+"""Builds the page's data from the agent's answers: plain JSON, part by part. Pure.
+
+Must never let a text through as it came: each is cut, put on one line, and freed of control
+characters and marks that turn the direction of text. The page shows them as text only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import to_builtins
+
+from kubeletpy.observe.explain.codes import CauseCode
+from kubeletpy.observe.explain.model import WaitKind
+from kubeletpy.observe.explain.texts import one_line
+from kubeletpy.observe.explain.timeline import from_json
+from kubeletpy.observe.view.history import History
+from kubeletpy.observe.view.waterfall import waterfalls
+
+JSON = dict[str, Any]
+MAX_NAME = 260
+MAX_TEXT = 1200
+MAX_PODS = 1000
+MAX_LOG_LINES = 10
+MAX_LOG_LINE = 300
+"""Characters of a line of a log."""
+MAX_ROWS = 40
+"""Maximum number of decisions, events, exits and so on: the latest."""
+
+WELL, BUSY, SICK = "well", "busy", "sick"
+"""The tone of a row: nothing to do, in progress, needs attention."""
+_BUSY = frozenset(
+    {CauseCode.STARTING, CauseCode.ENDING}
+    | {
+        kind.replace(" ", "-").lower()
+        for kind in (
+            *(WaitKind.ADMISSION, WaitKind.IMAGE_PULL, WaitKind.SANDBOX, WaitKind.GRACE_PERIOD),
+            *(WaitKind.HOOK, WaitKind.START_PLACE, WaitKind.STOP_PLACE, WaitKind.STOP_ORDER),
+            *(WaitKind.RELEASE, WaitKind.INIT_CONTAINER, WaitKind.STATIC_NAME),
+        )
+    }
+)
+"""Causes that are part of every start and end."""
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def names(path: str) -> tuple[str, str]:
+    """Namespace and name of ``NAMESPACE/NAME``. Raises ValueError: no pod is called that."""
+    namespace, _, name = path.partition("/")
+    if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
+        raise ValueError("no pod is called that")
+    return namespace, name
+
+
+def node(about: Mapping[str, Any]) -> JSON:
+    """The node, from the answer to /node."""
+    troubles = [_text(each) for each in (about.get("troubles") or ())[:MAX_ROWS]]
+    return {"name": _text(about.get("name"), MAX_NAME), "troubles": troubles}
+
+
+def unanswered(why: str, last: Mapping[str, Any] | None) -> JSON:
+    """The node while its agent does not answer; ``last``: what was shown before."""
+    return {"name": (last or {}).get("name", ""), "troubles": [_text(why)], "silent": True}
+
+
+def pods(lines: Sequence[Mapping[str, Any]]) -> list[JSON]:
+    """The rows, from the answer to /pods: unhealthy pods first, then by namespace and name."""
+    rows = [_row(line) for line in lines]
+    order = (SICK, BUSY, WELL)
+    rows.sort(key=lambda row: (order.index(row["tone"]), row["path"], row["uid"]))
+    return rows[:MAX_PODS]
+
+
+def _row(line: Mapping[str, Any]) -> JSON:
+    return {
+        "uid": _text(line["uid"], MAX_NAME),
+        "path": f"{_text(line['namespace'], MAX_NAME)}/{_text(line['name'], MAX_NAME)}",
+        "tone": tone(healthy=line["healthy"], cause=line["cause"]),
+        "state": _text(line["state"], MAX_NAME),
+        "verdict": _text(line["verdict"]),
+        "cause": _text(line["cause"], MAX_NAME),
+        "since": line["first_seen"],
+    }
+
+
+def tone(*, healthy: bool, cause: str) -> str:
+    """The tone of a pod."""
+    return WELL if healthy else BUSY if cause in _BUSY else SICK
+
+
+def usage(history: History, uid: str) -> JSON:
+    """CPU and memory of all pods now, and over time of the containers of one (by uid)."""
+    containers = history.containers(uid)
+    return {
+        "pods": {_text(each, MAX_NAME): list(used) for each, used in history.now().items()},
+        "containers": [{**one, "name": _text(one["name"], MAX_NAME)} for one in containers],
+    }
+
+
+def pod(
+    answer: Mapping[str, Any],
+    timeline: Mapping[str, Any] | None,
+    events: Sequence[Mapping[str, Any]],
+    logs: Mapping[str, Any] | None = None,
+) -> JSON:
+    """One pod, from the answers to /pods/NAMESPACE/NAME, its timeline, its events and its logs.
+
+    ``answer`` may be that there is no such pod, with how it was when it ended.
+    """
+    error = _text(answer.get("error"))
+    facts = answer.get("last") if error else answer
+    shown = {"gone": error, "waterfalls": _waterfalls(timeline), "events": _latest(events, _event),
+             "logs": _logs(logs)}  # fmt: skip
+    if not facts:
+        return {**shown, "uid": ""}
+    return {
+        **shown,
+        "uid": _text(facts["uid"], MAX_NAME),
+        "path": f"{_text(facts['namespace'], MAX_NAME)}/{_text(facts['name'], MAX_NAME)}",
+        "tone": tone(healthy=facts["healthy"], cause=facts["cause"]),
+        "verdict": _text(facts["verdict"]),
+        "hint": _text(facts["hint"]),
+        "final": facts["final"],
+        "since": facts["first_seen"],
+        "facts": _facts(facts),
+        "waits": [_plain(wait, "kind", "subject", "why", "since", "until")
+                  for wait in facts["waits"][:MAX_ROWS]],
+        "containers": [
+            _plain(each, "name", "kind", "image", "state", "reason", "message", "since", "ready",
+                   "restarts")
+            for each in facts["containers"][:MAX_ROWS]
+        ],
+        "probes": [
+            _plain(each, "container", "kind", "settled", "last", "words", "at", "next_at")
+            for each in facts["probes"][:MAX_ROWS]
+        ],
+        "decisions": _latest(facts["decisions"], _decision),
+        "errors": _latest(facts["errors"], _decision),
+        "exits": [
+            _plain(each, "container", "exit_code", "reason", "message", "finished_at")
+            for each in facts["exits"][:MAX_ROWS]
+        ],
+    }  # fmt: skip
+
+
+def changes(shown: Mapping[str, Any], now: Mapping[str, Any]) -> JSON:
+    """The parts that differ from what a page has been sent."""
+    return {part: value for part, value in now.items() if shown.get(part) != value}
+
+
+def _facts(facts: Mapping[str, Any]) -> list[list[str]]:
+    worker = facts["worker"]
+    state = worker["state"] + (f", {worker['stage']}" if worker["stage"] else "")
+    found = {
+        "Status": f"{facts['phase']}, {'' if facts['ready'] else 'not '}Ready",
+        "Worker": state,
+        "Last error": worker["last_error"],
+        "Address": ", ".join(facts["pod_ips"]),
+        "UID": facts["uid"],
+        "Kind": "static" if facts["static"] else "",
+    }
+    return [[name, _text(value)] for name, value in found.items() if value]
+
+
+def _waterfalls(timeline: Mapping[str, Any] | None) -> list[JSON]:
+    if timeline is None or "start" not in timeline:
+        return []
+    found = [to_builtins(each) for each in waterfalls(from_json(timeline))]
+    return [each for each in found if each["rows"]]
+
+
+def _logs(logs: Mapping[str, Any] | None) -> list[JSON]:
+    """An agent of another version has no answer about logs, but an error."""
+    found = (logs or {}).get("containers") or {}
+    return [
+        {
+            "name": _text(name, MAX_NAME),
+            "lines": [_text(line, MAX_LOG_LINE) for line in lines[-MAX_LOG_LINES:]],
+        }
+        for name, lines in [*found.items()][:MAX_ROWS]
+    ]
+
+
+def _event(event: Mapping[str, Any]) -> JSON:
+    _, _, container = event["field_path"].partition("{")
+    shown = _plain(event, "at", "type", "reason", "message", "count")
+    return {
+        **shown,
+        "container": _text(container.removesuffix("}"), MAX_NAME),
+        "source": _text(event.get("source"), MAX_NAME),
+    }
+
+
+def _decision(made: Mapping[str, Any]) -> JSON:
+    at = made["at"] if made.get("last_at") is None else made["last_at"]
+    return {**_plain(made, "what", "why", "count"), "at": at}
+
+
+def _latest(found: Sequence[Mapping[str, Any]], show: Any) -> list[JSON]:
+    """The newest first, of a list that has the oldest first."""
+    shown = [show(each) for each in reversed(found[-MAX_ROWS:])]
+    return sorted(shown, key=lambda one: one["at"], reverse=True)
+
+
+def _plain(given: Mapping[str, Any], *fields: str) -> JSON:
+    return {
+        name: _text(value) if isinstance(value := given[name], str) else value for name in fields
+    }
+
+
+def _text(value: object, limit: int = MAX_TEXT) -> str:
+    return "" if value is None else one_line(str(value), limit)

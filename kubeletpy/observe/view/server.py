@@ -1,0 +1,208 @@
+"""Serves the page on loopback: one static file, and a stream of what it shows.
+
+The token in the path grants access; other users of the machine, and pages of other sites in
+the same browser, have not. The requested host name has to be one of this machine, so that
+no site gets in by having its own name point here. Only GET, and nothing changes anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from kubeletpy.base.wire.door import Door, guarded
+from kubeletpy.base.wire.http_log import http_log
+from kubeletpy.base.wire.http_server import set_up
+from kubeletpy.base.wire.listener import Listener
+from kubeletpy.observe.view import feed
+from kubeletpy.observe.view.drawing import source_hash
+from kubeletpy.observe.view.watcher import Ask, Watcher
+from kubeletpy.server.listening import listen
+
+ADDRESS = "127.0.0.1"
+HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Names of this machine. Any port: it may be forwarded from another one."""
+MAX_STREAMS = 8
+MAX_CONNECTIONS = 64
+EVERY_S = 1.0
+WRITE_S = 10.0
+"""A page that takes nothing for that long is left."""
+MAX_PAGE = 64 * 1024
+"""Bytes of the page."""
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Headers of each answer: they keep the address with its token here, and other sites out."""
+
+
+def page() -> str:
+    """The one static file."""
+    return (
+        resources.files("kubeletpy.observe.view").joinpath("page.html").read_text(encoding="utf-8")
+    )
+
+
+def policy(html: str) -> str:
+    """The content security policy of a page: its own script and style, its own stream."""
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{source_hash(script)}'",
+            f"style-src '{source_hash(style)}'",
+            "connect-src 'self'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+
+
+class ViewServer:
+    """One server.
+
+    Attributes:
+        streams: how many pages are open now.
+    """
+
+    def __init__(self, ask: Ask, *, port: int = 0, every: float = EVERY_S) -> None:
+        """``port`` 0 picks a free one; ``every``: seconds between two updates."""
+        self._ask = ask
+        self._port = port
+        self._every = every
+        self._token = secrets.token_urlsafe(24)
+        self._page = page()
+        self._policy = policy(self._page)
+        self._door: Door | None = None
+        self._watcher: Watcher | None = None
+        self.streams = 0
+        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL, with the token; known once the server is started."""
+        return f"http://{ADDRESS}:{self._port}/{self._token}/"
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        app = web.Application(middlewares=[self._admit])
+        app.on_response_prepare.append(_head)
+        app.router.add_get("/{token}/", self._show, allow_head=False)
+        app.router.add_get("/{token}/stream", self._stream, allow_head=False)
+        self._watcher = Watcher(self._ask)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, logger=http_log, shutdown_timeout=0.5
+        )
+        serve = await set_up(self._runner)
+        with listen(ADDRESS, self._port, short_answers=True) as sock:
+            entrance = guarded(sock, MAX_CONNECTIONS)
+        self._door = entrance.door
+        self._port = int(entrance.getsockname()[1])
+        self._listener = Listener(entrance, serve)
+        self._listener.start()
+
+    async def close(self) -> None:
+        """Stop serving."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @web.middleware
+    async def _admit(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        if not is_this_machine(request.headers.getall("Host", [])):
+            raise _refused(web.HTTPMisdirectedRequest, "this is not a name of this machine")
+        given = request.path.split("/")[1].encode()
+        if not hmac.compare_digest(given, self._token.encode()):
+            raise _refused(web.HTTPNotFound, "use the address that `kubeletpy view` has printed")
+        if self._door is not None and not self._door.admit_identity(request.transport, "viewer"):
+            raise _refused(web.HTTPServiceUnavailable, "too many connections")
+        return await handler(request)
+
+    async def _show(self, _request: web.Request) -> web.Response:
+        return web.Response(
+            text=self._page,
+            content_type="text/html",
+            headers={"Content-Security-Policy": self._policy},
+        )
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        assert self._watcher is not None, "it has been started"
+        path = request.query.get("pod")
+        try:
+            if path is not None:
+                feed.names(path)
+        except ValueError as error:
+            raise _refused(web.HTTPBadRequest, str(error)) from error
+        if self.streams >= MAX_STREAMS:
+            raise _refused(web.HTTPServiceUnavailable, f"{MAX_STREAMS} pages are open already")
+        self.streams += 1
+        try:
+            response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            response.force_close()
+            await response.prepare(request)
+            await self._send(response, self._watcher, path)
+        except (ConnectionError, TimeoutError):
+            pass  # the page was closed, or takes nothing
+        finally:
+            self.streams -= 1
+        return response
+
+    async def _send(self, response: web.StreamResponse, watcher: Watcher, path: str | None) -> None:
+        """One message each second: the time, and the parts that have changed."""
+        shown: dict[str, Any] = {}
+        while True:
+            now = await watcher.page(path)
+            message = {"at": round(time.time(), 3), **feed.changes(shown, now)}
+            shown = {**shown, **now}
+            data = json.dumps(message, ensure_ascii=True, separators=(",", ":"))
+            async with asyncio.timeout(WRITE_S):
+                await response.write(f"data: {data}\n\n".encode())
+            await asyncio.sleep(self._every)
+
+
+def is_this_machine(hosts: list[str]) -> bool:
+    """Whether a request's Host headers are one, with a name of this machine."""
+    if len(hosts) != 1:
+        return False
+    try:
+        found = urlsplit(f"//{hosts[0]}")
+        return found.hostname in HOSTS and found.netloc == hosts[0] and "@" not in hosts[0]
+    except ValueError:
+        return False
+
+
+def _refused(kind: type[web.HTTPException], why: str) -> web.HTTPException:
+    made = kind(text=f"{why}\n")
+    made.force_close()
+    return made
+
+
+async def _head(_request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Content-Security-Policy", "default-src 'none'")

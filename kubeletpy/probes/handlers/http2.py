@@ -1,0 +1,58 @@
+"""httpGet probes over HTTP/2 in the clear, with prior knowledge: no upgrade, no HTTP/1.
+
+Each request has a new connection, as over HTTP/1.1; what a server sends is bounded. Must
+never be imported before it is needed: a node without such probes never loads it.
+Source: docs/reference/behaviour.md, m3; RFC 9113, 3.3.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from kubeletpy.base.structs import Struct
+from kubeletpy.base.wire import http2_exchange
+from kubeletpy.base.wire.http2_exchange import Bounds
+from kubeletpy.probes.handlers.http import Answered, Exchange, HandlerExchangeFailed, following
+from kubeletpy.probes.handlers.http_request import HttpRequest
+from kubeletpy.probes.handlers.network import Resolver, connected, in_words
+from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT
+from kubeletpy.probes.handlers.ports import host_port
+from kubeletpy.remote.http2_client import Turns, carry_out
+
+__all__ = ["Turns", "exchange"]
+
+BOUNDS = Bounds(bytes=128 * 1024, frames=512, pieces=512, headers=64 * 1024, interim=64)
+"""A response may have as large a head as over HTTP/1.1; of its body KEPT_OUTPUT bytes are read."""
+
+
+class Http2Response(Struct, frozen=True):
+    """A status and the first bytes of a body."""
+
+    status: int
+    body: bytes
+
+
+def exchange(turns: Turns) -> Exchange:
+    """Sends requests over HTTP/2; ``turns``: shared by all probes of the event loop."""
+    return functools.partial(_exchange, turns)
+
+
+async def _exchange(turns: Turns, resolver: Resolver, request: HttpRequest) -> Answered:
+    if request.tls:
+        raise HandlerExchangeFailed(
+            "a probe over HTTP/2 in the clear does not follow redirects to https"
+        )
+    asked = http2_exchange.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
+    try:
+        sock = await connected(await resolver.address(request.host), request.port)
+    except OSError as error:
+        where = host_port(request.host, request.port)
+        raise HandlerExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
+    try:
+        await carry_out(asked, sock, turns)
+    except http2_exchange.ExchangeFailed as error:
+        raise HandlerExchangeFailed(str(error)) from error
+    except OSError as error:
+        raise HandlerExchangeFailed(f"read: {in_words(error)}") from error
+    response = Http2Response(asked.status, bytes(asked.body[:KEPT_OUTPUT]))
+    return response, following(request, asked.status, asked.headers.get("location"))

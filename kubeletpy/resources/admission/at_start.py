@@ -1,0 +1,136 @@
+"""Which pods of a node its agent would not admit at its next start. Pure.
+
+A start admits each pod anew, whether or not it runs, in the order of :func:`seniority`. A running
+pod that no longer fits ends: its node's labels or taints have changed, or the node offers less. The
+kubelet does the same. Source: docs/reference/behaviour.md, l.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
+from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.admission.facts import NodeState
+from kubeletpy.resources.admission.fit import NOTHING, NeedsOf, needs_in_force, pod_needs
+from kubeletpy.resources.admission.handlers import before_placement, judge
+from kubeletpy.resources.admission.preemption import MESSAGE, REASON, victims_or_refusal
+from kubeletpy.resources.admission.verdict import (
+    UNEXPECTED,
+    Admitted,
+    AskForNode,
+    Preempt,
+    Refused,
+    Rejection,
+    Verdict,
+)
+
+
+class Refusal(Struct, frozen=True):
+    """Why a pod would end: the reason that its status would get, and a message."""
+
+    reason: str
+    message: str
+
+    @property
+    def text(self) -> str:
+        """Both, for people."""
+        return f"{self.reason}: {self.message}"
+
+
+def seniority(pod: Pod) -> tuple[bool, str]:
+    """Pods that a kubelet has accepted before, then the oldest: they keep their place."""
+    return not pod.status.get("startTime"), pod.metadata.get("creationTimestamp") or ""
+
+
+def judge_any(
+    pod: Pod,
+    others: Sequence[Pod],
+    node: api.Node | None,
+    state: NodeState,
+    *,
+    node_is_newest: bool,
+    needs_of: NeedsOf,
+    held: Mapping[str, int],
+) -> Verdict:
+    """The verdict of :func:`~kubeletpy.resources.admission.handlers.judge`; an invalid quantity is a refusal.
+
+    ``needs_of``: for the others; the pod itself takes what it requests.
+    """
+    try:
+        return judge(
+            pod,
+            others,
+            node,
+            state,
+            node_is_newest=node_is_newest,
+            needs_of=lambda each: pod_needs(pod) if each is pod else needs_of(each),
+            held=held,
+        )
+    except ValueError as error:
+        return Refused(Rejection(UNEXPECTED, f"{error}, which is unexpected."))
+
+
+def refused_at_start(
+    pods: Iterable[Pod],
+    node: api.Node | None,
+    state: NodeState,
+    *,
+    held: Callable[[str], Mapping[str, int]] = lambda uid: NOTHING,
+    needs_of: NeedsOf = needs_in_force,
+    place: Callable[[Pod], Rejection | None] = lambda pod: None,
+) -> dict[str, Refusal]:
+    """The pods that would not be admitted, or would be preempted, by uid.
+
+    Args:
+        pods: all of the node without mirrors, as they are allocated. Static pods come first: their
+            manifests are read before the API answers.
+        node: the Node object, with the amounts that the agent would write.
+        held: how many devices are in use, by resource, if the pod with this uid has some.
+        needs_of: the resources that a pod on the node takes.
+        place: assigns a pod its position on the machine, in this order, or refuses it.
+    """
+    admitted: list[Pod] = []
+    waiting: list[Pod] = []
+    refused: dict[str, Refusal] = {}
+
+    def verdict(pod: Pod, *, last: bool) -> Verdict:
+        return judge_any(
+            pod,
+            admitted,
+            node,
+            state,
+            node_is_newest=last,
+            needs_of=needs_of,
+            held=held(pod.uid),
+        )
+
+    def settle(pod: Pod, found: Verdict) -> None:
+        match found:
+            case Admitted():
+                admitted.append(pod)
+            case Refused(rejection) | AskForNode(rejection):
+                refused[pod.uid] = Refusal(rejection.reason, rejection.message)
+            case Preempt(shortages):
+                chosen = victims_or_refusal(pod, admitted, shortages, needs_of)
+                if isinstance(chosen, Rejection):
+                    refused[pod.uid] = Refusal(chosen.reason, chosen.message)
+                    return
+                for victim in chosen:
+                    admitted.remove(victim)
+                    refused[victim.uid] = Refusal(REASON, f"{MESSAGE} {pod.key}")
+                admitted.append(pod)
+
+    for pod in sorted(pods, key=lambda each: (not each.is_static, *seniority(each))):
+        if pod.is_terminal_in_api:
+            continue
+        rejection = before_placement(pod, state) or place(pod)
+        found = Refused(rejection) if rejection else verdict(pod, last=False)
+        if isinstance(found, Preempt | AskForNode):
+            waiting.append(pod)  # it is settled once all others are known
+        else:
+            settle(pod, found)
+    for pod in waiting:
+        settle(pod, verdict(pod, last=True))
+    return refused

@@ -1,0 +1,328 @@
+"""Keeps what is allocated to each pod, and allocates resizes that are requested and fit.
+
+A pod's worker only ever sees the pod as allocated. A change to the spec's resources is a resize
+that waits here until it is allocated; then the worker carries it out and reports the result. An
+infeasible resize is reported and dropped; one that only lacks room is retried whenever room may
+have become free. Source: docs/reference/behaviour.md, c10; KEP-1287. Must never wait, nor decide
+what admission, feasibility and order decide (pure modules of their own).
+
+The allocation of a pod is recorded when it is admitted, unless the pod can never be resized because
+it names no cpu or memory. The record is necessary: a pod whose spec changed while the agent was
+down must not be judged, let alone rejected, by what it requests now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
+from kubeletpy.kubeapi.events.recorder import EventRecorder
+from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.resizes import ResizeMetrics
+from kubeletpy.pods.in_force import requests_in_force
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import COMPUTE
+from kubeletpy.pods.sync_results import ResizeOutcome
+from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.allocation import conditions
+from kubeletpy.resources.allocation.checkpoint import ResourceState
+from kubeletpy.resources.allocation.conditions import NONE, ResizeConditions
+from kubeletpy.resources.allocation.feasibility import Infeasible, ResizeRules, infeasible
+from kubeletpy.resources.allocation.from_status import reported_resources
+from kubeletpy.resources.allocation.queue import WaitingResize, in_order
+from kubeletpy.resources.allocation.reports import Decided, ResizeReports
+from kubeletpy.resources.allocation.resize_changes import (
+    pod_level_changes,
+    resource_changes,
+    volume_sizes_change,
+)
+from kubeletpy.resources.allocation.resources import (
+    PodResources,
+    never_resized,
+    of_pod,
+    with_resources,
+)
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_S = 30.0
+"""While not all sources are ready."""
+RETRY_S = 180.0
+
+PODS_ADDED = "pods_added"
+POD_UPDATED = "pod_updated"
+PODS_REMOVED = "pods_removed"
+POD_TERMINATED = "pod_terminated"
+POD_RESIZED = "pod_resized"
+PERIODIC = "periodic_retry"
+
+
+class AllocationManager:
+    """Use it inside the event loop only; every method returns at once."""
+
+    def __init__(
+        self,
+        state: ResourceState,
+        recorder: EventRecorder,
+        clock: Clock,
+        *,
+        rules: ResizeRules | None = None,
+        metrics: ResizeMetrics | None = None,
+        judge: Callable[[Pod], Rejection | None] = lambda pod: None,
+        current: Callable[[str], Pod | None] = lambda uid: None,
+        sync: Callable[[str], None] = lambda uid: None,
+        sources_ready: Callable[[], bool] = lambda: True,
+        decided: Decided = lambda uid, decisions: None,
+    ) -> None:
+        """Args:
+        state: what is allocated; survives restarts.
+        judge: why a pod would not fit beside the other pods as allocated; None: it fits.
+        current: the newest object of a pod in the configuration.
+        sync: wakes a pod's worker.
+        sources_ready: whether all sources are ready: until then, nothing is allocated.
+        decided: called with what was decided about a pod.
+        """
+        self._state = state
+        self._rules = rules or ResizeRules()
+        self._metrics = metrics or ResizeMetrics(Families())
+        self._reports = ResizeReports(recorder, clock, self._metrics, decided)
+        self._judge = judge
+        self._current = current
+        self._sync = sync
+        self._sources_ready = sources_ready
+        self._queue: dict[str, None] = {}
+        """Uids of pods with a resize to try, in order of arrival."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._views: dict[str, tuple[api.Pod, PodResources, Pod]] = {}
+
+    # -- what is allocated -------------------------------------------------------------------
+
+    def allocated(self, pod: Pod) -> Pod:
+        """The pod as it is to be run: with the cpu and memory allocated to it."""
+        given = self._state.find(pod.uid)
+        if given is None:
+            return pod
+        kept = self._views.get(pod.uid)
+        if kept is not None and kept[0] is pod.object and kept[1] is given:
+            return kept[2]
+        view = with_resources(pod, given)
+        self._views[pod.uid] = (pod.object, given, view)
+        return view
+
+    def resized(self, desired: Pod) -> Pod | Infeasible:
+        """The pod as it would be run after a resize that fits. Raises ValueError."""
+        never = infeasible(desired, self.allocated(desired), self._rules)
+        if never is not None:
+            return never
+        return with_resources(desired, self._requested_resources(desired))
+
+    def admitting(self, pod: Pod) -> Pod:
+        """The pod as it is to be admitted: as allocated, if this node has run it before."""
+        if self._state.find(pod.uid) is None and not self._state.complete:
+            reported = reported_resources(pod)
+            if with_resources(pod, reported) is not pod:
+                self._state.put(pod.uid, reported)
+        return self.allocated(pod)
+
+    def admitted(self, pod: Pod) -> None:
+        """A pod was admitted: allocate what it requests now, unless it has an allocation."""
+        given, wanted = self._state.find(pod.uid), self._requested_resources(pod)
+        if given is None:
+            if not never_resized(wanted):
+                self._state.put(pod.uid, wanted)
+        elif wanted.volumes.keys() - given.volumes:  # recorded before sizes could be changed
+            self._state.put(pod.uid, replace(given, volumes={**wanted.volumes, **given.volumes}))
+
+    def refused(self, uid: str) -> None:
+        """A pod was rejected."""
+        self._forget(uid)
+
+    # -- what happens to pods ----------------------------------------------------------------
+
+    def added(self, pods: Iterable[Pod]) -> None:
+        """All new pods of a source have passed admission."""
+        found = False
+        for pod in pods:
+            shown = conditions.from_status(pod.status.get("conditions"))
+            waits = not self._has_requested_resources(pod)
+            if shown != NONE:
+                # if no resize is waiting, it was allocated but not yet reported to the API
+                pending = shown.pending if waits else None
+                self._reports.take_over(pod, ResizeConditions(pending, shown.in_progress))
+            if waits:
+                self._queue[pod.uid] = None
+                found = True
+        if found:
+            self.retry(PODS_ADDED)
+
+    def updated(self, old: Pod | None, new: Pod) -> None:
+        """A pod's object has changed. The caller wakes the pod's worker in any case."""
+        if old is not None and not self._is_resize(old, new):
+            return
+        if self._has_requested_resources(new):
+            self._queue.pop(new.uid, None)
+            self._reports.not_pending(new.uid)
+        else:
+            self._queue[new.uid] = None
+            self.retry(POD_UPDATED, woken=new.uid)
+
+    def removed(self, uids: Iterable[str]) -> None:
+        """Forget pods that no source has."""
+        for uid in uids:
+            self._forget(uid)
+        self.retry(PODS_REMOVED)
+
+    def reconciled(self, old: Pod | None, new: Pod) -> None:
+        """The API shows a new status of a pod: it may have ended, or use less than before."""
+        if not self._queue or old is None:
+            return
+        if new.is_terminal_in_api and not old.is_terminal_in_api:
+            self.retry(POD_TERMINATED)
+        elif self._takes_less(old, new):
+            self.retry(POD_RESIZED)
+
+    def forget_others(self, uids: Iterable[str]) -> None:
+        """Forget all pods but these."""
+        known = {*self._state.uids(), *self._reports.uids(), *self._queue, *self._views}
+        for uid in known.difference(uids):
+            self._forget(uid)
+
+    def close(self) -> None:
+        """Stop periodic retries."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- queries and reports of a pod's worker ---------------------------------------------------
+
+    def conditions(self, uid: str) -> Sequence[api.PodCondition]:
+        """The conditions of a pod that report a resize."""
+        return self._reports.conditions(uid).listed()
+
+    def synced(self, pod: Pod, outcome: ResizeOutcome | None) -> bool:
+        """A worker has brought the runtime in line; returns whether the conditions have changed.
+
+        ``pod`` as allocated then; ``outcome`` None: everything that runs has the resources it
+        should have.
+        """
+        if outcome is None and self._reports.conditions(pod.uid).in_progress is None:
+            return False
+        given = self._state.find(pod.uid)
+        if given is not None and with_resources(pod, given) is not pod:
+            return False  # a newer resize has been allocated since; this result is outdated
+        return self._reports.synced(pod, outcome)
+
+    def ended(self, uid: str) -> None:
+        """A pod has run to completion: it is not resized any more."""
+        self._queue.pop(uid, None)
+        self._reports.forget(uid)
+
+    # -- trying ------------------------------------------------------------------------------
+
+    def retry(self, trigger: str, *, woken: str = "") -> None:
+        """Try all waiting resizes. ``woken``: a pod whose worker the caller wakes in any case."""
+        self.close()
+        if not self._queue:
+            return
+        if not self._sources_ready():
+            self._try_later(FIRST_RETRY_S)
+            return
+        for one in self._ordered():
+            uid = one.desired.uid
+            before = self._reports.conditions(uid)
+            allocated = self._try(one, trigger)
+            if (allocated or self._reports.conditions(uid) != before) and uid != woken:
+                self._sync(uid)
+        if self._queue:
+            self._try_later(RETRY_S)
+
+    def _try_later(self, delay: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(delay, self.retry, PERIODIC)
+
+    def _ordered(self) -> list[WaitingResize]:
+        waiting = []
+        for uid in list(self._queue):
+            desired = self._current(uid)
+            if desired is None:
+                del self._queue[uid]
+                continue
+            since = (self._reports.conditions(uid).pending or {}).get("lastTransitionTime") or ""
+            waiting.append(WaitingResize(desired, self.allocated(desired), since))
+        try:
+            return in_order(waiting)
+        except ValueError as error:
+            log.error(
+                "pending resizes are retried in their order of arrival", extra={"why": str(error)}
+            )
+            return waiting
+
+    def _try(self, one: WaitingResize, trigger: str) -> bool:
+        """Try one resize; whether it was allocated. One that needs no retry leaves the queue."""
+        desired, uid = one.desired, one.desired.uid
+        if self._has_requested_resources(desired):
+            del self._queue[uid]
+            self._reports.not_pending(uid)
+            return False
+        try:
+            never = infeasible(desired, one.allocated, self._rules)
+            rejection = None if never is not None else self._judge(desired)
+        except ValueError as error:
+            never, rejection = (
+                None,
+                Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, str(error)),
+            )
+        if never is not None:
+            del self._queue[uid]
+            self._metrics.infeasible.labels(never.detail).inc()
+            self._reports.infeasible(desired, never.message)
+            return False
+        if rejection is not None:
+            self._reports.deferred(desired, rejection.reason, rejection.message)
+            return False
+        del self._queue[uid]
+        if self._reports.conditions(uid).deferred:
+            self._metrics.deferred_accepted.labels(trigger).inc()
+        self._state.put(uid, self._requested_resources(desired))
+        self._reports.allocated(desired)
+        return True
+
+    # -- helpers -----------------------------------------------------------------------------
+
+    def _requested_resources(self, pod: Pod) -> PodResources:
+        return of_pod(pod, memory_volumes=self._rules.memory_volumes)
+
+    def _has_requested_resources(self, pod: Pod) -> bool:
+        return self.allocated(pod).object is pod.object
+
+    def _forget(self, uid: str) -> None:
+        self._queue.pop(uid, None)
+        self._views.pop(uid, None)
+        self._state.remove(uid)
+        self._reports.forget(uid)
+
+    def _is_resize(self, old: Pod, new: Pod) -> bool:
+        try:
+            found = list(resource_changes(old, new))
+        except ValueError as error:
+            log.error(
+                "a pod requests an invalid quantity", extra={"pod": new.key, "why": str(error)}
+            )
+            return False
+        for one in found:
+            self._metrics.requested.labels(one.resource, one.requirement, one.operation).inc()
+        volumes = self._rules.memory_volumes and volume_sizes_change(old, new)
+        return bool(found) or volumes or pod_level_changes(old, new)
+
+    def _takes_less(self, old: Pod, new: Pod) -> bool:
+        try:
+            before = requests_in_force(self.allocated(old))
+            after = requests_in_force(self.allocated(new))
+        except ValueError:
+            return False
+        return any(after.get(name, 0) < before.get(name, 0) for name in COMPUTE)

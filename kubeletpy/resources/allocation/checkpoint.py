@@ -1,0 +1,261 @@
+"""Per-pod resource records that outlive the agent: what is allocated, and what is actuated.
+
+Neither the API nor the runtime keeps this state. A spec states what is requested, a container what
+it has, and neither states what this node has promised. There are two of these records, as the
+kubelet keeps two files.
+
+A change is in the journal when a setter returns: one append to an open file, about 20 µs and
+without waiting for the disk. So records survive the agent's death at any instant. They need not
+survive the machine's: then nothing runs any more. Soon after, a thread writes the whole state in
+the kubelet's format and starts a new journal.
+
+A file that cannot be used is reported once and ignored: then ``complete`` is false, and what was
+allocated to pods has to be taken from the API. Must never keep the agent from starting, nor a pod
+from running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.structs import replace
+from kubeletpy.resources.allocation import checkpoint_file
+from kubeletpy.resources.allocation.resources import PodResources, Requirements
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_AFTER_S = 1.0
+"""Changes within this time go into one snapshot."""
+RETRY_AFTER_S = 30.0
+MAX_BYTES = 64 << 20
+"""More than the pods of any node need; a bigger file is not read."""
+MAX_LINES = 10_000
+"""Journal lines without a snapshot (on a full disk); beyond that, one line per pod is kept."""
+_NOTHING = PodResources()
+
+
+class ResourceState:
+    """Resources by pod uid and container. Without a path they are kept in memory only.
+
+    Use it inside the event loop only.
+    """
+
+    def __init__(self, path: Path | None = None, *, memory_volumes: bool = True) -> None:
+        """``memory_volumes``: False: sizes of volumes that the files contain are ignored."""
+        self._path = path
+        self._memory_volumes = memory_volumes
+        self._pods: dict[str, PodResources] = {}
+        self.complete = False
+        """Whether every record ever written is known: the files existed and were readable."""
+        self._journal: int | None = None
+        self._lines: list[bytes] = []
+        """Journal lines that no snapshot contains."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._closed = False
+        self._unwell = False
+        """A write failed; logged once, until one succeeds."""
+        if path is not None:
+            self._load(path)
+
+    # -- records -----------------------------------------------------------------------------
+
+    def find(self, uid: str) -> PodResources | None:
+        """Everything recorded for a pod."""
+        return self._pods.get(uid)
+
+    def get(self, uid: str, container: str) -> Requirements | None:
+        """The record of one container."""
+        return self.pod(uid).get(container)
+
+    def pod(self, uid: str) -> Mapping[str, Requirements]:
+        """The records of a pod's containers."""
+        return self._pods.get(uid, _NOTHING).containers
+
+    def get_pod_level(self, uid: str) -> Requirements | None:
+        """The record at pod level."""
+        return self._pods.get(uid, _NOTHING).pod
+
+    def volumes(self, uid: str) -> Mapping[str, str]:
+        """The sizes that are recorded for a pod's volumes in memory."""
+        return self._pods.get(uid, _NOTHING).volumes
+
+    def uids(self) -> list[str]:
+        """The pods that have a record."""
+        return list(self._pods)
+
+    def set(self, uid: str, container: str, resources: Requirements) -> None:
+        """Record the resources of one container."""
+        before = self._pods.get(uid, _NOTHING)
+        containers = {**before.containers, container: resources}
+        self.put(uid, replace(before, containers=containers))
+
+    def set_pod_level(self, uid: str, resources: Requirements | None) -> None:
+        """Record the pod-level resources of a pod."""
+        self.put(uid, replace(self._pods.get(uid, _NOTHING), pod=resources))
+
+    def set_volume(self, uid: str, volume: str, size: str) -> None:
+        """Record the size of one volume in memory."""
+        before = self._pods.get(uid, _NOTHING)
+        self.put(uid, replace(before, volumes={**before.volumes, volume: size}))
+
+    def put(self, uid: str, found: PodResources) -> None:
+        """Record everything for a pod at once."""
+        if self._pods.get(uid) != found:
+            self._pods[uid] = found
+            self._note(checkpoint_file.journal_line(uid, found))
+
+    def remove(self, uid: str) -> None:
+        """Forget a pod."""
+        if self._pods.pop(uid, None) is not None:
+            self._note(checkpoint_file.journal_line(uid, None))
+
+    def forget_others(self, uids: Iterable[str]) -> None:
+        """Forget all pods but these."""
+        kept = set(uids)
+        for uid in [each for each in self._pods if each not in kept]:
+            self.remove(uid)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write what is not in the snapshot yet, and stop writing."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._path is not None and self._lines:
+            await self._snapshot(self._path)
+        if self._journal is not None:
+            os.close(self._journal)
+            self._journal = None
+
+    def _note(self, line: bytes) -> None:
+        if self._path is None:
+            return
+        try:
+            if self._journal is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._journal = os.open(_journal_path(self._path), flags, 0o600)
+            with complete_errors(_journal_path(self._path)):
+                if os.write(self._journal, line) < len(line):
+                    os.write(self._journal, b"\n")
+        except OSError as error:
+            self._log_unwritable(error)
+        self._lines.append(line)
+        self._write_soon(SNAPSHOT_AFTER_S)
+
+    def _write_soon(self, delay: float) -> None:
+        if self._timer is None and self._writing is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(delay, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        assert self._path is not None, "what has no path is never due"
+        self._writing = asyncio.get_running_loop().create_task(
+            self._snapshot(self._path), name=f"write {self._path.name}"
+        )
+
+    async def _snapshot(self, path: Path) -> None:
+        count, pods = len(self._lines), dict(self._pods)
+        again: float | None = None
+        try:
+            await asyncio.to_thread(lambda: write_private(path, checkpoint_file.snapshot(pods)))
+            # changes made meanwhile are not in the snapshot: the new journal begins with them
+            self._lines = self._lines[count:]
+            self._restart_journal(path)
+            self._unwell = False
+            again = SNAPSHOT_AFTER_S if self._lines else None
+        except OSError as error:
+            self._log_unwritable(error)
+            if len(self._lines) > MAX_LINES:
+                self._lines = [checkpoint_file.journal_line(*item) for item in self._pods.items()]
+            again = RETRY_AFTER_S
+        finally:
+            self._writing = None
+        if again is not None:
+            self._write_soon(again)
+
+    def _restart_journal(self, path: Path) -> None:
+        if not self._lines and self._journal is not None:
+            os.ftruncate(self._journal, 0)
+            return
+        journal = _journal_path(path)
+        fresh = journal.with_name(f"{journal.name}.new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        try:
+            with complete_errors(fresh):
+                os.write(descriptor, b"".join(self._lines))
+                fresh.replace(journal)
+        except OSError:
+            os.close(descriptor)
+            raise
+        if self._journal is not None:
+            os.close(self._journal)
+        self._journal = descriptor
+
+    def _log_unwritable(self, error: OSError) -> None:
+        if not self._unwell:
+            self._unwell = True
+            log.warning(
+                "allocated resources can't be written; trying again",
+                extra={"path": str(self._path), "why": str(error)},
+            )
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def _load(self, path: Path) -> None:
+        text = _read(path)
+        lines = (_read(_journal_path(path)) or b"").splitlines(keepends=True)
+        if text is None and not lines:
+            return
+        problem = ""
+        if text is not None:
+            try:
+                self._pods = checkpoint_file.read_snapshot(text.decode("utf-8", "replace"))
+            except checkpoint_file.BadAllocationState as error:
+                problem = str(error)
+        if lines and not lines[-1].endswith(b"\n"):
+            # torn by the agent's death: its change never took effect
+            torn = lines.pop()
+            with contextlib.suppress(OSError):
+                journal = _journal_path(path)
+                os.truncate(journal, journal.stat().st_size - len(torn))
+        unread = checkpoint_file.replay(self._pods, lines)
+        if not self._memory_volumes:
+            self._pods = {uid: replace(found, volumes={}) for uid, found in self._pods.items()}
+        if unread:
+            problem = problem or f"{unread} lines of its journal can't be read"
+        self._lines = lines
+        self.complete = not problem
+        if problem:
+            log.warning(
+                "a state file can't be used: allocated resources are taken from the API",
+                extra={"path": str(path), "why": problem},
+            )
+
+
+def _journal_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.journal")
+
+
+def _read(path: Path) -> bytes | None:
+    """A file's content; None if it does not exist, empty if it can't be read."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return b""
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("a state file can't be read", extra={"path": str(path), "why": str(error)})
+        return b""

@@ -1,0 +1,215 @@
+"""The tree of pods' cgroups on this machine: each step of adding to it and removing from it.
+
+Nothing here waits; :mod:`.pod_cgroups` retries. Must never touch a cgroup outside the tree, except
+for the limits of those that the configuration names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from kubeletpy.base.host.kernel_text import number
+from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.pods.cgroup_units import MIN_SHARES, weight_to_shares
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import QoSClass, qos_class
+from kubeletpy.resources.cgroups.errors import CgroupError
+from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem
+from kubeletpy.resources.cgroups.limits_read import PAGE, as_requested, memory_usage, read_limits
+from kubeletpy.resources.cgroups.names import CgroupDriver, InvalidCgroupName, PodCgroupNames
+from kubeletpy.resources.cgroups.values import (
+    NO_LIMIT,
+    CgroupResources,
+    PodCgroupSettings,
+    ReservedMemory,
+    kept_group,
+    pod_resources,
+    protection,
+    qos_group,
+)
+
+
+class ReservedCgroup(Struct, frozen=True):
+    """A cgroup of the machine's owner that enforceNodeAllocatable limits."""
+
+    what: str
+    """For people: "System Reserved", "Kube Reserved Compressible"."""
+    path: str
+    resources: CgroupResources
+
+
+class TreeOptions(Struct, frozen=True):
+    """The configuration of the tree."""
+
+    names: PodCgroupNames = field(default_factory=PodCgroupNames)
+    pods: PodCgroupSettings = field(default_factory=PodCgroupSettings)
+    kubepods: CgroupResources = field(default_factory=CgroupResources)
+    """Limits of all pods together."""
+    reserved: Sequence[ReservedCgroup] = ()
+    memory: ReservedMemory | None = None
+    """None: gate QOSReserved is off."""
+    driver_reported: bool = False
+    """The driver is the one that the runtime reported, and not the configuration's."""
+
+
+class CgroupTree:
+    """``kubepods`` with its groups and pods."""
+
+    def __init__(self, files: CgroupFilesystem, options: TreeOptions) -> None:
+        self.files = files
+        self.options = options
+        self.names = options.names
+        self._burstable_shares: int | None = None
+        self.has_no_quota: Callable[[Pod], bool] = lambda pod: False
+        """Whether a pod has exclusive CPUs, so that its CPU time is not limited."""
+
+    def prepare(self) -> None:
+        """Create the groups; existing ones keep everything but their fixed settings.
+
+        Raises CgroupError.
+        """
+        sizes = self.options.pods.hugepage_sizes
+        unlimited = CgroupResources()
+        self.files.create(self.names.kubepods, unlimited, group=True)
+        best_effort = self.names.group(QoSClass.BEST_EFFORT)
+        self.files.create(best_effort, qos_group(0, sizes), group=True)
+        burstable = self.names.group(QoSClass.BURSTABLE)
+        existed = self.files.exists(burstable)
+        self.files.create(burstable, unlimited, group=True)
+        if existed:  # its pods keep their share until their number is known
+            self._burstable_shares = self._read_shares(burstable)
+        else:
+            self.set_burstable(0)
+
+    def limit_node(self) -> None:
+        """Limit all pods together. Raises CgroupError: the pods use more than that right now."""
+        self.files.write(self.names.kubepods, self.options.kubepods)
+
+    def limit_reserved(self, reserved: ReservedCgroup) -> None:
+        """Limit one cgroup of the machine's owner. Raises CgroupError: it does not exist."""
+        if not self.files.exists(reserved.path):
+            raise CgroupError(f'"{reserved.path}" cgroup does not exist')
+        self.files.write(reserved.path, reserved.resources)
+
+    def set_burstable(self, cpu_milli: int, *, only_more: bool = False) -> None:
+        """Give the Burstable group the sum of its pods' requests. Raises CgroupError."""
+        wanted = qos_group(cpu_milli, self.options.pods.hugepage_sizes)
+        shares, now = wanted.shares or MIN_SHARES, self._burstable_shares
+        if shares == now or (only_more and now is not None and shares < now):
+            return
+        self.files.write(self.names.group(QoSClass.BURSTABLE), wanted)
+        self._burstable_shares = shares
+
+    def protect(self, guaranteed: int, burstable: int) -> None:
+        """Protect the sum of the requests of each class, in bytes. Raises CgroupError."""
+        self.files.write(self.names.kubepods, kept_group(guaranteed, burstable))
+        self.files.write(
+            self.names.group(QoSClass.BURSTABLE), CgroupResources(memory_low=burstable)
+        )
+
+    def protected(self) -> tuple[int, int]:
+        """Bytes now protected for Guaranteed and for Burstable pods; 0: not given."""
+        both = number(self.files.read_file(self.names.kubepods, "memory", "memory.min")) or 0
+        burstable = self.names.group(QoSClass.BURSTABLE)
+        low = number(self.files.read_file(burstable, "memory", "memory.low")) or 0
+        return max(both - low, 0), low
+
+    def unprotect(self) -> None:
+        """Clear what a configuration with MemoryQoS has left. Raises CgroupError.
+
+        Settings of pods and containers have no effect below groups that have none.
+        """
+        if self.files.version != 2:
+            return
+        low = number(self.files.read_file(self.names.kubepods, "memory", "memory.low")) or 0
+        if low or any(self.protected()):
+            self.protect(0, 0)
+
+    def limit_group(self, quality: QoSClass, limit: int, *, only_less: bool) -> None:
+        """Limit the memory of a group of pods, but not below its usage, which would kill pods.
+
+        Raises CgroupError.
+        """
+        path, version = self.names.group(quality), self.files.version
+        used = memory_usage(version, partial(self.files.read_file, path)) or 0
+        limit = max(limit, used, PAGE)
+        name = "memory.limit_in_bytes" if version == 1 else "memory.max"
+        now = number(self.files.read_file(path, "memory", name))
+        if only_less and now is not None and limit >= now:
+            return
+        self.files.write(path, CgroupResources(memory=limit))
+
+    def protect_pod(self, pod: Pod) -> None:
+        """Protect what a pod now requests. Raises CgroupError."""
+        try:
+            self.files.write(self.pod_path(pod), protection(pod, self.options.pods))
+        except ValueError as error:
+            raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+
+    def pod_path(self, pod: Pod) -> str:
+        """The pod's cgroup, in the driver's form. Raises CgroupError: it cannot be named."""
+        try:
+            return self.names.pod(pod.uid, qos_class(pod))
+        except InvalidCgroupName as error:
+            raise CgroupError(str(error)) from error
+        except ValueError as error:
+            raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+
+    def create_pod(self, pod: Pod) -> None:
+        """Create the pod's cgroup with its limits. Raises CgroupError."""
+        self.files.create(self.pod_path(pod), self.pod_limits(pod))
+
+    def adopt(self, pod: Pod) -> None:
+        """Take over the cgroup of a running pod. Raises CgroupError.
+
+        Its limits are written again if it lost its memory limit (systemd resets what it does not
+        contain). Other values are those of a resize that was interrupted, which the resize itself
+        ends. Does nothing where no one but the agent writes the limits.
+        """
+        if self.names.driver is not CgroupDriver.SYSTEMD:
+            return
+        wanted = self.pod_limits(pod)
+        found = as_requested(self.files.version, self.read_limits(pod), wanted)
+        resizing = found.memory not in (None, NO_LIMIT, wanted.memory)
+        self.files.create(self.pod_path(pod), found if resizing else wanted)
+
+    def pod_limits(self, pod: Pod) -> CgroupResources:
+        """The limits that a pod should have. Raises CgroupError."""
+        try:
+            limits = pod_resources(pod, self.options.pods)
+        except ValueError as error:
+            raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+        if limits.period_us is not None and self.has_no_quota(pod):
+            return replace(limits, quota_us=NO_LIMIT)
+        return limits
+
+    def read_limits(self, pod: Pod) -> CgroupResources:
+        """The cpu and memory limits that the pod's cgroup has. Raises CgroupError."""
+        path = self.pod_path(pod)
+        limits = read_limits(self.files.version, partial(self.files.read_file, path))
+        if limits is None:
+            raise CgroupError(f"cgroup {path} does not show its cpu and memory limits")
+        return limits
+
+    def starve(self, path: str) -> None:
+        """Give a cgroup that cannot be removed yet the minimum of cpu. Raises CgroupError."""
+        self.files.write(path, CgroupResources(shares=MIN_SHARES))
+
+    def found_pods(self) -> Mapping[str, str]:
+        """uid -> path of every pod that has a cgroup in the tree."""
+        found: dict[str, str] = {}
+        for quality in QoSClass:
+            group = self.names.group(quality)
+            for directory in self.files.children(group):
+                uid = self.names.pod_uid(directory)
+                if uid is not None:
+                    found[uid] = f"{group}/{directory}"
+        return found
+
+    def _read_shares(self, path: str) -> int | None:
+        name = "cpu.shares" if self.files.version == 1 else "cpu.weight"
+        found = number(self.files.read_file(path, "cpu", name))
+        if found is None or self.files.version == 1:
+            return found
+        return weight_to_shares(found)

@@ -1,0 +1,289 @@
+"""The values written to cgroup files, and what pods, groups and the node are given.
+
+Pure. Source: docs/reference/behaviour.md, k3, k4; docs/reference/constants.csv: resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kubeletpy.base.api.quantity import milli_value, parse, value, whole
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.pods.cgroup_units import (
+    MIN_SHARES,
+    cpu_quota,
+    cpu_shares,
+    hugepage_limits,
+    shares_to_weight,
+)
+from kubeletpy.pods.memory_qos import MemoryQoS, of_request, throttled_from
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import QoSClass, qos_class
+from kubeletpy.pods.resources import Amounts, limited, pod_level_set, pod_limits, pod_requests
+
+NO_LIMIT = -1
+DEFAULT_PERIOD_US = 100_000
+HUGEPAGES_UNBOUNDED = 1 << 62
+
+
+class CgroupResources(Struct, frozen=True):
+    """Limits of one cgroup. None: leave unchanged; -1: no limit."""
+
+    shares: int | None = None
+    """cgroup v1 cpu shares; written as a weight in v2."""
+    quota_us: int | None = None
+    period_us: int | None = None
+    memory: int | None = None
+    """Bytes."""
+    memory_min: int | None = None
+    """Bytes that are protected; cgroup v2 only, like the next field."""
+    memory_low: int | None = None
+    """Bytes that are reclaimed last."""
+    memory_high: int | None = None
+    """Bytes above which processes are throttled."""
+    pids: int | None = None
+    hugepages: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by page size as cgroups name it: ``2MB``."""
+
+
+class PodCgroupSettings(Struct, frozen=True):
+    """The configuration of pods' cgroups."""
+
+    cpu_cfs_quota: bool = True
+    cpu_cfs_period_us: int = DEFAULT_PERIOD_US
+    pids_limit: int = NO_LIMIT
+    """podPidsLimit; not positive: no limit but the node's."""
+    hugepage_sizes: tuple[str, ...] = ()
+    memory_qos: MemoryQoS | None = None
+    """None: gate MemoryQoS is off, or this is not cgroup v2."""
+
+
+def rounded_quota(quota_us: int, period_us: int) -> int:
+    """The quota that systemd keeps for the one requested: a whole percentage of a CPU, rounded up.
+
+    Source: systemd.resource-control(5), CPUQuota.
+    """
+    if quota_us < 0:
+        return NO_LIMIT
+    percent = -(-quota_us * 100 // period_us)
+    return percent * period_us // 100
+
+
+def v1_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
+    """(controller, file, text) in the order to write them: the period before its quota."""
+    if resources.shares is not None:
+        yield "cpu", "cpu.shares", str(resources.shares)
+    if resources.period_us is not None:
+        yield "cpu", "cpu.cfs_period_us", str(resources.period_us)
+    if resources.quota_us:
+        yield "cpu", "cpu.cfs_quota_us", str(resources.quota_us)
+    if resources.memory:
+        yield "memory", "memory.limit_in_bytes", str(resources.memory)
+    if resources.pids:
+        yield "pids", "pids.max", _or_max(resources.pids)
+    for size, limit in resources.hugepages.items():
+        yield "hugetlb", f"hugetlb.{size}.limit_in_bytes", str(limit)
+
+
+def v2_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
+    """Like :func:`v1_files`, for the one hierarchy of cgroup v2."""
+    if resources.shares is not None:
+        yield "cpu", "cpu.weight", str(shares_to_weight(resources.shares))
+    if resources.quota_us or resources.period_us:
+        quota = _or_max(resources.quota_us or NO_LIMIT)
+        period = f" {resources.period_us}" if resources.period_us else ""
+        yield "cpu", "cpu.max", f"{quota}{period}"
+    if resources.memory:
+        yield "memory", "memory.max", _or_max(resources.memory)
+    if resources.memory_min is not None:
+        yield "memory", "memory.min", str(resources.memory_min)
+    if resources.memory_low is not None:
+        yield "memory", "memory.low", str(resources.memory_low)
+    if resources.memory_high:
+        yield "memory", "memory.high", _or_max(resources.memory_high)
+    if resources.pids:
+        yield "pids", "pids.max", _or_max(resources.pids)
+    for size, limit in resources.hugepages.items():
+        yield "hugetlb", f"hugetlb.{size}.max", str(limit)
+
+
+def _or_max(number: int) -> str:
+    return "max" if number < 0 else str(number)
+
+
+def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
+    """The limits of a pod as a whole. Raises ValueError for what is not a quantity.
+
+    A Burstable pod is limited in cpu or memory only if each of its containers is.
+    """
+    requests, limits = pod_requests(pod, with_claims=True), pod_limits(pod, with_claims=True)
+    quality = qos_class(pod)
+    pages = hugepage_limits(requests)
+    pids = settings.pids_limit if settings.pids_limit > 0 else None
+    hugepages = {size: pages.get(size, 0) for size in settings.hugepage_sizes}
+    if quality is QoSClass.BEST_EFFORT:
+        return CgroupResources(shares=MIN_SHARES, pids=pids, hugepages=hugepages)
+    quota = period = memory = None
+    if limited(pod, "cpu"):
+        period = settings.cpu_cfs_period_us
+        quota = cpu_quota(milli(limits, "cpu"), period) if settings.cpu_cfs_quota else NO_LIMIT
+    if limited(pod, "memory"):
+        memory = whole(limits["memory"])
+    protected = of_request(settings.memory_qos, quality, _memory_request(pod))
+    return CgroupResources(
+        shares=cpu_shares(milli(requests, "cpu")),
+        quota_us=quota,
+        period_us=period,
+        memory=memory,
+        pids=pids,
+        hugepages=hugepages,
+        memory_min=protected.minimum,
+        memory_low=protected.low,
+        memory_high=_throttled(pod, settings) or None,
+    )
+
+
+def qos_group(cpu_milli: int, hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
+    """The group of a QoS class whose pods together request ``cpu_milli`` millicores.
+
+    0, for BestEffort: the minimum of cpu under contention.
+    """
+    unbounded = dict.fromkeys(hugepage_sizes, HUGEPAGES_UNBOUNDED)
+    return CgroupResources(shares=cpu_shares(cpu_milli), hugepages=unbounded)
+
+
+def kubepods_group(
+    capacity: Mapping[str, str],
+    reserved: Iterable[Mapping[str, str]],
+    *,
+    max_pids: int,
+    reserved_cpus: int = 0,
+    enforce: bool,
+    hugepage_sizes: Iterable[str] = (),
+) -> CgroupResources:
+    """All pods together: what is left of the node, ignoring eviction thresholds.
+
+    ``reserved`` are kubeReserved and systemReserved; ``reserved_cpus`` (of reservedSystemCPUs)
+    replaces their cpu. Without ``enforce``: all that the node has. Raises ValueError.
+    """
+    taken = list(reserved) if enforce else []
+    cpu = milli_value(capacity["cpu"])
+    if enforce and reserved_cpus:
+        cpu -= reserved_cpus * 1000
+    else:
+        cpu -= sum(milli_value(entry.get("cpu", "0")) for entry in taken)
+    memory = unreserved_memory(value(capacity["memory"]), taken)
+    pids = max_pids - sum(value(entry.get("pid", "0")) for entry in taken)
+    pages = hugepage_limits({n: parse(q) for n, q in capacity.items()})
+    return CgroupResources(
+        shares=cpu_shares(cpu),
+        memory=memory,
+        pids=max(pids, 0) if max_pids > 0 else None,
+        hugepages={size: pages.get(size, 0) for size in hugepage_sizes},
+    )
+
+
+def unreserved_memory(capacity: int, reserved: Iterable[Mapping[str, str]]) -> int:
+    """Bytes that are left for pods, ignoring eviction thresholds. Raises ValueError."""
+    return max(capacity - sum(value(entry.get("memory", "0")) for entry in reserved), 0)
+
+
+def reserved_group(
+    reserved: Mapping[str, str],
+    *,
+    compressible: bool,
+    hugepage_sizes: Iterable[str] = (),
+    keep_memory: bool = False,
+) -> CgroupResources:
+    """The cgroup of the daemons that systemReserved or kubeReserved is for. Raises ValueError.
+
+    ``compressible``: cpu only, which can be reclaimed without killing anything. ``keep_memory``
+    (gate MemoryQoS): protect its memory.
+    """
+    shares = cpu_shares(milli_value(reserved["cpu"])) if "cpu" in reserved else None
+    if compressible:
+        return CgroupResources(shares=shares)
+    pages = hugepage_limits({n: parse(q) for n, q in reserved.items()})
+    memory = value(reserved["memory"]) if "memory" in reserved else None
+    return CgroupResources(
+        shares=shares,
+        memory=memory,
+        memory_min=memory if keep_memory else None,
+        pids=value(reserved["pid"]) if "pid" in reserved else None,
+        hugepages={size: pages.get(size, 0) for size in hugepage_sizes},
+    )
+
+
+def burstable_cpu(pod: Pod) -> int:
+    """A pod's share of the Burstable group's cpu, in millicores. Raises ValueError."""
+    if qos_class(pod) is not QoSClass.BURSTABLE:
+        return 0
+    return milli(pod_requests(pod, with_claims=True), "cpu")
+
+
+def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
+    """The memory settings of a pod whose request has changed. Raises ValueError."""
+    found = of_request(settings.memory_qos, qos_class(pod), _memory_request(pod))
+    high = _throttled(pod, settings)
+    return CgroupResources(
+        memory_min=found.minimum,
+        memory_low=found.low,
+        memory_high=NO_LIMIT if high == 0 else high,
+    )
+
+
+def _throttled(pod: Pod, settings: PodCgroupSettings) -> int | None:
+    """memory.high of a pod with pod-level resources; 0: not throttled, None: not set.
+
+    Claims do not count. Source: docs/reference/behaviour-resources.md, rj: ka12. Raises
+    ValueError.
+    """
+    qos = settings.memory_qos
+    if qos is None or qos.throttling_factor is None or not pod_level_set(pod):
+        return None
+    limit = whole(pod_limits(pod)["memory"]) if limited(pod, "memory") else 0
+    return throttled_from(qos, _memory_request(pod, with_claims=False), limit)
+
+
+def memory_kept(pod: Pod) -> tuple[int, int]:
+    """A pod's share of the groups' memory: bytes requested by Guaranteed and by Burstable pods.
+
+    Raises ValueError.
+    """
+    request, quality = _memory_request(pod), qos_class(pod)
+    return (
+        request if quality is QoSClass.GUARANTEED else 0,
+        request if quality is QoSClass.BURSTABLE else 0,
+    )
+
+
+def kept_group(guaranteed: int, burstable: int) -> CgroupResources:
+    """All pods together: a group must protect what its children are to protect.
+
+    The kernel ignores memory.low below a group without it, memory.min of the group included.
+    """
+    return CgroupResources(memory_min=guaranteed + burstable, memory_low=burstable)
+
+
+class ReservedMemory(Struct, frozen=True):
+    """qosReserved: withhold a share of higher classes' requests from the groups below them."""
+
+    percent: int
+    allocatable: int
+    """Bytes that all pods may have."""
+
+    def limits(self, guaranteed: int, burstable: int) -> Mapping[QoSClass, int]:
+        """Bytes that the groups may use, given the requests of both classes."""
+        rest = self.allocatable - guaranteed * self.percent // 100
+        last = rest - burstable * self.percent // 100
+        return {QoSClass.BURSTABLE: rest, QoSClass.BEST_EFFORT: last}
+
+
+def _memory_request(pod: Pod, *, with_claims: bool = True) -> int:
+    requests = pod_requests(pod, with_claims=with_claims)
+    return whole(requests["memory"]) if "memory" in requests else 0
+
+
+def milli(amounts: Amounts, name: str) -> int:
+    """Thousandths of an amount, rounded up; 0 when there is none."""
+    return whole(amounts[name] * 1000) if name in amounts else 0

@@ -1,0 +1,118 @@
+"""The kubelet's file of devices: read and written in its form, so that a node can change agents.
+
+Pure. Source: docs/reference/behaviour-resources.md, rx.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from kubeletpy.pods.fnv import fnv1a_32
+from kubeletpy.resources.devices.model import Booking, DeviceHolder
+from kubeletpy.resources.placement import go_dump
+
+K = TypeVar("K")
+
+FILE = "kubelet_internal_checkpoint"
+
+
+class BadDeviceCheckpoint(ValueError):
+    """The file can't be used; the text contains the reason."""
+
+
+def render(
+    bookings: Mapping[DeviceHolder, Booking], registered: Mapping[str, Sequence[str]]
+) -> str:
+    """The file's text.
+
+    Args:
+        registered: healthy ids of each resource that a plugin has registered.
+    """
+    data = {
+        "PodDeviceEntries": [
+            {
+                "PodUID": holder.uid,
+                "ContainerName": holder.container,
+                "ResourceName": holder.resource,
+                "DeviceIDs": {str(node): list(ids) for node, ids in booking.by_node.items()},
+                "AllocResp": base64.b64encode(booking.response).decode(),
+            }
+            for holder, booking in bookings.items()
+        ]
+        or None,
+        "RegisteredDevices": {name: list(ids) for name, ids in registered.items()},
+    }
+    return json.dumps({"Data": data, "Checksum": checksum(data)}, separators=(",", ":"))
+
+
+def parse_checkpoint(text: str | bytes) -> tuple[dict[DeviceHolder, Booking], tuple[str, ...]]:
+    """Which container has which devices, and the names of the resources that had a plugin.
+
+    Raises:
+        BadDeviceCheckpoint: it is not what the kubelet or this agent has written.
+    """
+    try:
+        whole = json.loads(text)
+        data = whole["Data"]
+        if whole["Checksum"] != checksum(data):
+            raise BadDeviceCheckpoint(f"its checksum is not that of its data ({checksum(data)})")
+        bookings = {}
+        for entry in data["PodDeviceEntries"] or ():
+            holder = DeviceHolder(entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
+            given = base64.b64decode(entry["AllocResp"] or "", validate=True)
+            devices = entry["DeviceIDs"] or {}
+            at = {int(node): tuple(ids or ()) for node, ids in devices.items()}
+            bookings[holder] = Booking(at, given)
+        return bookings, tuple(data["RegisteredDevices"] or ())
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadDeviceCheckpoint(f"it is not a checkpoint of devices: {error!r}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, binascii.Error) as error:
+        raise BadDeviceCheckpoint(f"it can't be read: {error}") from None
+    except ValueError as error:
+        raise BadDeviceCheckpoint(str(error)) from None
+
+
+def checksum(data: Mapping[str, Any]) -> int:
+    """The checksum of a file's ``Data``: over a dump of it, as Go prints values."""
+    entries, registered = data["PodDeviceEntries"], data["RegisteredDevices"]
+    fields = [
+        (
+            "PodDeviceEntries",
+            "[]checkpoint.PodDevicesEntry",
+            go_dump.items(None if entries is None else map(_entry, entries)),
+        ),
+        ("RegisteredDevices", "map[string][]string", _lists(registered, go_dump.text_map)),
+    ]
+    dump = f"(checkpoint.checkpointData){go_dump.struct(fields)}"
+    return fnv1a_32(dump.encode("utf-8", "surrogatepass"))
+
+
+def _entry(entry: Mapping[str, Any]) -> str:
+    given, devices = entry["AllocResp"], entry["DeviceIDs"]
+    by_node = None if devices is None else {int(node): ids for node, ids in devices.items()}
+    return go_dump.struct(
+        [
+            ("PodUID", "string", entry["PodUID"]),
+            ("ContainerName", "string", entry["ContainerName"]),
+            ("ResourceName", "string", entry["ResourceName"]),
+            ("DeviceIDs", "checkpoint.DevicesPerNUMA", _lists(by_node, go_dump.number_map)),
+            (
+                "AllocResp",
+                "[]uint8",
+                go_dump.items(None if given is None else base64.b64decode(given, validate=True)),
+            ),
+        ]
+    )
+
+
+def _lists(
+    lists: Mapping[K, Iterable[object] | None] | None,
+    show: Callable[[Mapping[K, object]], str],
+) -> str:
+    if lists is None:
+        return go_dump.NIL
+    return show({key: go_dump.items(ids) for key, ids in lists.items()})

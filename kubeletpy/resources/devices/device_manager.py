@@ -1,0 +1,288 @@
+"""The devices that containers get from the device plugins of a node.
+
+Decides nothing: :mod:`.registration` has the plugins, :mod:`.pick` states which devices,
+:mod:`.allocator` requests them, :mod:`.state` has which container holds them, :mod:`.given` what
+that means for it. A booking is on the disk
+before its pod is admitted; a plugin that does not answer delays only pods that request its devices.
+Source: docs/reference/behaviour-resources.md, rn, ro, rp.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import whole
+from kubeletpy.base.structs import replace
+from kubeletpy.metrics.devices import DeviceMetrics
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.granted import DeviceCounts, HeldResource
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import pod_limits
+from kubeletpy.resources.devices import on_node
+from kubeletpy.resources.devices.allocator import Allocator, NotGiven
+from kubeletpy.resources.devices.checkpoint_file import CheckpointFile
+from kubeletpy.resources.devices.given import from_plugins
+from kubeletpy.resources.devices.hints import device_hints
+from kubeletpy.resources.devices.model import NO_NODE, AwaitedPlugins, DeviceHolder, Wish
+from kubeletpy.resources.devices.pick import by_claim, requests
+from kubeletpy.resources.devices.plugin import OpenPlugin, over_socket
+from kubeletpy.resources.devices.registration import DevicePlugins
+from kubeletpy.resources.devices.report import NodeReport
+from kubeletpy.resources.devices.state import DeviceState
+from kubeletpy.resources.placement.hints import Hint, Hints
+from kubeletpy.resources.placement.refusal import AllocationRefused
+from kubeletpy.runtime_manager.additions import ContainerAdditions
+
+log = logging.getLogger(__name__)
+
+RETURNS_WITHIN_S = 120.0
+"""Seconds from the agent's start within which pods wait for device plugins that an earlier agent
+had. After a reboot agent and plugins start in any order, and a refused pod stays refused; a plugin
+runs in a pod itself, which takes its time to start."""
+
+
+class DeviceManager:
+    """A :class:`~kubeletpy.resources.placement.provider.ResourceProvider` and a provider of containers'
+    config. Make it inside a running event loop.
+    """
+
+    name = "devices"
+
+    def __init__(
+        self,
+        directory: Path,
+        metrics: DeviceMetrics,
+        *,
+        nodes: Sequence[int],
+        pod_runs: Callable[[str], bool],
+        is_active: Callable[[str], bool],
+        node_changed: Callable[[], None],
+        pod_changed: Callable[[str], None],
+        open_plugin: OpenPlugin = over_socket,
+        listen: bool = True,
+    ) -> None:
+        """Args:
+        directory: holds the plugins' sockets and the checkpoint.
+        nodes: ids of the machine's NUMA nodes.
+        pod_runs: whether a container of a pod runs.
+        is_active: whether a pod uses the node.
+        node_changed: the devices in the node's status have changed.
+        pod_changed: the devices in a pod's status have changed.
+        listen: False: no plugin can register over kubelet.sock.
+        """
+        self.state = DeviceState()
+        self._pod_runs = pod_runs
+        self._is_active = is_active
+        self._nodes = nodes
+        self._file = CheckpointFile(directory, self.state)
+        self._report = NodeReport(self.state, node_changed)
+        self._listed = asyncio.Event()
+        self._returns_until = float("-inf")
+        self.plugins = DevicePlugins(
+            directory,
+            self.state,
+            self._file,
+            self._report,
+            metrics,
+            pod_changed=pod_changed,
+            listed=self._listed.set,
+            open_plugin=open_plugin,
+            listen=listen,
+        )
+        self._allocator = Allocator(self.state, self.plugins.current, self._file, metrics)
+
+    async def start(self) -> None:
+        """Read which container has what, then let plugins register."""
+        now = asyncio.get_running_loop().time()
+        await self._file.restore(now)
+        self._returns_until = now + RETURNS_WITHIN_S
+        await self.plugins.listen()
+
+    async def close(self) -> None:
+        """Disconnect from the plugins; pods keep what they have."""
+        self._report.close()
+        await self.plugins.close()
+        await self._file.close()
+
+    # -- the node ------------------------------------------------------------------------------
+
+    def counts(self, shown: Mapping[str, str]) -> DeviceCounts:
+        """The devices in the node's status. ``shown``: capacity as the API has it."""
+        return self._report.counts(shown)
+
+    def resources_status(self, uid: str) -> Mapping[str, list[api.ResourceStatus]]:
+        """allocatedResourcesStatus of each container of a pod that has devices."""
+        return on_node.resources_status(self.state, uid)
+
+    def held_counts(self, uid: str) -> dict[str, int]:
+        """How many devices are taken, by resource, if this pod has any.
+
+        For such a pod the node counts as having at least that many.
+        """
+        if not any(holder.uid == uid for holder in self.state.bookings):
+            return {}
+        names = {holder.resource for holder in self.state.bookings}
+        return {name: len(self.state.held_ids(name)) for name in names}
+
+    def by_container(self) -> dict[tuple[str, str], dict[str, dict[str, tuple[int, ...]]]]:
+        """Pod uid and container name -> devices by resource, each with the NUMA nodes near it."""
+        found: dict[tuple[str, str], dict[str, dict[str, tuple[int, ...]]]] = {}
+        for holder, booking in self.state.bookings.items():
+            of_container = found.setdefault((holder.uid, holder.container), {})
+            of_container[holder.resource] = on_node.near(booking)
+        return found
+
+    def held_by(self, pod: Pod) -> list[HeldResource]:
+        """The devices of each container of a pod."""
+        found = []
+        for holder, booking in sorted(self.state.bookings.items(), key=lambda item: item[0]):
+            if holder.uid == pod.uid:
+                nodes = tuple(sorted(each for each in booking.by_node if each != NO_NODE))
+                what = ", ".join(sorted(booking.ids))
+                found.append(HeldResource(holder.container, holder.resource, what, nodes))
+        return found
+
+    def healthy_devices(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """Devices that are or can be allocated, by resource."""
+        return on_node.healthy(self.state)
+
+    # -- plugins that come back ----------------------------------------------------------------
+
+    def awaited(self, pod: Pod) -> AwaitedPlugins | None:
+        """The plugins that a pod has to wait for; None: none. A running pod waits for none."""
+        if asyncio.get_running_loop().time() >= self._returns_until or self._pod_runs(pod.uid):
+            return None
+        try:
+            names = {
+                name
+                for _, container in pod.all_containers()
+                for name, number in requests(container, self.state).items()
+                if number > 0
+                and self.state.returning(name)
+                and not by_claim(pod, container["name"], name)
+            }
+        except ValueError:  # placement refuses the pod for it
+            return None
+        return AwaitedPlugins(tuple(sorted(names)), self._returns_until) if names else None
+
+    def returned(self, pod: Pod) -> Awaitable[None] | None:
+        """Something to await until a pod's plugins are back, or have had their time; None: now."""
+        return None if self.awaited(pod) is None else self._returned(pod)
+
+    async def _returned(self, pod: Pod) -> None:
+        while (awaited := self.awaited(pod)) is not None:
+            self._listed.clear()
+            try:
+                async with asyncio.timeout_at(awaited.until):
+                    await self._listed.wait()
+            except TimeoutError:
+                log.warning(
+                    "device plugins have not come back: the pod is judged without them",
+                    extra={
+                        "pod": pod.key,
+                        "resources": list(awaited.resources),
+                        "waited_s": RETURNS_WITHIN_S,
+                    },
+                )
+                return
+
+    # -- placement -----------------------------------------------------------------------------
+
+    def is_requested_by(self, pod: Pod) -> bool:
+        """See ResourceProvider."""
+        return any(requests(container, self.state) for _, container in pod.all_containers())
+
+    def hints(self, pod: Pod, container: api.Container | None) -> Hints:
+        """See ResourceProvider. None for a running pod: its devices are in use where they are."""
+        if self._pod_runs(pod.uid):
+            return {}
+        if container is not None:
+            name, wanted = container["name"], requests(container, self.state)
+            wanted = {each: n for each, n in wanted.items() if not by_claim(pod, name, each)}
+            return device_hints(pod, name, wanted, self.state, self._nodes)
+        totals = pod_limits(pod, overhead=False)
+        wanted = {each: whole(n) for each, n in totals.items() if self.state.concerns(each)}
+        return device_hints(pod, None, wanted, self.state, self._nodes)
+
+    def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
+        """See ResourceProvider."""
+        wanted = requests(container, self.state)
+        if not wanted:
+            return False
+        wishes = _wishes(pod, container["name"], wanted, hint.mask)
+        try:
+            return self._allocator.reserve(pod, wishes, pod_runs=self._pod_runs(pod.uid))
+        except NotGiven as error:
+            raise _refused(error) from None
+
+    async def settle(self, pod: Pod) -> None:
+        """See ResourceProvider. Takes as long as the plugins."""
+        try:
+            await self._allocator.call_plugins(pod)
+        except NotGiven as error:
+            raise _refused(error) from None
+
+    def release(self, uids: Collection[str]) -> None:
+        """Take back what all other pods have."""
+        before = len(self.state.bookings)
+        self.state.release_others(uids)
+        if len(self.state.bookings) != before:
+            self._file.write_soon()
+
+    # -- containers ----------------------------------------------------------------------------
+
+    async def provide(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        given: ContainerAdditions,
+    ) -> ContainerAdditions:
+        """Everything that a container that is about to be created gets with its devices.
+
+        Raises:
+            ContainerConfigError: a plugin refuses or does not answer, or its devices are not known.
+        """
+        name = container["name"]
+        try:
+            wanted = {each: n for each, n in requests(container, self.state).items() if n > 0}
+            wanted = {each: n for each, n in wanted.items() if not by_claim(pod, name, each)}
+        except ValueError as error:
+            raise ContainerConfigError(str(error)) from None
+        have = self.state.of_container(pod.uid, name)
+        missing = {each: number for each, number in wanted.items() if each not in have}
+        if missing and self._is_active(pod.uid):
+            try:
+                if self._allocator.reserve(pod, _wishes(pod, name, missing), pod_runs=False):
+                    await self._allocator.call_plugins(pod, name)
+            except NotGiven as error:
+                raise ContainerConfigError(str(error)) from None
+        for resource in wanted:
+            await self.plugins.before_start(DeviceHolder(pod.uid, name, resource))
+        more = from_plugins(self.state.of_container(pod.uid, name))
+        return replace(
+            given,
+            envs=(*more.envs, *given.envs),
+            mounts=(*more.mounts, *given.mounts),
+            devices=(*more.devices, *given.devices),
+            annotations={**more.annotations, **given.annotations},
+            cdi_devices=tuple(dict.fromkeys((*given.cdi_devices, *more.cdi_devices))),
+        )
+
+
+def _wishes(
+    pod: Pod, container: str, wanted: Mapping[str, int], mask: int | None = None
+) -> list[Wish]:
+    return [
+        Wish(DeviceHolder(pod.uid, container, resource), number, mask)
+        for resource, number in wanted.items()
+    ]
+
+
+def _refused(error: NotGiven) -> AllocationRefused:
+    text = f"Allocate failed due to {error}, which is unexpected"
+    return AllocationRefused(text, container=error.container)

@@ -1,0 +1,283 @@
+"""The device plugins that have registered: each is followed to its end, one a resource.
+
+Must never give a device to a container: :mod:`.allocator` does. Source:
+docs/reference/behaviour-resources.md, rn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubeletpy.base.tasks import Lasting, cancel_tasks
+from kubeletpy.metrics.devices import DeviceMetrics
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.remote.endpoint import EndpointError
+from kubeletpy.remote.plugin_calls import PluginCallFailed
+from kubeletpy.resources.devices.checkpoint_file import CheckpointFile
+from kubeletpy.resources.devices.kubelet_socket import SOCKET, KubeletSocket, plugin_socket
+from kubeletpy.resources.devices.model import DeviceHolder, PluginDevice
+from kubeletpy.resources.devices.names import RegistrationRefused, check_resource, check_version
+from kubeletpy.resources.devices.plugin import (
+    MANY_DEVICES,
+    DevicePlugin,
+    OpenPlugin,
+    PluginAnswer,
+    connected,
+)
+from kubeletpy.resources.devices.report import NodeReport
+from kubeletpy.resources.devices.state import DeviceState, compare
+
+if TYPE_CHECKING:
+    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+MAX_RESOURCES = 256
+PACE_S = 0.1
+"""A plugin's lists are read no faster than this."""
+LISTEN_AGAIN_S = 30.0
+"""How often to retry when kubelet.sock can't be created."""
+
+
+class DevicePlugins:
+    """The plugins by resource. Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        state: DeviceState,
+        file: CheckpointFile,
+        report: NodeReport,
+        metrics: DeviceMetrics,
+        *,
+        pod_changed: Callable[[str], None],
+        listed: Callable[[], None],
+        open_plugin: OpenPlugin,
+        listen: bool,
+    ) -> None:
+        """Args:
+        directory: holds the plugins' sockets.
+        file: what is written when there are other devices.
+        pod_changed: the devices in a pod's status have changed.
+        listed: called when a plugin has listed its devices.
+        listen: False: no plugin can register over kubelet.sock.
+        """
+        self.current: dict[str, DevicePlugin] = {}
+        self._lasting = Lasting()
+        self._directory = directory
+        self._state = state
+        self._file = file
+        self._report = report
+        self._metrics = metrics
+        self._pod_changed = pod_changed
+        self._listed = listed
+        self._open_plugin = open_plugin
+        self._watches: dict[DevicePlugin, asyncio.Task[None]] = {}
+        self._socket = KubeletSocket(directory, self._register) if listen else None
+        self._ends = asyncio.Event()
+        self._unheard = ""
+        self._problems: dict[str, str] = {}
+        self._newest: dict[str, object] = {}
+        self._prepares: dict[str, bool] = {}
+        """Whether a resource's last plugin requires a call before containers start."""
+
+    async def listen(self) -> None:
+        """Let plugins register over kubelet.sock. Where they can't, that is logged and retried: the
+        node works without, and plugins of plugins_registry need no kubelet.sock."""
+        if self._socket is None:
+            return
+        try:
+            if await self._socket.start():
+                self._report.nothing_known()
+        except OSError as error:
+            if self._unheard != (why := str(error)):
+                self._unheard = why
+                extra = {"socket": str(self._directory / SOCKET), "why": why}
+                log.error("device plugins can't register; trying again", extra=extra)
+        else:
+            self._unheard = ""
+
+    def problem(self) -> str:
+        """Why no device plugin can register over kubelet.sock; empty: they can."""
+        if not self._unheard:
+            return ""
+        return f"device plugins can't register over {self._directory / SOCKET}: {self._unheard}"
+
+    async def run(self) -> None:
+        """Forget resources whose plugins were removed permanently, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._ends.clear()
+            at = self._state.expires_at()
+            if self._unheard:
+                again = loop.time() + LISTEN_AGAIN_S
+                at = again if at is None else min(at, again)
+            try:
+                async with asyncio.timeout_at(at):
+                    await self._ends.wait()
+            except TimeoutError:
+                if self._unheard:
+                    await self.listen()
+                gone = self._state.expire(loop.time())
+                if not gone:
+                    continue
+                log.info("resources of device plugins forgotten", extra={"resources": list(gone)})
+                for name in gone:
+                    if not self._state.concerns(name):
+                        self._problems.pop(name, None)
+                        self._prepares.pop(name, None)
+                self._file.write_soon()
+                self._report.forgotten(gone)
+
+    async def close(self) -> None:
+        """Disconnect from the plugins; pods keep what they have."""
+        if self._socket is not None:
+            await self._socket.close()
+        await cancel_tasks(self._watches.values())
+        await self._lasting.close()
+        for plugin in self.current.values():
+            await plugin.close()
+
+    async def _register(self, request: pb.RegisterRequest) -> None:
+        """Register a plugin. Raises RegistrationRefused."""
+        check_version([request.version])
+        check_resource(request.resource_name)
+        self._check_resource_limit(request.resource_name)
+        self._metrics.registrations.labels(request.resource_name).inc()
+        await self.register(request.resource_name, plugin_socket(self._directory, request.endpoint))
+
+    async def register(self, resource: str, socket: str) -> None:
+        """Use this plugin, and no other, for its resource. Raises RegistrationRefused."""
+        check_resource(resource)
+        self._check_resource_limit(resource)
+        mine = self._newest[resource] = object()
+        try:
+            plugin = await connected(self._open_plugin, resource, socket)
+        except (PluginCallFailed, EndpointError) as error:
+            raise RegistrationRefused(str(error)) from None
+        finally:
+            newest = self._newest.get(resource) is mine
+            if newest:
+                del self._newest[resource]
+        if not newest:
+            await plugin.close()
+            raise RegistrationRefused(
+                f"another device plugin of {resource} has registered meanwhile"
+            )
+        before = self.current.get(resource)
+        self.current[resource] = plugin
+        self._prepares[resource] = plugin.pre_start
+        self._problems.pop(resource, None)
+        self._state.started(resource)
+        self._ends.set()
+        log.info("device plugin registered", extra={"resource": resource, "socket": socket})
+        self._watches[plugin] = asyncio.create_task(
+            self._watch(plugin), name=f"device plugin {resource}"
+        )
+        if before is not None:
+            await self._let_go(before)
+
+    def _check_resource_limit(self, resource: str) -> None:
+        """Raise RegistrationRefused when the node has too many resources for another one.
+
+        Those of plugins that have stopped count until they are forgotten: the node shows them.
+        """
+        known = self.current.keys() | self._state.resources.keys() | self._newest.keys()
+        if resource not in known and len(known) >= MAX_RESOURCES:
+            raise RegistrationRefused(
+                f"this node has device plugins of {MAX_RESOURCES} resources already, those that "
+                "stopped in the last five minutes included; none is added"
+            )
+
+    async def deregister(self, resource: str, socket: str) -> None:
+        """The plugin at this socket has exited, unless another has its resource."""
+        plugin = self.current.get(resource)
+        if plugin is not None and plugin.socket == socket:
+            await self._let_go(plugin)
+
+    async def _let_go(self, plugin: DevicePlugin) -> None:
+        await cancel_tasks((self._watches.get(plugin),))
+
+    async def _watch(self, plugin: DevicePlugin) -> None:
+        """Follow a plugin's devices to its end."""
+        loop = asyncio.get_running_loop()
+        why = "it has ended the stream of its devices"
+        try:
+            async for devices in plugin.lists():
+                if self.current.get(plugin.resource) is not plugin:
+                    break
+                taken_in = loop.time()
+                if not await self._take_in(plugin, devices):
+                    break
+                await asyncio.sleep(max(0.0, taken_in + PACE_S - loop.time()))
+        except (PluginCallFailed, PluginAnswer) as error:
+            why = str(error)
+        except asyncio.CancelledError:
+            why = "it was let go"
+            raise
+        except Exception:  # a plugin's fault must not leave its devices on offer
+            log.exception(
+                "unexpected answer of a device plugin", extra={"resource": plugin.resource}
+            )
+            why = "internal error"
+        finally:
+            del self._watches[plugin]
+            if self.current.get(plugin.resource) is plugin:
+                del self.current[plugin.resource]
+                self._state.stopped(plugin.resource, loop.time())
+                self._problems[plugin.resource] = why
+                self._ends.set()
+                log.warning(
+                    "device plugin has stopped: none of its devices can be given",
+                    extra={"resource": plugin.resource, "why": why},
+                )
+                self._report.report_soon()
+            await self._lasting.finish(plugin.close())
+
+    async def _take_in(self, plugin: DevicePlugin, devices: tuple[PluginDevice, ...]) -> bool:
+        """Note a plugin's list, a long one in a thread; False: another plugin has its resource."""
+        name = plugin.resource
+        known = self._state.resources.get(name)
+        many = len(devices) > MANY_DEVICES or (known and len(known.listed) > MANY_DEVICES)
+        if many:
+            listing = await asyncio.to_thread(compare, known, devices)
+            if self.current.get(name) is not plugin:
+                return False
+        else:
+            listing = compare(known, devices)
+        owners = self._state.take_in(name, listing)
+        self._listed()
+        for uid in owners:
+            self._pod_changed(uid)
+        if listing.changed:
+            self._file.write_soon()
+            self._report.report_soon()
+        if many:  # nobody else has the old list, and to free it takes time, too
+            await asyncio.to_thread(listing.before.clear)
+        return True
+
+    async def before_start(self, holder: DeviceHolder) -> None:
+        """Have the plugin prepare the devices of a container, if it requires that.
+
+        Raises:
+            ContainerConfigError: it can't.
+        """
+        plugin = self.current.get(holder.resource)
+        booking = self._state.bookings.get(holder)
+        if booking is None or not self._prepares.get(holder.resource):
+            return
+        if plugin is None:
+            raise ContainerConfigError(
+                f"device plugin of {holder.resource} requires a call before a container starts, "
+                f"but it has stopped: {self._problems.get(holder.resource, '')}"
+            )
+        try:
+            await plugin.before_start(sorted(booking.ids))
+        except PluginCallFailed as error:
+            raise ContainerConfigError(
+                f"device plugin PreStartContainer rpc failed with err: {error}"
+            ) from None

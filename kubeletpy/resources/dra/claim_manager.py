@@ -1,0 +1,295 @@
+"""Prepares the claims of pods, gives their containers the devices, and unprepares claims.
+
+:mod:`.calls` calls the drivers. Work on any one claim is serialized. A pod's use of a claim is on
+the disk before a driver is called, and until the drivers have unprepared it. Source:
+docs/reference/behaviour-resources.md, ru.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import run_all, run_together
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import RESOURCECLAIMS, KubeApi
+from kubeletpy.metrics.dra import DraMetrics
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.granted import HeldResource
+from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.dra import model
+from kubeletpy.resources.dra.calls import DriverCalls
+from kubeletpy.resources.dra.claims import (
+    PREPARE,
+    UNPREPARE,
+    ClaimProblem,
+    ClaimUse,
+    allocated,
+    asked_for,
+    container_uses,
+    uses,
+)
+from kubeletpy.resources.dra.drivers import DraDrivers
+from kubeletpy.resources.dra.locks import ClaimLocks
+from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo
+from kubeletpy.resources.dra.state import ClaimState
+from kubeletpy.runtime_manager.additions import ContainerAdditions
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 60.0
+"""Between two checks for claims of pods that were removed. Source: docs/reference/constants.csv:
+DRA reconcile / slice wipe delay."""
+
+
+class ClaimManager:
+    """The claims of the pods of a node. Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        kube_api: KubeApi | None,
+        drivers: DraDrivers,
+        state: ClaimState,
+        metrics: DraMetrics,
+        *,
+        may_skip: bool = False,
+        wake: Callable[[str], None] = lambda uid: None,
+    ) -> None:
+        """Args:
+        kube_api: None: standalone, there are no claims.
+        may_skip: gate DRAOptionalNodeOperations: allocations may exempt drivers from calls.
+        wake: called with a pod's uid when what it waits for may work now.
+        """
+        self._api = kube_api
+        self._state = state
+        self._metrics = metrics
+        self._may_skip = may_skip
+        self._calls = DriverCalls(drivers, wake)
+        self._locks = ClaimLocks()
+        self._gone: set[str] = set()
+        """Uids of pods that have left claims behind."""
+        self._retry = asyncio.Event()
+        drivers.on_change(self._retry_leftovers)
+
+    # -- for a pod's worker --------------------------------------------------------------------
+
+    async def prepare(self, pod: Pod) -> None:
+        """Have all claims of a pod prepared. Raises ClaimProblem."""
+        self._gone.discard(pod.uid)
+        if wanted := uses(pod):
+            async with self._measured("PrepareResources"):
+                await self._prepare(pod, wanted)
+
+    async def unprepare(self, uid: str) -> None:
+        """Unprepare the claims that no other pod uses. Raises ClaimProblem."""
+        if self.holds(uid):
+            async with self._measured("UnprepareResources"):
+                await self._unprepare(uid)
+
+    def holds(self, uid: str) -> bool:
+        """Whether a pod uses claims that have not been unprepared."""
+        return any(uid in claim.pods for claim in self._state.claims.values())
+
+    async def provide(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        given: ContainerAdditions,
+    ) -> ContainerAdditions:
+        """Add the devices of the container's claims. Raises ContainerConfigError."""
+        if not container_uses(pod, container):
+            return given
+        try:
+            asked = asked_for(pod, container)
+            found = model.cdi_devices(self._state.claims, pod, uses(pod), asked)
+        except ClaimProblem as error:
+            raise ContainerConfigError(str(error)) from None
+        both = dict.fromkeys((*given.cdi_devices, *found))
+        return replace(given, cdi_devices=tuple(both))
+
+    def container_claims(
+        self, pod: Pod, container: api.Container
+    ) -> tuple[model.ContainerClaim, ...]:
+        """The claims that a container uses, with their devices; for the pod resources API."""
+        if not container_uses(pod, container):
+            return ()
+        try:
+            names = [name for name, _ in asked_for(pod, container)]
+            return model.container_claims(self._state.claims, pod, uses(pod), names)
+        except ClaimProblem:
+            return ()  # a claim is not made yet: the container cannot have started
+
+    def waits(self, uid: str) -> list[model.ClaimWait]:
+        """The calls to drivers that a pod waits for."""
+        return self._calls.waits(uid)
+
+    def held_by(self, pod: Pod) -> list[HeldResource]:
+        """The devices that each container of a pod has from claims, for people."""
+        if not self._state.claims:
+            return []
+        return [
+            HeldResource(container["name"], f"claim {claim.name}", _listed(claim.devices))
+            for _, container in pod.all_containers()
+            for claim in self.container_claims(pod, container)
+        ]
+
+    # -- for removed pods ------------------------------------------------------------------------
+
+    def pods_known(self, uids: Collection[str]) -> None:
+        """Set the pods that exist; claims of others are unprepared."""
+        # only now is it known which pods left something: later there are others
+        self._gone = self._users().difference(uids)
+        self._calls.forget_others(uids)
+        if self._left():
+            self._retry.set()
+
+    async def run(self) -> None:
+        """Unprepare what pods that were removed left behind, until cancelled."""
+        while True:
+            await self._retry.wait()
+            self._retry.clear()
+            await run_together(*(self._clear(uid) for uid in self._left()))
+            if self._left():
+                try:
+                    async with asyncio.timeout(LOOK_S):
+                        await self._retry.wait()
+                except TimeoutError:
+                    self._retry.set()
+
+    async def _clear(self, uid: str) -> None:
+        try:
+            await self.unprepare(uid)
+        except ClaimProblem as error:
+            log.warning(
+                "claims of a removed pod could not be unprepared",
+                extra={"uid": uid, "why": str(error), "again_in": LOOK_S},
+            )
+
+    def _left(self) -> list[str]:
+        return sorted(self._gone & self._users()) if self._gone else []
+
+    def _users(self) -> set[str]:
+        return {uid for claim in self._state.claims.values() for uid in claim.pods}
+
+    # -- prepare -------------------------------------------------------------------------------
+
+    async def _prepare(self, pod: Pod, wanted: Sequence[ClaimUse]) -> None:
+        objects = await run_all(*(self._read_claim(pod, use) for use in wanted))
+        found = {
+            claim.name: claim
+            for claim in (
+                allocated(pod, use, obj) for use, obj in zip(wanted, objects, strict=True)
+            )
+        }
+        async with self._locks.alone((pod.namespace, name) for name in found):
+            known = self._state.claims
+            claims = [
+                model.referenced(
+                    known.get((pod.namespace, name)), claim, pod.uid, may_skip=self._may_skip
+                )
+                for name, claim in found.items()
+            ]
+            unprepared = [claim for claim in claims if not claim.prepared]
+            todo = model.to_call(unprepared, PREPARE)
+            self._calls.require(pod.uid, todo)
+            if any(known.get(claim.key) != claim for claim in claims):
+                await self._state.put(claims)
+            if unprepared:
+                self._metrics.skipped_prepare(model.exempted(unprepared, PREPARE))
+                await self._call_drivers(claims, todo)
+
+    async def _read_claim(self, pod: Pod, use: ClaimUse) -> Any:
+        if self._api is None:
+            raise ClaimProblem(f"ResourceClaim {pod.namespace}/{use.claim}: there is no API here")
+        try:
+            return await self._api.get(RESOURCECLAIMS, use.claim, pod.namespace)
+        except ApiError as error:
+            raise ClaimProblem(
+                f"ResourceClaim {pod.namespace}/{use.claim} cannot be read: {error}"
+            ) from error
+
+    async def _call_drivers(
+        self, claims: Sequence[ClaimInfo], todo: dict[str, list[ClaimInfo]]
+    ) -> None:
+        """Call the drivers; keep what they gave even when one of them failed."""
+        answers = await self._calls.call_drivers(todo, prepare=True)
+        problems: list[str] = []
+        given: dict[str, dict[str, tuple[ClaimDevice, ...]]] = {}
+        for driver, answer in answers.items():
+            problems += answer.problems
+            for uid, each in answer.devices.items():
+                given.setdefault(uid, {})[driver] = each
+        done = []
+        for claim in claims:
+            if claim.prepared:
+                continue
+            mine = given.get(claim.uid, {})
+            done.append(
+                replace(
+                    claim,
+                    drivers={**claim.drivers, **mine},
+                    prepared=set(mine) == set(claim.called(PREPARE)),
+                )
+            )
+        await self._state.put(done)
+        if problems:
+            raise ClaimProblem("; ".join(problems))
+
+    # -- unprepare -----------------------------------------------------------------------------
+
+    async def _unprepare(self, uid: str) -> None:
+        used = [key for key, claim in self._state.claims.items() if uid in claim.pods]
+        async with self._locks.alone(used):
+            kept, ending = model.leaving(self._state.claims, uid)
+            if kept:
+                await self._state.put(kept)
+            if not ending:
+                return
+            # whatever the result of the calls, the devices may have been released
+            await self._state.put([replace(c, prepared=False, restored=False) for c in ending])
+            self._metrics.skipped_unprepare(model.exempted(ending, UNPREPARE))
+            answers = await self._calls.call_drivers(
+                model.to_call(ending, UNPREPARE), prepare=False
+            )
+            gone = [
+                claim
+                for claim in ending
+                if all(
+                    claim.uid in answer.devices
+                    for driver, answer in answers.items()
+                    if driver in claim.called(UNPREPARE)
+                )
+            ]
+            if gone:
+                await self._state.drop(gone)
+            problems = [each for answer in answers.values() for each in answer.problems]
+            if problems:
+                raise ClaimProblem("; ".join(problems))
+
+    # -- both ----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _measured(self, operation: str) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        start, failed = loop.time(), True
+        try:
+            yield
+            failed = False
+        finally:
+            self._metrics.operated(operation, loop.time() - start, failed=failed)
+
+    def _retry_leftovers(self, driver: str) -> None:
+        if self._left():
+            self._retry.set()
+
+
+def _listed(devices: Mapping[str, Sequence[ClaimDevice]]) -> str:
+    return ", ".join(
+        f"{driver}/{each.pool}/{each.name}" for driver, given in devices.items() for each in given
+    )

@@ -1,0 +1,249 @@
+"""Assigns a pod to NUMA nodes: collects the providers' hints, merges, has each book.
+
+Source: docs/reference/behaviour-resources.md, rt. :mod:`kubeletpy.resources.placement.hints` decides which
+nodes suit, the providers decide what is allocated there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from kubeletpy.base.api import types as api
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
+from kubeletpy.metrics.placement import CONTAINER, NUMA_NODE, POD, PlacementMetrics
+from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import pod_level_set
+from kubeletpy.resources.placement.hints import (
+    NOT_TO_BE_HAD,
+    Distances,
+    Hint,
+    Hints,
+    MergedHints,
+    Policy,
+    merge,
+    nodes_of,
+)
+from kubeletpy.resources.placement.id_lists import format_ids
+from kubeletpy.resources.placement.pod_pool import PodLevelPlacement, containers_in_order
+from kubeletpy.resources.placement.provider import ResourceProvider
+from kubeletpy.resources.placement.refusal import AllocationRefused
+
+log = logging.getLogger(__name__)
+
+AFFINITY = AdmissionReason.TOPOLOGY_AFFINITY_ERROR
+AFFINITY_TEXT = "Resources cannot be allocated with Topology locality"
+POD_LEVEL_TEXT = "Pod Scope pod with pod-level resources failed admission "
+POD_LEVEL_TEXTS = {
+    PodLevelPlacement.CONTAINERS: POD_LEVEL_TEXT + "with a container-level topology manager",
+    PodLevelPlacement.POOL: POD_LEVEL_TEXT + "under pod-scope topology manager",
+}
+"""The text for pods with pod-level resources; with the gate off it is that of other pods."""
+
+
+class TopologyManager:
+    """Places pods that are to be admitted."""
+
+    def __init__(
+        self,
+        providers: Sequence[ResourceProvider],
+        nodes: Sequence[int],
+        policy: Policy,
+        metrics: PlacementMetrics,
+        *,
+        scope: str = CONTAINER,
+        pod_level: PodLevelPlacement = PodLevelPlacement.NOTHING,
+        closest: Distances | None = None,
+        users: Callable[[], Collection[str] | None] = lambda: None,
+        decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None,
+        elapsed: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Args:
+        providers: called in this order.
+        nodes: ids of all NUMA nodes.
+        scope: whether to find a place for each ``container`` or for a whole ``pod``.
+        pod_level: what pods with pod-level resources get.
+        closest: set with the option prefer-closest-numa-nodes.
+        users: uids of the pods that use the node; None: not known yet, nothing is taken back.
+        decided: called with what was decided about a pod, and why.
+        """
+        self._providers = tuple(providers)
+        self._nodes = tuple(nodes)
+        self._policy = policy
+        self._metrics = metrics
+        self._scope = scope
+        self._pod_level = pod_level
+        self._closest = closest
+        self._users = users
+        self._decided = decided
+        self._elapsed = elapsed
+
+    def admit(self, pod: Pod) -> Callable[[], Awaitable[None]] | None:
+        """Reserve all that a pod requests of the machine; it keeps what it already has.
+
+        Returns:
+            what to await before the pod is admitted; others may be admitted meanwhile. None:
+            nothing. It raises AllocationRefused too.
+
+        Raises:
+            AllocationRefused: it can't be allocated; what was booked so far is taken back with the
+                next call, when the pod no longer uses the node.
+        """
+        self._metrics.topology_requests.inc()
+        began = self._elapsed()
+        booked: list[ResourceProvider] = []
+        try:
+            if self._policy is not Policy.NONE or any(
+                provider.is_requested_by(pod) for provider in self._providers
+            ):
+                self.release()
+                booked = self._book(pod)
+        except ValueError as error:  # an invalid quantity
+            raise AllocationRefused(
+                f"Allocate failed due to {error}, which is unexpected"
+            ) from error
+        finally:
+            if not booked:
+                self._took(began)
+        return partial(self._settle, pod, booked, began) if booked else None
+
+    def preview(self, pod: Pod) -> list[Decision]:
+        """Where a pod, or each of its containers by itself, would go now. Books nothing.
+
+        Raises:
+            AllocationRefused: nowhere; with all resources that could not agree.
+            ValueError: an invalid quantity.
+        """
+        if self._policy is Policy.NONE:
+            return []
+        found = []
+        for container in (None,) if self._scope == POD else containers_in_order(pod):
+            merged, why = self._merge(pod, container)
+            if not merged.admitted:
+                raise AllocationRefused(f"{self._refusal(pod)}: {why}", AFFINITY)
+            if why:
+                found.append(Decision(f"{_whose(container)} goes {_where(merged.hint)}", why))
+        return found
+
+    def release(self) -> None:
+        """Have all providers take back what is held by pods that no longer use the node."""
+        users = self._users()
+        if users is None:
+            return
+        for provider in self._providers:
+            provider.release(users)
+
+    def _book(self, pod: Pod) -> list[ResourceProvider]:
+        """The providers that have something to settle."""
+        booked: dict[str, ResourceProvider] = {}
+        hint = NOT_TO_BE_HAD  # policy none: there is no hint
+        if self._scope == POD and self._policy is not Policy.NONE:
+            hint = self._merged(pod, None)
+        for container in containers_in_order(pod):
+            if self._scope != POD and self._policy is not Policy.NONE:
+                hint = self._merged(pod, container)
+            for provider in self._providers:
+                with self._recorded(pod, provider, container["name"]):
+                    if provider.book(pod, container, hint):
+                        booked[provider.name] = provider
+        return list(booked.values())
+
+    async def _settle(self, pod: Pod, booked: Sequence[ResourceProvider], began: float) -> None:
+        try:
+            for provider in booked:
+                with self._recorded(pod, provider):
+                    await provider.settle(pod)
+        finally:
+            self._took(began)
+
+    @contextmanager
+    def _recorded(
+        self, pod: Pod, provider: ResourceProvider, container: str = ""
+    ) -> Iterator[None]:
+        """Records a refusal as a decision about the pod."""
+        try:
+            yield
+        except AllocationRefused as refused:
+            name = container or refused.container
+            what = f"refused: no {provider.name}" + (f" for container {name}" if name else "")
+            self._decided(pod.uid, [Decision(what, str(refused))])
+            log.info("no place for a pod", extra={"pod": pod.key, "why": f"{what}: {refused}"})
+            raise
+
+    def _merged(self, pod: Pod, container: api.Container | None) -> Hint:
+        merged, why = self._merge(pod, container)
+        whose = _whose(container)
+        guaranteed = self._policy is Policy.SINGLE_NUMA_NODE
+        if not merged.admitted:
+            self._metrics.topology_errors.inc()
+            if guaranteed:
+                self._metrics.not_aligned.labels(self._scope, NUMA_NODE).inc()
+            self._decided(pod.uid, [Decision(f"refused: no place for {whose}", why)])
+            log.info("no place for a pod", extra={"pod": pod.key, "why": why})
+            raise AllocationRefused(self._refusal(pod), AFFINITY)
+        if guaranteed:
+            self._metrics.aligned.labels(self._scope, NUMA_NODE).inc()
+        if why:
+            self._decided(pod.uid, [Decision(f"{whose} goes {_where(merged.hint)}", why)])
+        return merged.hint
+
+    def _merge(self, pod: Pod, container: api.Container | None) -> tuple[MergedHints, str]:
+        """The merged hints, and the reason as text: what each resource could have allocated.
+
+        If the pod is not admitted: the resources that could not agree. Empty: there are no hints.
+        """
+        provided = [provider.hints(pod, container) for provider in self._providers]
+        merged = merge(provided, self._nodes, self._policy, self._closest)
+        if not merged.admitted:
+            offered = _offered(self._providers, provided, merged.against)
+            return merged, f"topologyManagerPolicy {self._policy} finds no NUMA nodes: {offered}"
+        hinted = any(any(hints.values()) for hints in provided)
+        return merged, _offered(self._providers, provided) if hinted else ""
+
+    def _refusal(self, pod: Pod) -> str:
+        pod_level = POD_LEVEL_TEXTS.get(self._pod_level, "") if pod_level_set(pod) else ""
+        return pod_level or AFFINITY_TEXT
+
+    def _took(self, began: float) -> None:
+        self._metrics.topology_duration.observe((self._elapsed() - began) * 1000)
+
+
+def _whose(container: api.Container | None) -> str:
+    return "pod" if container is None else f"container {container['name']}"
+
+
+def _where(hint: Hint) -> str:
+    if hint.mask is None:
+        return "to any NUMA node"
+    best = "" if hint.preferred else ", which is not as near as can be"
+    return f"to NUMA node {format_ids(nodes_of(hint.mask))}{best}"
+
+
+def _offered(
+    providers: Sequence[ResourceProvider],
+    provided: Sequence[Hints],
+    only: Collection[str] | None = None,
+) -> str:
+    """The NUMA nodes offered by each provider, as text; ``only``: of these resources."""
+    return "; ".join(
+        f"{resource} ({provider.name}) {_offers(offered)}"
+        for provider, hints in zip(providers, provided, strict=True)
+        for resource, offered in hints.items()
+        if only is None or resource in only
+    )
+
+
+def _offers(hints: Sequence[Hint] | None) -> str:
+    if hints is None:
+        return "could come from anywhere"
+    preferred = [hint for hint in hints if hint.preferred]
+    if not preferred:
+        return "can't be had near to each other"
+    nodes = (
+        "any" if hint.mask is None else format_ids(nodes_of(hint.mask)) for hint in preferred[:8]
+    )
+    return f"could come from {' or '.join(nodes)}"

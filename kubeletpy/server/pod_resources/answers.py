@@ -1,0 +1,196 @@
+"""Answers of the pod resources API, from pods and what they have. Pure.
+
+Source: docs/reference/behaviour-resources.md, rw; docs/reference/pod-resources-v1.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
+from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.remote.generated import podresources_pb2 as v1
+from kubeletpy.remote.generated import podresources_v1alpha1_pb2 as v1alpha1
+from kubeletpy.resources.dra.model import ContainerClaim
+from kubeletpy.resources.placement.memory_state import Block
+
+DevicesHeld = Mapping[str, Mapping[str, Sequence[int]]]
+"""Resource -> device id -> the NUMA nodes that it is near."""
+
+
+class Devices(Protocol):
+    """Lists which devices exist, and which containers have them."""
+
+    def by_container(self) -> Mapping[tuple[str, str], DevicesHeld]:
+        """Those of each container, by uid of its pod and its name."""
+        ...
+
+    def healthy_devices(self) -> DevicesHeld:
+        """The devices that are or can be allocated."""
+        ...
+
+
+class Cpus(Protocol):
+    """Lists which containers have which CPUs."""
+
+    def own_cpus(self, pod: Pod, container: str) -> Collection[int]:
+        """The CPUs that are exclusive to a container."""
+        ...
+
+    def pool_of(self, uid: str) -> Collection[int]:
+        """The CPUs of a pod that is placed as one."""
+        ...
+
+    def allocatable(self) -> Collection[int]:
+        """The CPUs that are, or can be, exclusive to a container."""
+        ...
+
+
+class Memory(Protocol):
+    """Lists which containers have which memory."""
+
+    def own_blocks(self, pod: Pod, container: str) -> Sequence[Block]:
+        """The memory booked for a container."""
+        ...
+
+    def pool_of(self, uid: str) -> Sequence[Block]:
+        """The memory booked for a pod that is placed as one."""
+        ...
+
+    def allocatable(self) -> Sequence[Block]:
+        """The memory that is, or can be, booked."""
+        ...
+
+
+class PreparedClaims(Protocol):
+    """Lists which resource claims are prepared."""
+
+    def container_claims(self, pod: Pod, container: api.Container) -> Sequence[ContainerClaim]:
+        """The claims that a container uses."""
+        ...
+
+
+class NodeAllocations(Struct, frozen=True):
+    """Everything that allocates the node's resources."""
+
+    devices: Devices
+    cpus: Cpus
+    memory: Memory
+    claims: PreparedClaims
+
+
+def list_v1(pods: Iterable[Pod], given: NodeAllocations) -> v1.ListPodResourcesResponse:
+    """The answer for all active pods."""
+    held = given.devices.by_container()
+    found = [_pod_v1(pod, given, held) for pod in pods if not pod.is_terminal_in_api]
+    return v1.ListPodResourcesResponse(pod_resources=found)
+
+
+def pod_v1(pod: Pod, given: NodeAllocations) -> v1.PodResources:
+    """The resources of one pod: its sidecars, then its containers."""
+    return _pod_v1(pod, given, given.devices.by_container())
+
+
+def _pod_v1(
+    pod: Pod, given: NodeAllocations, held: Mapping[tuple[str, str], DevicesHeld]
+) -> v1.PodResources:
+    return v1.PodResources(
+        name=pod.name,
+        namespace=pod.namespace,
+        cpu_ids=sorted(given.cpus.pool_of(pod.uid)),
+        memory=memory_v1(given.memory.pool_of(pod.uid)),
+        containers=[
+            v1.ContainerResources(
+                name=each["name"],
+                devices=devices_v1(held.get((pod.uid, each["name"]), {})),
+                cpu_ids=sorted(given.cpus.own_cpus(pod, each["name"])),
+                memory=memory_v1(given.memory.own_blocks(pod, each["name"])),
+                dynamic_resources=claims_v1(given.claims.container_claims(pod, each)),
+            )
+            for each in _lasting(pod)
+        ],
+    )
+
+
+def allocatable_v1(given: NodeAllocations) -> v1.AllocatableResourcesResponse:
+    """The resources that can be allocated on this node."""
+    return v1.AllocatableResourcesResponse(
+        devices=devices_v1(given.devices.healthy_devices()),
+        cpu_ids=sorted(given.cpus.allocatable()),
+        memory=memory_v1(given.memory.allocatable()),
+    )
+
+
+def memory_v1(blocks: Iterable[Block]) -> list[v1.ContainerMemory]:
+    """An entry for each block, with all its nodes."""
+    return [
+        v1.ContainerMemory(
+            memory_type=block.type,
+            size=block.size,
+            topology=v1.TopologyInfo(nodes=[v1.NUMANode(ID=node) for node in block.nodes or ()]),
+        )
+        for block in blocks
+    ]
+
+
+def claims_v1(claims: Iterable[ContainerClaim]) -> list[v1.DynamicResource]:
+    """An entry for each claim, with an entry for each of its devices."""
+    return [
+        v1.DynamicResource(
+            claim_name=claim.name,
+            claim_namespace=claim.namespace,
+            claim_resources=[
+                v1.ClaimResource(
+                    cdi_devices=[v1.CDIDevice(name=name) for name in device.cdi],
+                    driver_name=driver,
+                    pool_name=device.pool,
+                    device_name=device.name,
+                    share_id=device.share,
+                )
+                for driver, devices in claim.devices.items()
+                for device in devices
+            ],
+        )
+        for claim in claims
+    ]
+
+
+def devices_v1(devices: DevicesHeld) -> list[v1.ContainerDevices]:
+    """An entry per device and node it is near; one without nodes if it is near none."""
+    found = []
+    for resource, near in sorted(devices.items()):
+        for each, nodes in sorted(near.items()):
+            if not nodes:
+                found.append(v1.ContainerDevices(resource_name=resource, device_ids=[each]))
+            for node in nodes:
+                at = v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)])
+                entry = v1.ContainerDevices(resource_name=resource, device_ids=[each], topology=at)
+                found.append(entry)
+    return found
+
+
+def list_v1alpha1(pods: Iterable[Pod], given: NodeAllocations) -> v1alpha1.ListPodResourcesResponse:
+    """The answer for all pods while they are known; a resource's devices share an entry."""
+    found, held = [], given.devices.by_container()
+    for pod in pods:
+        containers = [
+            v1alpha1.ContainerResources(
+                name=each["name"],
+                devices=[
+                    v1alpha1.ContainerDevices(resource_name=resource, device_ids=sorted(near))
+                    for resource, near in sorted(held.get((pod.uid, each["name"]), {}).items())
+                ],
+            )
+            for each in pod.containers
+        ]
+        found.append(
+            v1alpha1.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+        )
+    return v1alpha1.ListPodResourcesResponse(pod_resources=found)
+
+
+def _lasting(pod: Pod) -> Iterator[api.Container]:
+    yield from (each for each in pod.init_containers if is_sidecar(each))
+    yield from pod.containers

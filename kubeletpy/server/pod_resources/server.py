@@ -1,0 +1,148 @@
+"""Serves the pod resources API on ``pod-resources/kubelet.sock``: v1 and v1alpha1.
+
+The messages are loaded with the first call. Source: docs/reference/behaviour-resources.md, rw;
+docs/reference/constants.csv.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubeletpy.metrics.devices import PodResourcesMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.local_server import CallRefused, LocalServer, parsed
+from kubeletpy.remote.rate import Rate
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from kubeletpy.server.pod_resources.answers import NodeAllocations
+
+log = logging.getLogger(__name__)
+
+PER_SECOND, BURST = 100.0, 10
+MAX_AT_ONCE = 64
+V1, V1ALPHA1 = "v1", "v1alpha1"
+
+
+class PodResourcesServer:
+    """Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        metrics: PodResourcesMetrics,
+        sources: Callable[[], NodeAllocations],
+        *,
+        active: Callable[[], Sequence[Pod]],
+        pods: Callable[[], Sequence[Pod]],
+        release: Callable[[], None],
+    ) -> None:
+        """Args:
+        directory: ``{root}/pod-resources``.
+        sources: what allocates the node's resources; obtained with the first call.
+        active: pods that use the node.
+        pods: all pods of the node's sources.
+        release: takes back what other pods have.
+        """
+        self._directory = directory
+        self._metrics = metrics
+        self._sources = sources
+        self._active = active
+        self._pods = pods
+        self._release = release
+        self._server: LocalServer | None = None
+        self._unheard = ""
+
+    def problem(self) -> str:
+        """Why the API is not served; empty: it is."""
+        return f"the pod resources API is not served: {self._unheard}" if self._unheard else ""
+
+    async def start(self) -> None:
+        """Listen. A failure is reported: the node works without."""
+        try:
+            await asyncio.to_thread(self._prepare)
+            self._server = LocalServer(
+                self._socket,
+                MAX_AT_ONCE,
+                {
+                    "v1.PodResourcesLister": {
+                        "List": self._counted(V1, "List", self._list),
+                        "Get": self._counted(V1, "Get", self._get_pod_resources),
+                        "GetAllocatableResources": self._counted(
+                            V1, "GetAllocatableResources", self._allocatable
+                        ),
+                    },
+                    "v1alpha1.PodResourcesLister": {
+                        "List": self._counted(V1ALPHA1, "List", self._list_v1alpha1)
+                    },
+                },
+                rate=Rate(PER_SECOND, BURST),
+            )
+            await self._server.start()
+        except OSError as error:
+            self._server, self._unheard = None, str(error)
+            extra = {"socket": str(self._socket), "why": str(error)}
+            log.error("the pod resources API is not served", extra=extra)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            await self._server.close()
+
+    @property
+    def _socket(self) -> Path:
+        return self._directory / "kubelet.sock"
+
+    def _prepare(self) -> None:
+        self._directory.mkdir(0o750, parents=True, exist_ok=True)
+        self._socket.unlink(missing_ok=True)
+
+    def _counted(
+        self, version: str, method: str, answer: Callable[[bytes], Message]
+    ) -> Callable[[bytes], Awaitable[bytes]]:
+        async def serve(data: bytes) -> bytes:
+            self._metrics.total.labels(version).inc()
+            self._metrics.requests[method].labels(version).inc()
+            try:
+                return answer(data).SerializeToString()
+            except CallRefused:
+                self._metrics.errors[method].labels(version).inc()
+                raise
+
+        return serve
+
+    def _list(self, data: bytes) -> Message:
+        from kubeletpy.server.pod_resources import answers
+
+        self._release()
+        return answers.list_v1(self._active(), self._sources())
+
+    def _list_v1alpha1(self, data: bytes) -> Message:
+        from kubeletpy.server.pod_resources import answers
+
+        self._release()
+        return answers.list_v1alpha1(self._pods(), self._sources())
+
+    def _allocatable(self, data: bytes) -> Message:
+        from kubeletpy.server.pod_resources import answers
+
+        return answers.allocatable_v1(self._sources())
+
+    def _get_pod_resources(self, data: bytes) -> Message:
+        from kubeletpy.remote.generated import podresources_pb2 as pb
+        from kubeletpy.server.pod_resources import answers
+
+        request = parsed(pb.GetPodResourcesRequest, data)
+        wanted = (request.pod_namespace, request.pod_name)
+        for pod in self._active():
+            if (pod.namespace, pod.name) == wanted and not pod.is_terminal_in_api:
+                found = answers.pod_v1(pod, self._sources())
+                return pb.GetPodResourcesResponse(pod_resources=found)
+        text = f"pod {request.pod_name[:253]} in namespace {request.pod_namespace[:253]} not found"
+        raise CallRefused(Code.UNKNOWN, text)

@@ -1,0 +1,224 @@
+"""Serves the pods API on ``pods-api/pods-api.sock``: ListPods, GetPod and WatchPods of v1alpha1.
+
+The messages are loaded with the first call. No call is answered before all pod sources have
+delivered. The number of watchers is bounded, and so are what each of them waits for (:mod:`.watch`)
+and how long it may leave an event unread. Source: docs/reference/pods-v1alpha1.json;
+docs/reference/server.csv; docs/reference/behaviour.md, t5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.wire.api_messages import Unfit
+from kubeletpy.metrics.pods_api import PodsApiMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.local_server import CallRefused, LocalServer, StreamStall, parsed
+from kubeletpy.remote.rate import Rate
+from kubeletpy.server.pods_api.watch import View, last_words, news, unconfirmed
+
+log = logging.getLogger(__name__)
+
+PER_SECOND = 100.0
+BURST = 10
+MAX_AT_ONCE = 64
+MAX_WATCHERS = 32
+"""Half of the calls at once, so that watchers leave room for the others."""
+UNREAD_S = 30.0
+"""Seconds that a watcher may leave an event unread before it is cut off."""
+CUT_OFF = "watch client channel closed"
+INITIALIZING = "Kubelet is initializing"
+SERVICE = "v1alpha1.Pods"
+
+
+class _Watcher:
+    """One WatchPods call."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, View] = {}
+        self.changed: dict[str, None] = {}
+        """Uids, in the order of their first change that was not sent to it."""
+        self.woken = asyncio.Event()
+
+
+class PodsServer:
+    """Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        metrics: PodsApiMetrics,
+        *,
+        ready: Callable[[], bool],
+        pods: Callable[[], Sequence[Pod]],
+        pod: Callable[[str], Pod | None],
+        status: Callable[[str], api.PodStatus | None],
+        known: Callable[[], Collection[str]],
+        shown: Callable[[str], tuple[Pod, api.PodStatus] | None],
+    ) -> None:
+        """Args:
+        directory: ``{root}/pods-api``.
+        ready: whether all pod sources have delivered.
+        pods: all desired pods.
+        pod: one of them, by uid.
+        status: the newest status of a pod, by uid.
+        known: the uids of the pods that have a status.
+        shown: a pod and the status that belongs to it; None once its worker is done with it.
+        """
+        self._directory = directory
+        self._metrics = metrics
+        self._ready = ready
+        self._pods = pods
+        self._pod = pod
+        self._status = status
+        self._known = known
+        self._shown = shown
+        self._server: LocalServer | None = None
+        self._unheard = ""
+        self._watchers: set[_Watcher] = set()
+        self._unfit: set[str] = set()
+
+    def problem(self) -> str:
+        """Why the API is not served; empty: it is."""
+        return f"the pods API is not served: {self._unheard}" if self._unheard else ""
+
+    def changed(self, uid: str) -> None:
+        """A pod or its status has changed, or its worker is done with it."""
+        for watcher in self._watchers:
+            watcher.changed[uid] = None
+            watcher.woken.set()
+
+    async def start(self) -> None:
+        """Listen. A failure is reported: the node works without."""
+        socket = self._directory / "pods-api.sock"
+        try:
+            await asyncio.to_thread(_prepare, socket)
+            self._server = LocalServer(
+                socket,
+                MAX_AT_ONCE,
+                {SERVICE: {"ListPods": self._list, "GetPod": self._get_pod}},
+                streams={SERVICE: {"WatchPods": self._watch}},
+                rate=Rate(PER_SECOND, BURST),
+                ended=self._ended,
+                stall=StreamStall(UNREAD_S, CUT_OFF, self._metrics.dropped.inc),
+            )
+            await self._server.start()
+        except OSError as error:
+            self._server, self._unheard = None, str(error)
+            log.error(
+                "the pods API is not served", extra={"socket": str(socket), "why": str(error)}
+            )
+
+    async def close(self) -> None:
+        """Stop listening, and hang up on all watchers."""
+        if self._server is not None:
+            await self._server.close()
+
+    def _ended(self, service: str, method: str, code: Code) -> None:
+        self._metrics.ended(service.partition(".")[0], method, code.shown)
+
+    def _require_ready(self) -> None:
+        """Raise CallRefused while pods may be missing: a list would be taken for all of them."""
+        if not self._ready():
+            raise CallRefused(Code.FAILED_PRECONDITION, INITIALIZING)
+
+    async def _list(self, data: bytes) -> bytes:
+        self._require_ready()
+        from kubeletpy.remote.generated import pods_pb2 as pb
+
+        parsed(pb.ListPodsRequest, data)
+        answer = pb.ListPodsResponse()
+        pods = sorted(self._pods(), key=lambda pod: pod.uid)
+        self._unfit.intersection_update(pod.uid for pod in pods)
+        for pod in pods:
+            found = self._marshalled(pod.uid, self._object(pod))
+            if found is not None:
+                answer.pods.append(found)
+            await asyncio.sleep(0)  # a node full of pods must not hold up the event loop
+        return answer.SerializeToString()
+
+    async def _get_pod(self, data: bytes) -> bytes:
+        self._require_ready()
+        from kubeletpy.remote.generated import pods_pb2 as pb
+
+        uid = parsed(pb.GetPodRequest, data).podUID
+        pod = self._pod(uid)
+        if pod is None:
+            raise CallRefused(Code.NOT_FOUND, f"pod with UID {uid[:253]} not found")
+        found = self._marshalled(uid, self._object(pod))
+        if found is None:
+            raise CallRefused(Code.INTERNAL, f"pod {pod.key} can't be written in protobuf")
+        return pb.GetPodResponse(pod=found).SerializeToString()
+
+    async def _watch(self, data: bytes) -> AsyncGenerator[bytes]:
+        self._require_ready()
+        from kubeletpy.remote.generated import pods_pb2 as pb
+
+        parsed(pb.WatchPodsRequest, data)
+        if len(self._watchers) >= MAX_WATCHERS:
+            raise CallRefused(Code.RESOURCE_EXHAUSTED, f"there are {MAX_WATCHERS} watchers already")
+        watcher = _Watcher()
+        self._watchers.add(watcher)
+        try:
+            for uid in sorted(self._known()):
+                if (event := self._event(watcher, uid)) is not None:
+                    yield event
+            yield pb.WatchPodsEvent(type=pb.INITIAL_SYNC_COMPLETE).SerializeToString()
+            while True:
+                await watcher.woken.wait()
+                watcher.woken.clear()
+                while watcher.changed:
+                    uid = next(iter(watcher.changed))
+                    del watcher.changed[uid]
+                    if (event := self._event(watcher, uid)) is not None:
+                        yield event
+        finally:
+            self._watchers.discard(watcher)
+
+    def _event(self, watcher: _Watcher, uid: str) -> bytes | None:
+        """The next event about a pod for a watcher, serialized; None: nothing is new."""
+        from kubeletpy.remote.generated import pods_pb2 as pb
+
+        before, shown = watcher.told.get(uid), self._shown(uid)
+        now = None if shown is None else View(*shown)
+        event = news(before, now)
+        if event is None:
+            return None
+        if now is None:
+            assert before is not None
+            del watcher.told[uid]
+            found = self._marshalled(uid, last_words(before.pod))
+        else:
+            found = self._marshalled(uid, now.object)
+            if found is None:
+                return None
+            watcher.told[uid] = now
+        return pb.WatchPodsEvent(type=event.value, pod=found).SerializeToString()
+
+    def _object(self, pod: Pod) -> Mapping[str, Any]:
+        status = self._status(pod.uid)
+        return View(pod, unconfirmed(pod.status) if status is None else status).object
+
+    def _marshalled(self, uid: str, pod: Mapping[str, Any]) -> bytes | None:
+        """None, and logged once: a field of the pod has a value of another type than the API's."""
+        from kubeletpy.server.pods_api.marshal import marshal
+
+        try:
+            return marshal(pod)
+        except Unfit as error:
+            if uid not in self._unfit:
+                self._unfit.add(uid)
+                extra = {"pod": pod["metadata"].get("name"), "why": str(error)}
+                log.warning("the pods API leaves a pod out", extra=extra)
+            return None
+
+
+def _prepare(socket: Path) -> None:
+    socket.parent.mkdir(0o750, parents=True, exist_ok=True)
+    socket.unlink(missing_ok=True)

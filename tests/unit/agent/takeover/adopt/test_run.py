@@ -1,0 +1,332 @@
+"""Taking a node over and giving it back on a systemd in memory, killed at every step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.agent.takeover.adopt.drop_in import KEPT, TRIAL
+from kubeletpy.agent.takeover.adopt.host import HostError, UnitSeen
+from kubeletpy.agent.takeover.adopt.journal import Journal, entry_text
+from kubeletpy.agent.takeover.adopt.run import AdoptionTask, Runner
+from kubeletpy.agent.takeover.adopt.steps import (
+    AdoptionState,
+    AdoptionStep,
+    UnitProgram,
+    plan_adopt,
+    plan_give_back,
+)
+from kubeletpy.agent.takeover.adopt.watch import (
+    ContainerSeen,
+    PodSeen,
+    WatchLimits,
+    WatchObservation,
+    WatchOutcome,
+)
+from kubeletpy.base.structs import replace
+from tests.virtual_time import EPOCH, LoopClock, on_virtual_time
+
+POD = PodSeen("ns/a", ready=True, deleting=False, containers={"app": ContainerSeen("c", 0, 1.0)})
+WATCH_S = 600.0
+
+
+class Killed(Exception):
+    """Raised when the process is killed: nothing runs after it, not even cleanup code."""
+
+
+class FakeSystemd:
+    """One machine with systemd. The unit runs the files that systemd loaded last."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.loaded = UnitProgram.KUBELET
+        self.running = UnitProgram.KUBELET
+        self.exits: UnitProgram | None = None
+        """The program that exits at once; systemd starts it again."""
+        self.timer: float | None = None
+        """Seconds until the timer returns the node to the kubelet."""
+        self.calls: list[str] = []
+        self.kill_at = -1
+        self.dead = False
+        self.fails: dict[str, str] = {}
+
+    def _call(self, what: str, effect: Callable[[], None]) -> None:
+        """One call of a process that may be killed before or after it."""
+        self.calls.append(what)
+        number = len(self.calls)
+        if self.dead or number * 2 - 1 == self.kill_at:
+            self.dead = True
+            raise Killed
+        if what in self.fails:
+            raise HostError(self.fails[what])
+        effect()
+        if number * 2 == self.kill_at:
+            self.dead = True
+            raise Killed
+
+    def state(self) -> AdoptionState:
+        return AdoptionState(TRIAL in self.files, KEPT in self.files, self.running)
+
+    @property
+    def restarts(self) -> int:
+        return int(self.running is self.exits)
+
+    def unit(self) -> UnitSeen:
+        return UnitSeen(self.running, restarts=self.restarts)
+
+    def write(self, directory: str, text: str) -> None:
+        self._call(f"write {directory}", lambda: self.files.update({directory: text}))
+
+    def remove(self, directory: str) -> None:
+        self._call(f"remove {directory}", lambda: self._removed(directory))
+
+    def _removed(self, directory: str) -> None:
+        self.files.pop(directory, None)
+
+    def reload(self) -> None:
+        def load() -> None:
+            self.loaded = UnitProgram.AGENT if self.files else UnitProgram.KUBELET
+
+        self._call("reload", load)
+
+    def restart(self) -> None:
+        def start() -> None:
+            self.running = self.loaded
+
+        self._call("restart", start)
+
+    def arm(self, seconds: float, command: Sequence[str]) -> None:
+        def start() -> None:
+            self.timer = seconds
+
+        self._call("arm", start)
+
+    def disarm(self) -> None:
+        def stop() -> None:
+            self.timer = None
+
+        self._call("disarm", stop)
+
+    def new_process(self) -> None:
+        """The next run of the program."""
+        self.calls, self.kill_at, self.dead = [], -1, False
+
+    def reboot(self) -> None:
+        """A power cut: /run and the timer are lost."""
+        self.files.pop(TRIAL, None)
+        self.timer = None
+        self.loaded = UnitProgram.AGENT if self.files else UnitProgram.KUBELET
+        self.running = self.loaded
+        self.new_process()
+
+
+class FakeNode:
+    """The state that the watch observes: healthy, unless ``bad`` changes it."""
+
+    def __init__(self, host: FakeSystemd) -> None:
+        self.host = host
+        self.bad: Callable[[WatchObservation], WatchObservation] = lambda seen: seen
+
+    async def observe(self) -> WatchObservation:
+        now = LoopClock().now()
+        seen = WatchObservation(
+            now,
+            self.host.running,
+            self.host.restarts,
+            node_ready=True,
+            renewed=now,
+            pods={"uid": POD},
+            answered=now,
+        )
+        return self.bad(seen)
+
+
+class Machine:
+    """The machine, the node and the journal of one test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.host = FakeSystemd()
+        self.node = FakeNode(self.host)
+        self.journal = Journal(directory / "adopt.jsonl")
+        self.said: list[str] = []
+
+    def runner(self) -> Runner:
+        self.host.new_process()
+
+        async def answers() -> bool:
+            return self.host.running is not UnitProgram.NOTHING and not self.host.restarts
+
+        return Runner(self.host, answers, self.journal, LoopClock(), self.said.append)
+
+    async def adopt(self, kill_at: int = -1) -> WatchOutcome:
+        runner = self.runner()
+        self.host.kill_at = kill_at
+        task = AdoptionTask(self.node, "text", ["give-back"], {"uid": POD}, WatchLimits(WATCH_S))
+        return (await runner.adopt(task)).outcome
+
+    async def give_back(self, kill_at: int = -1, *, unconfirmed: bool = False) -> None:
+        runner = self.runner()
+        self.host.kill_at = kill_at
+        await runner.give_back("asked", unconfirmed=unconfirmed)
+
+
+def test_plans() -> None:
+    fresh = AdoptionState(trial=False, kept=False, running=UnitProgram.KUBELET)
+    assert plan_give_back(fresh) == (AdoptionStep.DISARM,)
+    assert AdoptionStep.RESTART in plan_adopt(fresh)
+    tried = AdoptionState(trial=True, kept=False, running=UnitProgram.AGENT)
+    assert AdoptionStep.RESTART not in plan_adopt(tried)
+    assert plan_give_back(tried) == (
+        AdoptionStep.REMOVE_TRIAL,
+        AdoptionStep.RELOAD,
+        AdoptionStep.RESTART,
+        AdoptionStep.DISARM,
+    )
+    adopted = AdoptionState(trial=True, kept=True, running=UnitProgram.AGENT)
+    assert plan_adopt(adopted) == (
+        AdoptionStep.REMOVE_TRIAL,
+        AdoptionStep.RELOAD,
+        AdoptionStep.DISARM,
+    )
+    assert plan_give_back(adopted, unconfirmed=True) == ()
+    assert plan_give_back(adopted)[:2] == (AdoptionStep.REMOVE_KEPT, AdoptionStep.REMOVE_TRIAL)
+    left = AdoptionState(trial=False, kept=False, running=UnitProgram.NOTHING)
+    assert AdoptionStep.RESTART in plan_give_back(left)
+
+
+@on_virtual_time
+async def test_a_node_that_stays_healthy_is_kept(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    assert await machine.adopt() is WatchOutcome.CONFIRM
+    host = machine.host
+    assert (host.running, host.files, host.timer) == (UnitProgram.AGENT, {KEPT: "text"}, None)
+    assert asyncio.get_running_loop().time() >= WATCH_S
+    host.reboot()
+    assert host.running is UnitProgram.AGENT
+    await machine.give_back()
+    assert (host.running, host.files) == (UnitProgram.KUBELET, {})
+    text = [entry_text(each) for each in machine.journal.entries()]
+    assert any("confirmed (why the node was well for" in each for each in text)
+    assert any("give back (why asked" in each for each in text)
+
+
+@on_virtual_time
+async def test_an_unhealthy_node_is_returned_to_the_kubelet(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    restarted = replace(POD, containers={"app": ContainerSeen("d", 1, 2.0)})
+    later = EPOCH + 300
+
+    def bad(seen: WatchObservation) -> WatchObservation:
+        return replace(seen, pods={"uid": restarted}) if seen.at > later else seen
+
+    machine.node.bad = bad
+    assert await machine.adopt() is WatchOutcome.GIVE_BACK
+    host = machine.host
+    assert (host.running, host.files, host.timer) == (UnitProgram.KUBELET, {}, None)
+    assert "giving the node back: container app of pod ns/a was restarted" in machine.said
+    assert machine.journal.entries()[-1]["why"] == "container app of pod ns/a was restarted"
+
+
+@on_virtual_time
+async def test_an_agent_that_exits_returns_the_node_within_seconds(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.host.exits = UnitProgram.AGENT
+    started = asyncio.get_running_loop().time()
+    assert await machine.adopt() is WatchOutcome.GIVE_BACK
+    assert asyncio.get_running_loop().time() - started < 3
+    assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
+    why = "the agent has exited, and systemd has restarted it"
+    assert f"giving the node back: {why}" in machine.said
+
+
+@pytest.mark.parametrize(
+    "step", ["arm", f"write {TRIAL}", "reload", "restart", f"write {KEPT}", f"remove {TRIAL}"]
+)
+@on_virtual_time
+async def test_a_failed_step_leaves_the_node_unchanged(tmp_path: Path, step: str) -> None:
+    machine = Machine(tmp_path)
+    machine.host.fails[step] = f"{step}: no space left on device"
+    if step in ("reload", f"remove {TRIAL}"):  # the way back has it, too
+        with pytest.raises(HostError, match="no space left"):
+            await machine.adopt()
+    else:
+        assert await machine.adopt() is WatchOutcome.GIVE_BACK
+    machine.host.fails = {}
+    await machine.give_back()
+    host = machine.host
+    assert (host.running, host.files, host.timer) == (UnitProgram.KUBELET, {}, None)
+
+
+@on_virtual_time
+async def test_an_interruption_returns_the_node(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    task = asyncio.create_task(machine.adopt())
+    await asyncio.sleep(100)
+    assert machine.host.running is UnitProgram.AGENT
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
+
+
+HALF_STEPS = range(1, 17)
+"""Before and after each of the eight changes of a takeover."""
+
+
+@pytest.mark.parametrize("kill_at", HALF_STEPS)
+@pytest.mark.parametrize("then", ["adopt", "give back", "power cut", "timer"])
+@on_virtual_time
+async def test_after_a_kill_at_any_moment_kubelet_or_agent_runs(
+    tmp_path: Path, kill_at: int, then: str
+) -> None:
+    machine = Machine(tmp_path)
+    host = machine.host
+    with pytest.raises(Killed):
+        await machine.adopt(kill_at)
+    assert host.running in (UnitProgram.KUBELET, UnitProgram.AGENT)
+    if host.running is UnitProgram.AGENT and KEPT not in host.files:
+        assert host.timer is not None, "nobody watches it, but a timer gives it back"
+    if then == "adopt":
+        assert await machine.adopt() is WatchOutcome.CONFIRM
+        assert (host.running, host.files, host.timer) == (UnitProgram.AGENT, {KEPT: "text"}, None)
+        return
+    kept = KEPT in host.files
+    if then == "power cut":
+        host.reboot()
+    elif then == "timer":
+        await machine.give_back(unconfirmed=True)
+    else:
+        kept = False
+        await machine.give_back()
+    assert host.running is (UnitProgram.AGENT if kept else UnitProgram.KUBELET)
+    assert set(host.files) - {TRIAL} == ({KEPT} if kept else set())
+
+
+@pytest.mark.parametrize("kill_at", range(1, 9))
+@on_virtual_time
+async def test_returning_the_node_survives_a_kill_at_any_moment(
+    tmp_path: Path, kill_at: int
+) -> None:
+    machine = Machine(tmp_path)
+    await machine.adopt()
+    with pytest.raises(Killed):
+        await machine.give_back(kill_at)
+    assert machine.host.running in (UnitProgram.KUBELET, UnitProgram.AGENT)
+    await machine.give_back()
+    assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
+
+
+def test_an_unwritable_journal_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    journal = Journal(tmp_path / "file" / "adopt.jsonl")
+    journal.write(0.0, "x")
+    good = Journal(tmp_path / "adopt.jsonl")
+    good.write(0.0, "x", seconds=1.5)
+    with good.path.open("a") as file:
+        file.write('{"at": "half')
+    assert [entry_text(each) for each in good.entries()] == [
+        "1970-01-01T00:00:00Z  x (seconds 1.5)"
+    ]

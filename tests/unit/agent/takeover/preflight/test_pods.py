@@ -1,0 +1,128 @@
+"""Which pods are kept and which are restarted, according to the plan of the first sync."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.agent.takeover.preflight.pods import (
+    Holdings,
+    PodOutcome,
+    PodVerdict,
+    judge,
+    sentence,
+    volumes,
+)
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeResults
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.runtime_manager.plan.intent import sync_intent
+from kubeletpy.runtime_manager.plan.resize import InEffect
+from tests.unit.runtime_manager.pods_and_records import (
+    DEAD,
+    container,
+    exited,
+    has,
+    make_pod,
+    running,
+    sidecar,
+)
+
+OTHER = {"uid": "uid-1", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+STATUS: Any = {"phase": "Succeeded"}
+
+
+def verdict(pod: Pod, status: PodRuntimeStatus) -> PodVerdict:
+    intent = sync_intent(pod, status, ProbeResults(), InEffect())
+    return judge(pod, status, intent, Holdings())
+
+
+@pytest.mark.parametrize(
+    ("pod", "status", "outcome", "why"),
+    [
+        (make_pod("app"), has(running("app")), "kept", ""),
+        (make_pod("a", "b"), has(running("a"), running("b")), "kept", ""),
+        (
+            make_pod("app", init=("first", sidecar("beside"))),
+            has(running("app"), exited("first"), running("beside")),
+            "kept",
+            "",
+        ),
+        (
+            make_pod("a", "b"),
+            has(running("a"), exited("b", 1)),
+            "kept",
+            "start container b: ",
+        ),
+        (make_pod("app"), has(exited("app", 1)), "kept", "start container app: "),
+        (
+            make_pod(container("app", image="registry.example/app:2")),
+            has(running("app")),
+            "restarted",
+            "kill container app (id-app): Container app definition changed",
+        ),
+        (
+            make_pod("app"),
+            has(running("app"), sandboxes=(DEAD,)),
+            "restarted",
+            "create sandbox, attempt 1: the sandbox is not ready",
+        ),
+        (
+            make_pod("app", hostNetwork=True),
+            has(running("app")),
+            "restarted",
+            "create sandbox, attempt 1: the sandbox's network namespace",
+        ),
+        (make_pod("app"), has(sandboxes=()), "starting", "create sandbox, attempt 0: "),
+        (make_pod("app"), has(exited("app"), sandboxes=(DEAD,)), "starting", "create sandbox"),
+        (make_pod("app", metadata=OTHER), has(running("app")), "ending", "it is being deleted"),
+        (
+            make_pod("app", policy="Never"),
+            has(running("app"), sandboxes=(DEAD,)),
+            "stopped",
+            "stop the pod without a new sandbox: ",
+        ),
+        (
+            Pod({**make_pod("app", policy="Never").object, "status": STATUS}),
+            has(exited("app")),
+            "finished",
+            "it is Succeeded",
+        ),
+    ],
+)
+def test_one_pod(pod: Pod, status: PodRuntimeStatus, outcome: str, why: str) -> None:
+    found = verdict(pod, status)
+    assert found.outcome == outcome
+    assert found.why.startswith(why)
+    assert why or not found.why
+
+
+def test_a_verdict_has_containers_and_volumes() -> None:
+    pod = make_pod(
+        "app",
+        volumes=[
+            {"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "tmp"},
+        ],
+    )
+    found = verdict(pod, has(running("app")))
+    assert found.containers == {"app": "id-app"}
+    assert volumes(pod) == ("data (persistentVolumeClaim)", "tmp (emptyDir)")
+
+
+def made(outcome: PodOutcome) -> PodVerdict:
+    return PodVerdict("ns", "p", "u", outcome)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "text"),
+    [
+        ([], "0 pods kept, 0 restarted"),
+        (["kept"], "1 pod kept, 0 restarted"),
+        (["kept"] * 30, "30 pods kept, 0 restarted"),
+        (["kept", "kept", "restarted", "ending"], "2 pods kept, 1 restarted, 1 ending"),
+    ],
+)
+def test_the_sentence(outcomes: list[str], text: str) -> None:
+    assert sentence(tuple(made(PodOutcome(each)) for each in outcomes)) == text

@@ -1,0 +1,20 @@
+"""Text from untrusted peers, made safe to display."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.base.api.scrub import scrub
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("GET https://joe:hunter2@reg.io/v2/: 401", "GET https://reg.io/v2/: 401"),
+        ("Basic am9l c3ecr3t refused", "Basic am9l [redacted] refused"),
+        ("a\x1b[31m\x00red\nline\ttab", "a[31mred\nline\ttab"),
+        ("x" * 5000, "x" * 4095 + "…"),
+    ],
+)
+def test_scrub(said: str, shown: str) -> None:
+    assert scrub(said, ["", "c3", "c3ecr3t"]) == shown

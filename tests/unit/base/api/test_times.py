@@ -1,0 +1,96 @@
+"""Times and durations, parsed and formatted."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.base.api.durations import format_duration, parse_duration
+from kubeletpy.base.api.times import format_micro_time, format_nanoseconds, format_time, parse_time
+
+NOW = 1_800_000_000
+TEXT = "2027-01-15T08:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00Z"),
+        (999_999_999, "1970-01-01T00:00:00Z"),
+        (1_000_000_000, "1970-01-01T00:00:01Z"),
+        (NOW * 10**9, TEXT),
+        (NOW * 10**9 - 1, "2027-01-15T07:59:59Z"),
+    ],
+)
+def test_nanoseconds(nanoseconds: int, text: str) -> None:
+    assert format_nanoseconds(nanoseconds) == text
+
+
+def test_times() -> None:
+    assert format_time(NOW + 0.999) == TEXT
+    assert format_micro_time(NOW + 0.25) == "2027-01-15T08:00:00.250000Z"
+    for text in (TEXT, "2027-01-15T09:00:00+01:00", "2027-01-15T08:00:00.000000Z"):
+        assert parse_time(text) == NOW
+    for bad in ("2027-01-15T08:00:00", "", "now"):
+        with pytest.raises(ValueError):
+            parse_time(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("+0", 0.0),
+        ("0s", 0.0),
+        ("1ns", 1e-9),
+        ("1us", 1e-6),
+        ("1µs", 1e-6),
+        ("1μs", 1e-6),
+        ("1ms", 1e-3),
+        ("1s", 1.0),
+        ("1m", 60.0),
+        ("1h", 3600.0),
+        ("-1h2m3.5s", -3723.5),
+        ("+1.s", 1.0),
+        (".5s", 0.5),
+        ("1s1s", 2.0),
+        ("9223372036854775807ns", (2**63 - 1) / 1e9),
+    ],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "-", "+", "1", "00", "s", "1x", "1s ", " 1s", "--1s", "1e3s", "9223372036854775808ns"],
+)
+def test_invalid_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (1e-10, "0s"),
+        (1e-9, "1ns"),
+        (-1e-9, "-1ns"),
+        (999e-9, "999ns"),
+        (1e-6, "1µs"),
+        (1.5e-6, "1.5µs"),
+        (999_999e-9, "999.999µs"),
+        (1e-3, "1ms"),
+        (0.999_999, "999.999ms"),
+        (1, "1s"),
+        (59.5, "59.5s"),
+        (60, "1m0s"),
+        (-61, "-1m1s"),
+        (3599, "59m59s"),
+        (3600, "1h0m0s"),
+        (3661.25, "1h1m1.25s"),
+        (-360_000, "-100h0m0s"),
+    ],
+)
+def test_formatted_durations(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text

@@ -1,0 +1,207 @@
+"""Silent connections keep nobody out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.base.wire.door import Door, Entrance, Guest, guarded
+from kubeletpy.server.settings import AccessSettings
+from tests.unit.kubeletpy_up.serving import serving as serving_api
+from tests.unit.server.helpers import Pki, make_view, serving
+
+ALLOW = AccessSettings(always_allow=True)
+MANY = 300
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    """Certificates, made once."""
+    directory: Path = tmp_path_factory.mktemp("pki")
+    return Pki(directory)
+
+
+def silent(port: int, many: int = MANY) -> list[socket.socket]:
+    """Connections that do not even begin with TLS."""
+    return [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(many)]
+
+
+async def test_silent_connections_to_the_node(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.server.app.MAX_CONNECTIONS", 40)
+    async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
+        held = await asyncio.to_thread(silent, server.port)
+        async with asyncio.timeout(10):
+            assert (await server.request("GET", "/healthz", client=pki.client))[0] == 200
+        for each in held:
+            each.close()
+
+
+async def test_silent_connections_to_the_embedded_api(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy_up.http.server.MAX_CONNECTIONS", 40)
+    keys = tmp_path_factory.mktemp("keys")
+    async with serving_api(tmp_path, keys) as (_, admin, _node):
+        port = int(admin.url.rpartition(":")[2])
+        held = await asyncio.to_thread(silent, port)
+        async with asyncio.timeout(10):
+            assert (await admin.ask("GET", "/api/v1/namespaces"))[0] == 200
+        for each in held:
+            each.close()
+
+
+@pytest.mark.parametrize("many", range(40, 50))
+async def test_a_burst_of_unidentified_peers_is_accepted_in_rounds(many: int) -> None:
+    """All connections exist before the first is accepted; the last client is honest."""
+    async with echo(limit=8) as (listening, port):
+        held = await asyncio.to_thread(silent, port, many)
+        honest = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port), 5)
+        honest.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(honest, b"x")
+        async with asyncio.timeout(10), serve_echo(listening):
+            assert await loop.sock_recv(honest, 1) == b"x"
+        for each in (*held, honest):
+            each.close()
+
+
+async def test_a_refused_connection_ends_the_round_of_accepting() -> None:
+    """Python 3.14's event loop continues after ConnectionAbortedError, and closed all others."""
+    async with echo(limit=2) as (listening, port):
+        clients = await asyncio.to_thread(silent, port, 4)
+        inside = [listening.accept_next()[0] for _ in range(2)]
+        for each in inside:
+            listening.door._send_away(each)  # they leave when the loop sees their end
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+        for sock in (*inside, *clients):
+            sock.close()
+
+
+async def test_an_identified_client_is_never_closed_for_an_unidentified_peer() -> None:
+    async with echo(limit=4) as (listening, port), serve_echo(listening):
+        known = []
+        for _ in range(4):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            known.append((reader, writer))
+            writer.write(b"k")
+            assert await reader.readexactly(1) == b"k"
+        late, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"k")
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await late.readexactly(1)
+        for reader, each in known:
+            each.write(b"x")
+            assert await reader.readexactly(1) == b"x"
+            each.close()
+        writer.close()
+
+
+def test_an_identity_has_three_times_what_is_free() -> None:
+    sockets = [socket.socketpair() for _ in range(16)]
+    door = Door(16)
+    loop = asyncio.new_event_loop()
+
+    async def knock(who: str, pair: tuple[socket.socket, socket.socket]) -> Guest | None:
+        guest = Guest(fileno=pair[0].detach())
+        guest.door = door
+        assert door.enter(guest)
+        if door.admit_identity(Transport(guest), who):
+            return guest
+        guest.close()
+        return None
+
+    async def knocks() -> None:
+        greedy = [g for pair in sockets[:14] if (g := await knock("greedy", pair))]
+        assert len(greedy) == 12  # of 16, with 4 free
+        other = await knock("other", sockets[14])
+        assert other is not None
+        greedy.pop().close()  # releases its slot and its share
+        last = await knock("greedy", sockets[15])
+        assert last is None  # it would be the 12th, with 3 free
+        assert door.admit_identity(Transport(other), "other")
+        for each in (*greedy, other):
+            each.close()
+        assert door.close_unidentified() is False
+
+    loop.run_until_complete(knocks())
+    loop.close()
+    for pair in sockets:
+        pair[0].close()
+        pair[1].close()
+
+
+async def test_an_identity_with_its_share_of_the_node_gets_429(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.server.app.MAX_CONNECTIONS", 8)
+    async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
+        request = b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n"
+        held = []
+        answers = []
+        for _ in range(8):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", server.port, ssl=pki.context(pki.client)
+            )
+            writer.write(request)
+            answers.append(int((await reader.readline()).split()[1]))
+            if answers[-1] == 429:
+                assert b"Connection: close" in await reader.read()
+            held.append(writer)
+        assert answers == [200] * 6 + [429] * 2
+        for writer in held:
+            writer.close()
+
+
+class Transport(asyncio.BaseTransport):
+    """The transport of a guest."""
+
+    def __init__(self, guest: Guest) -> None:
+        super().__init__({"socket": guest})
+
+
+@contextlib.asynccontextmanager
+async def echo(limit: int) -> AsyncIterator[tuple[Entrance, int]]:
+    """A listening socket with a door."""
+    with socket.socket() as plain:
+        plain.bind(("127.0.0.1", 0))
+        plain.listen(1024)
+        with guarded(plain, limit) as entrance:
+            yield entrance, plain.getsockname()[1]
+
+
+@contextlib.asynccontextmanager
+async def serve_echo(entrance: Entrance) -> AsyncIterator[None]:
+    """Send back what arrives; each client that sends ``k`` is identified as another user."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(1):
+                if data == b"k":
+                    entrance.door.admit_identity(writer.transport, str(id(writer)))
+                writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(answer, sock=entrance, backlog=1024)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+async def test_an_unidentified_peer_is_closed_after_a_short_time(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.base.wire.door.STRANGER_S", 0.2)
+    async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=pki.context())
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()

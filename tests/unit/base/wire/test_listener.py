@@ -1,0 +1,393 @@
+"""Memory left by short-lived clients of every HTTP listener, and the cost of silent ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import select
+import socket
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.wire import listener as wire_listener
+from kubeletpy.base.wire.door import STRANGERS_OF_ONE, source_of
+from kubeletpy.observe.view.server import ViewServer
+from kubeletpy.server.health import HealthServer
+from kubeletpy.server.settings import AccessSettings
+from tests.memory import MI, left_by, resident
+from tests.unit.kubeletpy_up.serving import serving as serving_api
+from tests.unit.observe.view.answers import Agent
+from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
+
+ALLOW = AccessSettings(always_allow=True)
+TOGETHER = 25
+HELLO = bytes.fromhex("16030100c8010000c40303")
+"""Beginning of a TLS ClientHello."""
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    """Certificates, made once."""
+    return Pki(tmp_path_factory.mktemp("pki"))
+
+
+@asynccontextmanager
+async def node(pki: Pki, tmp_path: Path) -> AsyncIterator[int]:
+    async with serving(make_view(tmp_path), Reviewer(), pki) as server:
+        yield server.port
+
+
+@asynccontextmanager
+async def read_only(pki: Pki, tmp_path: Path) -> AsyncIterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    async with serving(make_view(tmp_path), None, pki, ALLOW, read_only_port=port):
+        yield port
+
+
+@asynccontextmanager
+async def health(_: Pki, __: Path) -> AsyncIterator[int]:
+    server = HealthServer("127.0.0.1", 0, checks={}, render_metrics=lambda: (b"", "text/plain"))
+    await server.start()
+    await server.serve()
+    yield server.port
+    await server.close()
+
+
+@asynccontextmanager
+async def view(_: Pki, __: Path) -> AsyncIterator[int]:
+    server = ViewServer(Agent())
+    await server.start()
+    yield int(server.url.split(":")[2].split("/")[0])
+    await server.close()
+
+
+@asynccontextmanager
+async def embedded(_: Pki, tmp_path: Path) -> AsyncIterator[int]:
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    async with serving_api(tmp_path, keys) as (_api, admin, _node):
+        yield int(admin.url.rpartition(":")[2])
+
+
+Listening = Callable[[Pki, Path], contextlib.AbstractAsyncContextManager[int]]
+TLS: Sequence[Listening] = (node, embedded)
+PLAIN: Sequence[Listening] = (read_only, health, view)
+ANY_SERVER = ssl.create_default_context()
+ANY_SERVER.check_hostname = False
+ANY_SERVER.verify_mode = ssl.CERT_NONE
+
+
+async def closes(port: int, sent: bytes) -> None:
+    """Sends bytes, and closes its end once the server has accepted."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    await asyncio.sleep(0)
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+        await writer.wait_closed()
+
+
+async def resets(port: int, sent: bytes) -> None:
+    """Sends bytes, and resets its connection."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    await asyncio.sleep(0)
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    writer.transport.abort()
+
+
+async def request_once(port: int, sent: bytes, tls: ssl.SSLContext | None) -> None:
+    """Sends a request, reads the head of the answer, and closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+    writer.write(sent)
+    await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+PEERS: dict[str, Callable[[int, ssl.SSLContext | None], Awaitable[None]]] = {
+    "silent": lambda port, _: closes(port, b""),
+    "reset": lambda port, _: resets(port, b""),
+    "part of a hello": lambda port, _: closes(port, HELLO),
+    "part of a hello, reset": lambda port, _: resets(port, HELLO),
+    "no TLS": lambda port, _: closes(port, b"x" * 300),
+    "a request": lambda port, tls: request_once(port, REQUEST, tls),
+    "no HTTP": lambda port, tls: request_once(port, b"\0\1\2\r\n\r\n", tls),
+}
+HANDSHAKES = {"a request", "no HTTP"}
+"""Kinds of peers that need a TLS handshake, 10 ms of CPU time each."""
+
+
+async def some(peer: Callable[[], Awaitable[None]], many: int) -> None:
+    for _ in range(many // TOGETHER):
+        await asyncio.gather(*(peer() for _ in range(TOGETHER)))
+    await asyncio.sleep(0.05)  # until the server has noticed the last disconnects
+
+
+@pytest.mark.parametrize("kind", PEERS)
+@pytest.mark.parametrize("listening", [*TLS, *PLAIN], ids=lambda each: each.__name__)
+async def test_clients_leave_nothing(
+    listening: Listening, kind: str, pki: Pki, tmp_path: Path
+) -> None:
+    """Without any collection: asyncio leaves a cycle of 2 to 3 kB a connection, client and server.
+
+    Each of the handshakes that failed left 55 kB.
+    """
+    tls = ANY_SERVER if listening in TLS else None
+    many = 300 if tls is not None and kind in HANDSHAKES else 1000
+    async with listening(pki, tmp_path) as port:
+        left = await left_by(partial(some, partial(PEERS[kind], port, tls)), many, before=100)
+    assert left < 6 * MI
+
+
+@pytest.mark.parametrize("listening", [*TLS, *PLAIN], ids=lambda each: each.__name__)
+async def test_silent_connections_cost_little(
+    listening: Listening, pki: Pki, tmp_path: Path
+) -> None:
+    async with listening(pki, tmp_path) as port:
+        before = resident()
+        held = [socket.create_connection(("127.0.0.1", port)) for _ in range(250)]
+        await asyncio.sleep(0.2)
+        assert resident() - before < 4 * MI  # 14 MB when each had its TLS state
+        for each in held:
+            each.close()
+
+
+def client_hello() -> bytes:
+    """The first message of a client, complete."""
+    sent = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ANY_SERVER.wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
+    return sent.read()
+
+
+@contextlib.contextmanager
+def stalled(port: int, many: int, sent: bytes) -> Iterator[list[socket.socket]]:
+    """Clients that send the beginning of a handshake and nothing more."""
+    held = [socket.create_connection(("127.0.0.1", port)) for _ in range(many)]
+    try:
+        for each in held:
+            each.sendall(sent)
+        yield held
+    finally:
+        for each in held:
+            each.close()
+
+
+async def until_answered(held: Sequence[socket.socket], many: int) -> None:
+    """Wait until so many have an answer, and the loop has had time to answer more."""
+    answered = 0
+    while answered < many:
+        await asyncio.sleep(0.001)
+        answered = len(select.select(held, [], [], 0)[0])
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(select.select(held, [], [], 0)[0]) == many
+
+
+@pytest.mark.parametrize("sent", [client_hello(), client_hello()[:100]], ids=["whole", "half"])
+@pytest.mark.parametrize("listening", TLS, ids=lambda each: each.__name__)
+async def test_stalled_handshakes_cost_little(
+    listening: Listening, sent: bytes, pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.base.wire.listener.STALLED_S", 60.0)
+    tls = ANY_SERVER
+    async with listening(pki, tmp_path) as port:
+        await some(partial(PEERS["a request"], port, tls), 50)  # fills caches
+        before = resident()
+        with stalled(port, 250, sent) as held:
+            if len(sent) > 100:
+                await until_answered(held, wire_listener.HANDSHAKES)
+            else:
+                await asyncio.sleep(0.2)
+            assert resident() - before < 7 * MI  # 20 MB when all of them were under way
+
+
+async def test_stalled_handshakes_make_room_for_another_address(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.base.wire.listener.HANDSHAKES", 4)
+    monkeypatch.setattr("kubeletpy.base.wire.listener.STALLED_S", 0.05)
+    async with node(pki, tmp_path) as port:
+        with stalled(port, 40, client_hello()) as held:
+            began = asyncio.get_running_loop().time()
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=ANY_SERVER, local_addr=("127.0.0.2", 0)
+            )
+            assert asyncio.get_running_loop().time() - began < 5 * 0.05 * 40 / 4
+            ended = 0
+            for each in select.select(held, [], [], 0)[0]:
+                each.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while data := each.recv(65536):
+                        del data
+                    ended += 1
+            assert ended, "the oldest handshake has ended"
+            writer.close()
+
+
+async def test_few_handshakes_begin_in_one_turn_of_the_loop(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a health check waits for few of them."""
+    loop, turn, begun = asyncio.get_running_loop(), 0, Counter[int]()
+    begin, counting = wire_listener.Listener._begin, True
+
+    def count_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if counting:
+            loop.call_soon(count_turn)
+
+    def note(self: wire_listener.Listener, guest: Any) -> None:
+        begun[turn] += 1
+        begin(self, guest)
+
+    monkeypatch.setattr(wire_listener.Listener, "_begin", note)
+    async with node(pki, tmp_path) as port:
+        with stalled(port, 60, client_hello()) as held:
+            count_turn()
+            await until_answered(held, 60)
+            counting = False
+    assert begun.total() == 60
+    assert max(begun.values()) <= wire_listener.STARTS
+
+
+async def test_a_stalled_handshake_stays_while_nobody_waits(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.base.wire.listener.HANDSHAKES", 2)
+    monkeypatch.setattr("kubeletpy.base.wire.listener.STALLED_S", 0.0)
+    async with node(pki, tmp_path) as port:
+        with stalled(port, 2, client_hello()) as held:
+            await until_answered(held, 2)
+            for each in held:
+                each.setblocking(False)
+                assert each.recv(65536)
+                with pytest.raises(BlockingIOError):
+                    while each.recv(65536):
+                        pass
+
+
+async def test_a_connection_that_waits_for_its_handshake_is_closed_by_the_door(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeletpy.base.wire.listener.HANDSHAKES", 1)
+    monkeypatch.setattr("kubeletpy.base.wire.listener.STALLED_S", 60.0)
+    monkeypatch.setattr("kubeletpy.base.wire.door.STRANGERS_OF_ONE", 5)
+    async with node(pki, tmp_path) as port:
+        clients = []
+        for _ in range(8):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(client_hello())
+            clients.append((reader, writer))
+        await clients[0][0].read()  # its handshake had begun
+        for reader, _ in clients[1:3]:
+            with contextlib.suppress(ConnectionResetError):  # nobody has read its hello
+                assert await reader.read() == b""
+        for _, writer in clients:
+            writer.close()
+
+
+@pytest.mark.parametrize("listening", [*TLS, *PLAIN], ids=lambda each: each.__name__)
+async def test_no_answer_names_the_software(listening: Listening, pki: Pki, tmp_path: Path) -> None:
+    tls = ANY_SERVER if listening in TLS else None
+    async with listening(pki, tmp_path) as port:
+        for request in (
+            b"\0\1\2\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+            b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nExpect: 200-maybe\r\n\r\n",
+            b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET / HTTP/9.9\r\n\r\n",
+            REQUEST,
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+            writer.write(request)
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            assert head.startswith(b"http/1.")
+            assert b"server:" not in head
+            assert b"aiohttp" not in head
+            assert b"python" not in head
+            assert b"x-content-type-options: nosniff" in head
+            writer.close()
+
+
+async def test_a_burst_of_an_api_server_is_served(pki: Pki, tmp_path: Path) -> None:
+    """All of them stay connected: more than an address may have without authentication."""
+    async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
+        tls, stay = pki.context(pki.client), []
+        for _ in range(STRANGERS_OF_ONE // 25 + 1):
+
+            async def connect() -> None:
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=tls)
+                writer.write(REQUEST)
+                assert (await reader.readline()).split()[1] == b"200"
+                stay.append(writer)
+
+            await asyncio.gather(*(connect() for _ in range(25)))
+        assert len(stay) > STRANGERS_OF_ONE
+        for writer in stay:
+            writer.transport.abort()
+
+
+async def test_an_address_with_too_many_silent_connections_loses_the_oldest(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kubeletpy.base.wire.door.STRANGERS_OF_ONE", 5)
+    caplog.set_level(logging.WARNING, "kubeletpy.base.wire.door")
+    async with node(pki, tmp_path) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
+        for reader, _ in held[:7]:
+            assert await reader.read() == b""
+        open_still = asyncio.gather(*(reader.read() for reader, _ in held[7:]))
+        await asyncio.wait([open_still], timeout=0.1)
+        assert not open_still.done()
+        for _, writer in held:
+            writer.close()
+    (line,) = (record for record in caplog.records if record.name == "kubeletpy.base.wire.door")
+    shown: dict[str, Any] = vars(line)
+    assert shown["why"] == "too many unauthenticated connections of one address"
+    assert (shown["last_from"], shown["closed"]) == ("127.0.0.1", 1)
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        (("10.0.0.1", 4711), "10.0.0.1"),
+        (("::ffff:10.0.0.1", 4711, 0, 0), "10.0.0.1"),
+        (("2001:db8::1", 4711, 0, 0), "2001:db8::/64"),
+        (("2001:db8::ffff:ffff:ffff:ffff", 4711, 0, 0), "2001:db8::/64"),
+        (("fe80::1%eth0", 4711, 0, 2), "fe80::/64"),
+        (("::1", 4711, 0, 0), "::/64"),
+        ("", ""),
+        (b"\0hidden", ""),
+    ],
+)
+def test_the_source_by_which_connections_are_counted(address: Any, source: str) -> None:
+    assert source_of(address) == source
+
+
+async def test_an_untrusted_certificate_ends_the_handshake(pki: Pki, tmp_path: Path) -> None:
+    stranger: KeyPair = pki.stranger
+    async with node(pki, tmp_path) as port:
+
+        async def fails() -> None:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await request_once(port, REQUEST, pki.context(stranger))
+
+        assert await left_by(partial(some, fails), 200, before=50) < 6 * MI

@@ -1,0 +1,68 @@
+"""Reasons for rejecting pods: one enumeration that agrees with the tables and the metric."""
+
+from __future__ import annotations
+
+import ast
+from typing import get_type_hints
+
+import pytest
+
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
+from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.placement.refusal import AllocationRefused
+from tools.rulebook import tables
+from tools.rulebook.product import modules
+
+ROWS = {
+    name
+    for row in tables.rows("reasons.csv")
+    if row["kind"] == "pod-status"
+    for name in row["name"].split()
+}
+(METRIC,) = [
+    row for row in tables.rows("metrics.csv") if row["name"] == "kubelet_admission_rejections_total"
+]
+LABELS = set(METRIC["label_values"].removeprefix("reason=").split())
+REFUSALS = {"Rejection": 0, "predicate": 0, "AllocationRefused": 1}
+"""Callables that create a refusal, with the position of the reason in their arguments."""
+
+
+@pytest.mark.parametrize("reason", list(AdmissionReason))
+def test_each_reason_has_its_row_and_its_label(reason: AdmissionReason) -> None:
+    assert reason.value in ROWS
+    assert reason.metric_label == (reason.value if reason.value in LABELS else "Other")
+
+
+def test_extended_resources_have_reasons_but_one_label() -> None:
+    reason = AdmissionReason("OutOfexample.com/gpu")
+    assert reason == "OutOfexample.com/gpu"
+    assert f"{reason}" == reason.value == "OutOfexample.com/gpu"
+    assert hash(reason) == hash("OutOfexample.com/gpu")
+    assert reason.metric_label == "OutOfExtendedResources"
+    assert reason not in list(AdmissionReason)
+
+
+@pytest.mark.parametrize("text", ["", "Taken", "outOfcpu"])
+def test_no_other_text_is_a_reason(text: str) -> None:
+    with pytest.raises(ValueError, match=repr(text)):
+        AdmissionReason(text)
+
+
+def test_no_refusal_spells_its_reason_out() -> None:
+    spelled = [
+        f"{path.name}:{call.lineno}"
+        for path in modules()
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and (at := REFUSALS.get(ast.unparse(call.func))) is not None
+        for reason in (
+            *call.args[at : at + 1],
+            *(each.value for each in call.keywords if each.arg == "reason"),
+        )
+        if isinstance(reason, ast.Constant | ast.JoinedStr)
+    ]
+    assert spelled == []
+
+
+def test_a_type_checker_refuses_other_reasons() -> None:
+    assert get_type_hints(Rejection)["reason"] is AdmissionReason
+    assert get_type_hints(AllocationRefused.__init__)["reason"] is AdmissionReason

@@ -1,0 +1,155 @@
+"""Kubeconfigs: which are valid, which files they name, and the one that the agent writes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.pki import Names
+from kubeletpy.kubeapi.credentials import connect_kubeconfig
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
+from kubeletpy.node.certificates import following, kubeconfig
+from kubeletpy.node.certificates.following import FileFollower
+from tests.unit.node.certificates.signer import Signer
+
+NOW = 1_800_000_000.0
+HEAD = """apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://10.0.0.1:6443", tls-server-name: api}}]
+"""
+
+
+def write(folder: Path, user: str) -> Path:
+    path = folder / "kubelet.conf"
+    path.write_text(f"{HEAD}users: [{{name: u, user: {user}}}]\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A key, a certificate that is valid at NOW, and one that has ended."""
+    signer = Signer(tmp_path_factory.mktemp("ca"))
+    key, names = x509.new_key(), Names("system:node:n", ("system:nodes",))
+    return {
+        "key": key,
+        "valid": signer.certificate(key, names, NOW - 10, NOW + 10),
+        "ended": signer.certificate(key, names, NOW - 10, NOW - 5),
+    }
+
+
+def test_values_of_the_wrong_type_name_no_files(tmp_path: Path) -> None:
+    path = write(tmp_path, "{client-certificate: 5, client-key: [a], tokenFile: {a: b}}")
+    found = read_kubeconfig(path)
+    assert found.files() == [path]
+    assert found.certificate_files() is None
+    assert kubeconfig.why_not_valid(path, NOW) == "it names no client certificate"
+
+
+def test_why_a_kubeconfig_is_not_valid(tmp_path: Path, pems: dict[str, bytes]) -> None:
+    def why(user: str) -> str:
+        return kubeconfig.why_not_valid(write(tmp_path, user), NOW)
+
+    for name, pem in pems.items():
+        (tmp_path / f"{name}.pem").write_bytes(pem)
+    (tmp_path / "garbage.pem").write_text("garbage")
+
+    def inline(name: str) -> str:
+        certificate, key = (base64.b64encode(pems[each]).decode() for each in (name, "key"))
+        return f'{{client-certificate-data: "{certificate}", client-key-data: "{key}"}}'
+
+    def files(name: str, key: str = "key.pem") -> str:
+        return f"{{client-certificate: {name}.pem, client-key: {key}}}"
+
+    assert why(files("valid")) == ""
+    assert why(inline("valid")) == ""
+    assert "ended" in why(files("ended"))
+    assert "ended" in why(inline("ended"))
+    assert "No such file" in why(files("missing"))
+    assert "No such file" in why(files("valid", "missing.pem"))
+    assert why(files("garbage"))
+    assert "no client certificate" in why("{token: abc}")
+    assert "No such file" in kubeconfig.why_not_valid(tmp_path / "nothing", NOW)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "a: [", "current-context: x", "contexts: 7", "\0", "x: !!python/none {}"]
+)
+def test_broken_files_are_reported(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broken"
+    path.write_text(text)
+    with pytest.raises(KubeconfigError, match="broken"):
+        read_kubeconfig(path)
+    assert kubeconfig.why_not_valid(path, NOW)
+
+
+async def test_the_official_loader_reads_the_written_file(
+    tmp_path: Path, pems: dict[str, bytes]
+) -> None:
+    pair = tmp_path / "pki" / "kubelet-client-current.pem"
+    pair.parent.mkdir()
+    pair.write_bytes(pems["valid"] + pems["key"])
+    bootstrap = read_kubeconfig(write(tmp_path, "{token: abc}"))
+    target = tmp_path / "etc" / "kubelet.conf"
+    kubeconfig.write(target, bootstrap, pair)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert "abc" not in target.read_text()
+    found = yaml.safe_load(target.read_text())
+    assert found["current-context"] == "default-context"
+    assert found["users"] == [
+        {
+            "name": "default-auth",
+            "user": {"client-certificate": str(pair), "client-key": str(pair)},
+        }
+    ]
+    connection = await connect_kubeconfig(str(target))
+    assert (connection.host, connection.server_hostname) == ("https://10.0.0.1:6443", "api")
+    assert kubeconfig.why_not_valid(target, NOW) == ""
+    assert read_kubeconfig(target).files() == [target, pair, pair]
+
+
+async def test_changed_files_are_reported_once_and_again_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "SETTLE_S", 0.001)
+    monkeypatch.setattr(following, "LOOK_S", 0.05)
+    file, elsewhere = tmp_path / "a", tmp_path / "other" / "b"
+    named = [file]
+    told: asyncio.Queue[int] = asyncio.Queue()
+    fails = True
+
+    async def changed() -> None:
+        told.put_nowait(0)
+        if fails:
+            raise KubeconfigError("not now")
+
+    follower = asyncio.create_task(FileFollower(lambda: named, changed).run())
+    async with asyncio.timeout(20):
+        await asyncio.sleep(0.06)
+        assert told.empty()
+        file.write_text("x")
+        await told.get()
+        await told.get()  # the first call failed and is repeated
+        fails = False
+        await told.get()
+        await asyncio.sleep(0.12)
+        while not told.empty():
+            told.get_nowait()
+        (tmp_path / "unrelated").write_text("x")
+        await asyncio.sleep(0.12)
+        assert told.empty()
+        elsewhere.parent.mkdir()
+        named.append(elsewhere)
+        file.write_text("names the other one")
+        await told.get()
+        elsewhere.write_text("x")
+        await told.get()
+    follower.cancel()
+    await asyncio.wait([follower])

@@ -1,0 +1,488 @@
+"""Evictions on a machine that runs short, on virtual time: which pods, when, which conditions."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from kubeletpy.node.eviction.ranking import Reclaim
+from kubeletpy.node.eviction.signals import Layout, Observations, Signal, SignalObservation
+from kubeletpy.podworkers.protocol import KillOptions
+from tests.unit.node.eviction.machine import MEMORY, Eater, Machine, eater
+from tests.unit.node.eviction.rules import GI, MI, rules
+from tests.unit.podworkers.builders import make_static
+from tests.virtual_time import on_virtual_time
+
+HARD = rules(
+    evictionHard={"memory.available": "1Gi", "nodefs.available": "10Gi", "pid.available": "1000"},
+    enforceNodeAllocatable=[],
+)
+SOFT = rules(
+    evictionHard={"memory.available": "512Mi"},
+    evictionSoft={"memory.available": "2Gi"},
+    evictionSoftGracePeriod={"memory.available": "30s"},
+    evictionMaxPodGracePeriod=60,
+    enforceNodeAllocatable=[],
+)
+
+
+@pytest.mark.parametrize("a_second", [10 * MI, 256 * MI, GI, 2 * GI])
+@on_virtual_time
+async def test_the_growing_pod_is_evicted_within_a_second_of_the_crossing(a_second: int) -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI), eater("eater", memory_a_second=a_second)])
+    crossed = (MEMORY - 2 * GI) / a_second
+    await machine.runs(crossed + 60)
+    (only,) = machine.evictions
+    assert only.name == "eater"
+    assert 0 <= only.at - crossed < 1
+    assert only.options.grace_override == 1
+    assert only.options.evict
+    assert machine.truth()[Signal.MEMORY].available == MEMORY - GI
+    reasons = [reason for reason, _, _ in machine.events]
+    assert reasons == ["EvictionThresholdMet", "Evicted"]
+    assert machine.events[0][1] == "Attempting to reclaim memory"
+    assert machine.events[1][2] == {
+        "offending_containers": "",
+        "offending_containers_usage": "",
+        "starved_resource": "memory",
+    }
+
+
+@on_virtual_time
+async def test_a_quiet_node_is_measured_every_ten_seconds() -> None:
+    machine = Machine(rules(), [eater("calm", memory=GI)])
+    await machine.runs(601)
+    assert len(machine.looks) <= 62
+
+
+@on_virtual_time
+async def test_the_condition_is_reported_and_held() -> None:
+    machine = Machine(HARD, [eater("eater", memory=MEMORY - GI + 1)])
+    await machine.runs(310)
+    (raised, one), (ended, none) = machine.told
+    assert (one, none) == (("MemoryPressure",), ())
+    assert raised < 1
+    assert 300 <= ended - raised < 303
+
+
+@on_virtual_time
+async def test_disk_is_reclaimed_before_any_eviction() -> None:
+    machine = Machine(HARD, [eater("writer", disk=80 * GI)], garbage=15 * GI)
+    await machine.runs(60)
+    assert machine.evicted == []
+    assert [what for _, what in machine.reclaims] == [Reclaim.CONTAINERS, Reclaim.IMAGES]
+    assert machine.told[0][1] == ("DiskPressure",)
+    (done,) = machine.keeper.done
+    assert done.helped
+    assert done.pod is None
+
+
+@on_virtual_time
+async def test_a_pod_is_evicted_when_reclaiming_does_not_help() -> None:
+    machine = Machine(
+        HARD, [eater("writer", disk=85 * GI), eater("other", disk=5 * GI + 1)], garbage=GI
+    )
+    await machine.runs(60)
+    assert machine.evicted == ["writer"]
+    assert len(machine.reclaims) == 2
+
+
+@on_virtual_time
+async def test_memory_is_not_kept_waiting_by_a_reclaim_of_disk() -> None:
+    machine = Machine(
+        HARD, [eater("writer", disk=91 * GI), eater("eater", memory_a_second=GI)], garbage=GI
+    )
+    slow = asyncio.Event()
+
+    async def reclaim(what: Reclaim) -> bool:
+        return await slow.wait()
+
+    machine.reclaim = reclaim  # type: ignore[method-assign]
+    machine.new_keeper()
+    await machine.runs(40)
+    assert machine.evicted == ["eater"]
+
+
+@on_virtual_time
+async def test_the_keeper_ends_after_its_reclaim_has() -> None:
+    machine = Machine(HARD, [eater("writer", disk=91 * GI)], garbage=GI)
+    saved: list[float] = []
+
+    async def reclaim(what: Reclaim) -> bool:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(2)
+            saved.append(machine.now())
+        return False
+
+    machine.reclaim = reclaim  # type: ignore[method-assign]
+    machine.new_keeper()
+    await machine.runs(10)
+    assert saved == [machine.now()]
+
+
+@on_virtual_time
+async def test_disks_of_unknown_layout_cause_no_eviction() -> None:
+    machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=None)
+    await machine.runs(60)
+    assert (machine.evicted, machine.reclaims) == ([], [])
+    assert machine.told[0][1] == ("DiskPressure",)
+
+
+@on_virtual_time
+async def test_with_images_apart_nothing_is_reclaimed_for_the_node() -> None:
+    machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=Layout.APART)
+    await machine.runs(30)
+    assert machine.evicted == ["writer"]
+    assert machine.reclaims == []
+
+
+@on_virtual_time
+async def test_process_numbers() -> None:
+    machine = Machine(HARD, [eater("calm", tasks=50), eater("forker", tasks_a_second=900)])
+    await machine.runs(60)
+    assert machine.evicted == ["forker"]
+    assert machine.told[0][1] == ("PIDPressure",)
+
+
+@on_virtual_time
+async def test_never_a_static_or_critical_pod() -> None:
+    critical = eater("critical", priority=2_000_000_000, memory=15 * GI)
+    static = Eater(make_static("static"), memory=GI)
+    machine = Machine(HARD, [critical, static])
+    await machine.runs(120)
+    assert machine.evicted == []
+
+
+@on_virtual_time
+async def test_no_second_eviction_while_the_first_pod_ends() -> None:
+    first = eater("first", memory=10 * GI, ends_after=1.0)
+    machine = Machine(HARD, [first, eater("second", memory=5 * GI + 1)])
+    await machine.runs(120)
+    assert machine.evicted == ["first"]
+
+
+@on_virtual_time
+async def test_after_a_pod_that_does_not_end_the_next_is_evicted() -> None:
+    stuck = eater("stuck", memory=10 * GI, ends_after=1e6)
+    machine = Machine(HARD, [stuck, eater("second", memory=6 * GI)])
+    await machine.runs(120)
+    assert machine.evicted == ["stuck", "second"]
+    assert machine.evictions[1].at - machine.evictions[0].at >= 30
+
+
+@on_virtual_time
+async def test_a_soft_threshold_gives_a_pod_its_grace() -> None:
+    machine = Machine(SOFT, [eater("eater", memory=15 * GI, ends_after=20)])
+    await machine.runs(100)
+    (only,) = machine.evictions
+    assert only.options.grace_override == 30, "the pod's own, below evictionMaxPodGracePeriod"
+    assert 30 <= only.at < 33
+    assert machine.told[0][0] < 1, "the condition is reported at once"
+
+
+@on_virtual_time
+async def test_a_hard_threshold_shortens_the_grace_of_a_soft_one() -> None:
+    growing = eater("eater", memory=14 * GI + 100 * MI, ends_after=30)
+    growing.memory_a_second = 40 * MI
+    machine = Machine(SOFT, [growing])
+    await machine.runs(100)
+    assert [each.options.grace_override for each in machine.evictions] == [30, 1]
+    assert growing.stopped_at is not None
+    assert growing.stopped_at - machine.evictions[1].at == pytest.approx(1.0)
+
+
+@on_virtual_time
+async def test_jumping_or_impossible_numbers_cause_no_eviction() -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI)])
+    chance = random.Random(7)
+
+    def lie(seen: Observations) -> Observations:
+        now = asyncio.get_running_loop().time()
+        kind = chance.choice(["jump", "negative", "gone", "old", "whole", "true"])
+        if kind == "jump" and lie_before[-1] != "jump":
+            lie_before.append(kind)
+            return {s: SignalObservation(0, each.capacity, now) for s, each in seen.items()}
+        lie_before.append(kind)
+        return {
+            "negative": {s: SignalObservation(-5, each.capacity, now) for s, each in seen.items()},
+            "gone": {},
+            "old": {s: SignalObservation(0, each.capacity, now - 100) for s, each in seen.items()},
+            "whole": {s: SignalObservation(0, 0, now) for s, each in seen.items()},
+        }.get(kind, seen)
+
+    lie_before = [""]
+    machine.lie = lie
+    await machine.runs(3600)
+    assert machine.evicted == []
+    assert machine.told == []
+    assert len(lie_before) > 300
+
+
+@on_virtual_time
+async def test_a_failed_round_is_not_the_last() -> None:
+    machine = Machine(HARD, [eater("eater", memory=MEMORY)])
+    failures = [OSError("proc"), OSError("proc")]
+
+    async def kill(pod: object, options: KillOptions) -> None:
+        if failures:
+            raise failures.pop()
+        await Machine.kill(machine, machine.eaters[0].pod, options)
+
+    machine.kill = kill  # type: ignore[method-assign]
+    machine.new_keeper()
+    await machine.runs(60)
+    assert machine.evicted == ["eater"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@on_virtual_time
+async def test_any_machine(seed: int) -> None:
+    """Invariants for pods of all kinds on a machine whose agent is killed now and then."""
+    chance = random.Random(seed)
+    eaters = [_drawn(chance, number) for number in range(chance.randint(1, 12))]
+    machine = Machine(HARD, eaters, garbage=chance.randint(0, 40) * GI)
+    for _ in range(chance.randint(1, 4)):
+        await machine.runs(chance.uniform(0.01, 60))
+        machine.new_keeper()
+    await machine.runs(900)
+    for one in machine.evictions:
+        crossed = [
+            t.signal
+            for t in HARD.thresholds
+            if one.seen[t.signal].available < t.amount.in_units(one.seen[t.signal].capacity)
+        ]
+        assert crossed, "never above the thresholds"
+        firsts = set()
+        for signal in crossed:
+            left = [key for key in one.order[signal] if not _critical(machine, key)]
+            firsts.add(left[0])
+        assert f"default/{one.name}" in firsts, "never the wrong one first"
+    truth = machine.truth()
+    blameless = all(_critical(machine, each.pod.key) for each in machine.running())
+    for threshold in HARD.thresholds:
+        seen = truth[threshold.signal]
+        assert blameless or seen.available >= threshold.amount.in_units(seen.capacity), (
+            "it recovers"
+        )
+    changes = [told for _, told in machine.told]
+    assert len(changes) <= 2 * (len(machine.evictions) + len(machine.reclaims) + 8)
+
+
+def _critical(machine: Machine, key: str) -> bool:
+    (pod,) = (each.pod for each in machine.eaters if each.pod.key == key)
+    return (pod.spec.get("priority") or 0) >= 2_000_000_000
+
+
+def _drawn(chance: random.Random, number: int) -> Eater:
+    rates = {
+        "memory_a_second": chance.choice([0, 0, 1, 20, 300]) * MI,
+        "disk_a_second": chance.choice([0, 0, 10, 200]) * MI,
+        "tasks_a_second": chance.choice([0, 0, 0, 5, 400]),
+    }
+    critical = chance.random() < 0.1
+    return eater(
+        f"p{number}",
+        priority=2_000_000_000 if critical else chance.choice([0, 0, 5]),
+        request=chance.choice([0, GI]),
+        memory=chance.randint(0, 3 * GI),
+        ends_after=chance.choice([0.0, 0.5, 1.0]),
+        **({} if critical else rates),
+    )
+
+
+# -- restarts ------------------------------------------------------------------------------------
+
+
+def shown(*conditions: str) -> Any:
+    return {
+        "metadata": {"name": "n1"},
+        "status": {
+            "conditions": [
+                {"type": "Ready", "status": "True"},
+                {"type": "PIDPressure", "status": "False"},
+                *({"type": each, "status": "True"} for each in conditions),
+            ]
+        },
+    }
+
+
+@on_virtual_time
+async def test_a_condition_outlives_the_agent_by_a_transition_period() -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI)])
+    machine.keeper.node_shown(shown("DiskPressure"))
+    assert machine.keeper.conditions == ("DiskPressure",)
+    await machine.runs(310)
+    ((ended, none),) = machine.told
+    assert none == ()
+    assert 300 <= ended < 302
+
+
+@on_virtual_time
+async def test_only_conditions_of_the_last_agent_are_restored() -> None:
+    machine = Machine(HARD, [eater("calm", memory=GI)])
+    machine.keeper.node_shown(shown())
+    machine.keeper.node_shown(shown("MemoryPressure"))
+    assert machine.keeper.conditions == ()
+
+
+@on_virtual_time
+async def test_layers_of_an_evicted_pod_are_awaited_before_the_next_eviction() -> None:
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=20.0
+    )
+    eater_of_layers = machine.eaters[0]
+    machine.layers = lambda: 50 * GI if eater_of_layers.killed_at and machine.now() < 20 else 0
+    await machine.runs(60)
+    assert machine.evicted == ["first"]
+
+
+@on_virtual_time
+async def test_waiting_for_layers_of_an_evicted_pod_is_bounded() -> None:
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=1e9
+    )
+    machine.layers = lambda: 50 * GI if machine.eaters[0].killed_at is not None else 0
+    await machine.runs(60)
+    assert machine.evicted == ["first", "second"]
+    assert machine.evictions[1].at - machine.evictions[0].at >= 30
+
+
+@on_virtual_time
+@pytest.mark.parametrize(("every", "first"), [(10.0, "fills"), (1000.0, "calm")])
+async def test_old_layer_sizes_delay_evictions_for_a_while(every: float, first: str) -> None:
+    """A runtime that no longer measures must not keep the node full permanently."""
+    fills = eater("fills", disk_a_second=10 * GI, counted_every=every, started=4.0)
+    machine = Machine(HARD, [eater("calm", disk=GI, counted_every=every), fills])
+    await machine.runs(60)
+    assert machine.evicted[0] == first
+    crossed = 4.0 + 89 / 10
+    waited = machine.evictions[0].at - crossed
+    assert 5 < waited < 11 if first == "fills" else 12 <= waited < 16
+
+
+@on_virtual_time
+async def test_a_pod_larger_than_the_recent_growth_is_evicted_at_once() -> None:
+    heavy = eater("heavy", disk=60 * GI, counted_every=1000.0)
+    fills = eater("fills", disk_a_second=4 * GI, counted_every=1000.0)
+    machine = Machine(HARD, [heavy, fills])
+    await machine.runs(13)
+    assert machine.evicted == ["heavy"]
+
+
+# -- space that is freed late ----------------------------------------------------------------------
+
+
+def leaves(machine: Machine, seconds: float) -> None:
+    """Keeps the first pod's layer on the disk for the given time after the pod."""
+    first = machine.eaters[0]
+
+    def left() -> int:
+        stopped = first.stopped_at
+        held = stopped is not None and stopped <= machine.now() < stopped + seconds
+        return first.on_disk(stopped or 0) if held else 0
+
+    machine.layers = left
+
+
+@pytest.mark.parametrize("where", [Layout.ONE, Layout.SPLIT])
+@pytest.mark.parametrize("seconds", [0.0, 0.3, 2.0, 9.0])
+@on_virtual_time
+async def test_a_layer_removed_after_its_container_is_awaited(
+    seconds: float, where: Layout
+) -> None:
+    machine = Machine(
+        HARD,
+        [eater("first", disk=50 * GI, counted_every=1.0), eater("second", disk=45 * GI)],
+        where=where,
+    )
+    leaves(machine, seconds)
+    await machine.runs(60)
+    assert machine.evicted == ["first"]
+
+
+@on_virtual_time
+async def test_waiting_for_a_layer_that_is_never_removed_is_bounded() -> None:
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI, counted_every=1.0), eater("second", disk=45 * GI)]
+    )
+    leaves(machine, 1e6)
+    await machine.runs(60)
+    assert machine.evicted == ["first", "second"]
+    between = machine.evictions[1].at - machine.evictions[0].at
+    assert 15 <= between < 16, "its second of grace, ten of patience, two reclaims"
+
+
+@on_virtual_time
+async def test_a_layer_that_frees_too_little_is_not_awaited() -> None:
+    """The layer frees too little: the next eviction need not wait for it."""
+    machine = Machine(
+        HARD,
+        [
+            eater("first", disk=3 * GI, counted_every=1.0),
+            eater("second", disk=94 * GI, priority=5),
+        ],
+    )
+    leaves(machine, 1e6)
+    await machine.runs(60)
+    assert machine.evicted == ["first", "second"]
+    between = machine.evictions[1].at - machine.evictions[0].at
+    assert between < 1 + 4 + 1, "its second of grace, two reclaims, and hardly more"
+
+
+@pytest.mark.parametrize(
+    ("freed_later", "begins", "evicted"),
+    [
+        (True, 19, []),
+        (False, 19, ["writer"]),
+        (False, 0, []),  # an earlier agent may have evicted a pod: no eviction at the start
+    ],
+)
+@on_virtual_time
+async def test_garbage_that_is_freed_late(
+    freed_later: bool, begins: float, evicted: list[str]
+) -> None:
+    machine = Machine(
+        HARD,
+        [eater("writer", disk=85 * GI, counted_every=1.0), eater("other", disk=GI)],
+        freed_later=freed_later,
+    )
+    machine.layers = lambda: 10 * GI if begins <= machine.now() <= begins + 6 else 0
+    await machine.runs(60)
+    assert machine.evicted == evicted
+
+
+@on_virtual_time
+async def test_the_api_is_not_awaited_while_the_disk_is_full() -> None:
+    """No other pod is evicted, because the first pod's files are removed unreported in the end."""
+    machine = Machine(
+        HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], reported=False
+    )
+    first = machine.eaters[0]
+    machine.layers = lambda: (
+        50 * GI if first.killed_at is not None and not any(u for _, u in machine.clears) else 0
+    )
+    await machine.runs(60)
+    assert machine.evicted == ["first"]
+    assert first.stopped_at is not None
+    waited = next(at for at, unreported in machine.clears if unreported) - first.stopped_at
+    assert 5 <= waited < 6.5
+
+
+@on_virtual_time
+async def test_the_disk_waits_for_a_pod_evicted_for_memory() -> None:
+    both = eater(
+        "both", memory=8 * GI, memory_a_second=GI, disk=9 * GI, disk_a_second=GI, started=12
+    )
+    both.ends_after = 70
+    machine = Machine(HARD, [eater("large", disk=68 * GI), both])
+    await machine.runs(60)
+    first, second = machine.evictions
+    assert (first.name, second.name) == ("both", "large")
+    assert (19 < first.at < 20) and first.at + 30 <= second.at, "it may be enough for the disk too"
+    (crossed,) = [at for at, told in machine.told if told == ("MemoryPressure", "DiskPressure")]
+    assert crossed < 30

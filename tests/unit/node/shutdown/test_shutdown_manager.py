@@ -1,0 +1,258 @@
+"""The shutdown of a node on virtual time, with a logind in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.base.host.dbus_error import DBusError
+from kubeletpy.node.shutdown.logind import NoLogind
+from kubeletpy.node.shutdown.plan import Period
+from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import KillOptions
+from tests.unit.podworkers.builders import make_pod
+from tests.virtual_time import LoopClock, eventually, on_virtual_time
+
+PERIODS = (Period(0, 20), Period(1000, 10))
+
+
+class FakeLogind:
+    """A logind in memory that answers at once; shutdowns come from a queue."""
+
+    def __init__(self) -> None:
+        self.delay = 30.0
+        self.takes = True
+        self.raised: list[int] = []
+        self.locks: list[int] = []
+        self.words: asyncio.Queue[bool | None] = asyncio.Queue()
+        self.under_way = False
+        self.connections = 0
+
+    async def inhibit(self) -> int:
+        reading, writing = os.pipe()
+        self.locks.append(reading)
+        return writing
+
+    async def max_delay(self) -> float:
+        return self.delay
+
+    async def shutting_down(self) -> bool:
+        return self.under_way
+
+    async def raise_max_delay(self, seconds: int) -> None:
+        self.raised.append(seconds)
+        if self.takes:
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.5, setattr, self, "delay", float(seconds))
+
+    async def next_shutdown(self) -> bool:
+        word = await self.words.get()
+        if word is None:
+            raise DBusError("the bus went away")
+        return word
+
+    async def close(self) -> None:
+        pass
+
+    def held(self) -> bool:
+        """Whether the newest lock is held."""
+        if not self.locks:
+            return False
+        os.set_blocking(self.locks[-1], False)
+        try:
+            return os.read(self.locks[-1], 1) != b""
+        except BlockingIOError:
+            return True
+
+
+class Node:
+    """Pods that take a given time to end."""
+
+    def __init__(self, root: Path, pods: dict[str, tuple[int, float]]) -> None:
+        self.logind = FakeLogind()
+        self.pods = [
+            make_pod(name, priority=priority, terminationGracePeriodSeconds=15)
+            for name, (priority, _) in pods.items()
+        ]
+        self.takes = {f"uid-{name}": seconds for name, (_, seconds) in pods.items()}
+        self.killed: list[tuple[float, str, int | None]] = []
+        self.finished: set[str] = set()
+        self.events: list[str] = []
+        self.changes: list[bool] = []
+        self.times: list[tuple[str, float]] = []
+        self.manager = ShutdownManager(
+            PERIODS,
+            connect=self.connect,
+            pods=lambda: self.pods,
+            kill=self.kill,
+            is_finished=self.finished.__contains__,
+            changed=lambda: self.changes.append(self.manager.shutting_down),
+            observe=lambda what, at: self.times.append((what, at - LoopClock().now() + now())),
+            recorder=self,
+            clock=LoopClock(),
+            node_name="n",
+            root_dir=root,
+        )
+
+    async def connect(self) -> Any:
+        self.logind.connections += 1
+        return self.logind
+
+    async def kill(self, pod: Pod, options: KillOptions) -> None:
+        self.killed.append((now(), pod.name, options.grace_override))
+        assert options.status_override is not None
+        assert options.status_override({"phase": "Running"})["reason"] == "Terminated"
+        asyncio.get_running_loop().call_later(self.takes[pod.uid], self.end, pod.uid)
+        await asyncio.sleep(self.takes[pod.uid])
+
+    def end(self, uid: str) -> None:
+        self.finished.add(uid)
+        self.manager.pod_finished()
+
+    def event(self, _reference: Any, _type: Any, reason: str, message: str) -> None:
+        self.events.append(f"{reason}: {message}")
+
+
+def now() -> float:
+    return round(asyncio.get_running_loop().time(), 2)
+
+
+async def during(node: Node, work: Callable[[], Any]) -> None:
+    running = asyncio.ensure_future(node.manager.run())
+    try:
+        await eventually(lambda: node.logind.held() or node.manager.shutting_down)
+        await work()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert not node.logind.held()
+
+
+@on_virtual_time
+async def test_groups_end_in_order_and_the_lock_is_released_last(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 3), "b": (0, 5), "critical": (2000, 1)})
+
+    async def work() -> None:
+        node.logind.words.put_nowait(True)
+        await eventually(lambda: not node.logind.held())
+        assert now() == 6
+        assert node.manager.shutting_down
+
+    await during(node, work)
+    assert node.killed == [(0, "a", 15), (0, "b", 15), (5, "critical", 10)]
+    assert node.events == ["Shutdown: Shutdown manager detected shutdown event"]
+    assert node.changes == [True]
+    assert node.times == [("start", 0), ("end", 6)]
+
+    async def nothing() -> None:
+        pass
+
+    booted = Node(tmp_path, {})
+    await during(booted, nothing)
+    assert [what for what, _ in booted.times] == ["start", "end"]
+    assert [at for _, at in booted.times] == pytest.approx([0, 6], abs=0.01)
+
+
+@on_virtual_time
+async def test_a_pod_that_does_not_end_holds_up_its_group_for_its_period_only(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path, {"deaf": (0, 1e6), "critical": (2000, 1e6)})
+
+    async def work() -> None:
+        node.logind.words.put_nowait(True)
+        await eventually(lambda: not node.logind.held())
+        assert now() == 30
+
+    await during(node, work)
+    assert [(at, name) for at, name, _ in node.killed] == [(0, "deaf"), (20, "critical")]
+
+
+@on_virtual_time
+async def test_a_canceled_shutdown_ends_no_more_pods_and_takes_the_lock_again(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path, {"a": (0, 8), "critical": (2000, 1)})
+
+    async def work() -> None:
+        node.logind.words.put_nowait(True)
+        await asyncio.sleep(2)
+        node.logind.words.put_nowait(False)
+        await asyncio.sleep(100)
+        assert not node.manager.shutting_down
+        assert node.logind.held()
+
+    await during(node, work)
+    assert [name for _, name, _ in node.killed] == ["a"]
+    assert node.changes == [True, False]
+    assert node.events[1:] == ["Shutdown: Shutdown manager detected shutdown cancellation"]
+
+
+@on_virtual_time
+async def test_the_delay_of_logind_is_raised_before_the_lock_is_taken(tmp_path: Path) -> None:
+    node = Node(tmp_path, {})
+    node.logind.delay = 5.0
+    await during(node, lambda: asyncio.sleep(0))
+    assert node.logind.raised == [30]
+    assert node.logind.delay == 30
+
+
+@on_virtual_time
+async def test_a_logind_that_refuses_a_longer_delay_is_used_anyway(
+    tmp_path: Path, caplog: Any
+) -> None:
+    node = Node(tmp_path, {})
+    node.logind.delay, node.logind.takes = 5.0, False
+    await during(node, lambda: asyncio.sleep(0))
+    assert "will not delay" in caplog.text
+
+
+@on_virtual_time
+async def test_a_lost_bus_is_found_again_and_nothing_is_forgotten(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 3)})
+
+    async def work() -> None:
+        node.logind.words.put_nowait(None)
+        await eventually(lambda: node.logind.connections == 2)
+        assert now() == 1
+        assert len(node.logind.locks) == 1
+        node.logind.words.put_nowait(True)
+        await eventually(lambda: not node.logind.held())
+
+    await during(node, work)
+    assert [name for _, name, _ in node.killed] == ["a"]
+
+
+@on_virtual_time
+async def test_an_agent_that_starts_during_a_shutdown_ends_the_pods(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 3)})
+    node.logind.under_way = True
+    await during(node, lambda: eventually(lambda: "uid-a" in node.finished))
+    assert node.manager.shutting_down
+
+
+@on_virtual_time
+async def test_without_logind_it_is_off_and_logs_that_once(tmp_path: Path, caplog: Any) -> None:
+    node = Node(tmp_path, {})
+
+    async def none() -> Any:
+        raise NoLogind("there is no system bus")
+
+    node.manager._connect = none
+    await node.manager.run()
+    assert caplog.text.count("graceful node shutdown is off") == 1
+
+
+@on_virtual_time
+async def test_without_periods_logind_is_not_contacted(tmp_path: Path) -> None:
+    node = Node(tmp_path, {})
+    node.manager._periods = ()
+    assert not node.manager.enabled
+    await node.manager.run()
+    assert node.logind.connections == 0

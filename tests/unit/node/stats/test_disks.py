@@ -1,0 +1,318 @@
+"""Which directories of a pod are measured, when, and how long an answer waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import threading
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.host.exhausted import NoThread
+from kubeletpy.node.eviction.local_storage import Limit, LocalStorageLimits, judge
+from kubeletpy.node.stats import disks, tree_walk
+from kubeletpy.node.stats.disk_plan import PodTrees, pod_disk, pod_storage, trees
+from kubeletpy.node.stats.disks import BATCH, PATIENCE_S, DiskMeter, space, space_with_device
+from kubeletpy.node.stats.tree_walk import Walked
+from kubeletpy.node.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
+from tests.unit.node.stats.machine import ThreadClock
+from tests.unit.podworkers.builders import make_pod
+from tests.virtual_time import on_virtual_time, timed
+
+REF = PodRef("u-1", "web", "shop")
+
+
+class Walks:
+    """A fake of the real walks that counts them; ``/slow`` blocks until ``may_end`` is set."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.may_end = threading.Event()
+
+    def __call__(
+        self, path: str, *, max_entries: int | None, stopped: Callable[[], bool]
+    ) -> Walked | None:
+        if path == "/slow":
+            self.may_end.wait(10)
+        self.seen.append(path)
+        return None if path == "/nothing" else Walked(100, 2)
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> Walks:
+    made = Walks()
+    monkeypatch.setattr(disks, "walk", made)
+    return made
+
+
+def test_a_tree_is_measured_once_a_minute(walks: Walks) -> None:
+    @on_virtual_time
+    async def check() -> None:
+        clock = ThreadClock()
+        meter = DiskMeter(clock)
+        clock.now()
+        first = await meter.measure(["/", "/nothing"])
+        assert {path: (use.used, use.inodes) for path, use in first.items()} == {"/": (100, 2)}
+        await asyncio.sleep(59)
+        assert (await meter.measure(["/", "/nothing"])).keys() == {"/"}
+        assert walks.seen == ["/", "/nothing"]
+        await asyncio.sleep(2)
+        # known values are returned at once, newer ones with the next answer
+        assert (await meter.measure(["/", "/nothing"]))["/"].at == first["/"].at
+        await asyncio.sleep(1)
+        assert (await meter.measure(["/"]))["/"].at > first["/"].at
+        assert walks.seen == ["/", "/nothing"] * 2
+        await meter.measure([])
+        await meter.measure(["/"])
+        assert walks.seen.count("/") == 3, "a result that nobody requests is dropped"
+        await meter.close()
+
+    check()
+
+
+async def test_an_answer_does_not_wait_for_a_slow_tree(
+    walks: Walks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "PATIENCE_S", 0.05)
+    meter = DiskMeter(SystemClock())
+    paths = [*(f"/{number}" for number in range(BATCH)), "/slow", "/after"]
+    found = await meter.measure(paths)
+    assert len(found) == BATCH
+    assert meter.pending(paths) == {"/slow", "/after"}
+    assert walks.may_end.is_set() is False
+    walks.may_end.set()
+    monkeypatch.setattr(disks, "PATIENCE_S", 5.0)
+    assert set(await meter.measure(paths)) == set(paths)
+    assert walks.seen.count("/slow") == 1
+    assert meter.pending(paths) == set()
+    await meter.close()
+
+
+async def test_a_slow_tree_is_left_alone_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    meter = DiskMeter(SystemClock(), seconds_between=0.0)
+    monkeypatch.setattr(disks, "walk", lambda path, max_entries, stopped: Walked(1, 1))
+    ticks = iter([0.0, 30.0])
+    known = meter._some(["/"], lambda: next(ticks))["/"]
+    assert known.next_at == 30.0 + 30.0 * disks.IDLE_SHARE
+
+
+def fill(tree: Path, empty: int) -> Path:
+    """A large file behind empty ones."""
+    below = tree / "empty"
+    below.mkdir(parents=True)
+    for number in range(empty):
+        (below / str(number)).touch()
+    (below / "more").mkdir()
+    (below / "more" / "big").write_bytes(b"x" * (8 << 20))
+    return tree
+
+
+async def test_nothing_hides_behind_empty_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "QUICK_ENTRIES", 20)
+    meter = DiskMeter(SystemClock(), seconds_between=1000.0)
+    tree, other = str(fill(tmp_path / "tree", 200)), str(tmp_path / "tree" / "empty" / "more")
+    first = await meter.measure([tree, other])
+    assert (first[tree].at_least, first[other].at_least) == (True, False)
+    assert (first[tree].used or 0) < 8 << 20
+    assert meter._large_work is not None
+    await meter._large_work
+    whole = (await meter.measure([tree, other]))[tree]
+    assert ((whole.used or 0) >= 8 << 20, whole.inodes, whole.at_least) == (True, 204, False)
+    assert math.isfinite(meter._known[tree].next_at)
+    await meter.close()
+
+
+async def test_the_rest_of_a_large_tree_pauses_and_ends_with_its_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "QUICK_ENTRIES", 20)
+    monkeypatch.setattr(tree_walk, "STOP_EVERY", 1)
+    meter = DiskMeter(SystemClock(), seconds_between=0.0)
+    tree = str(fill(tmp_path / "tree", 200))
+    meter._known[tree] = disks._MeasuredTree(TreeUse(1, 1 << 30, 1), 0.0)
+    assert meter._some([tree], lambda: 0.0)[tree] == disks._MeasuredTree(
+        TreeUse(1, 1 << 30, 1), math.inf
+    )
+    ticks = itertools.count()
+    rests: list[float] = []
+    monkeypatch.setattr(meter._closed, "wait", rests.append)
+    known = meter._whole(tree, 5.0, lambda: float(next(ticks)))
+    assert set(rests) == {disks.PAUSES}
+    assert known.use is not None and not known.use.at_least
+    # each second tick is the end of a pause, which is no work
+    assert known.next_at > len(rests) * 2 + (5.0 + len(rests) - 1) * disks.IDLE_SHARE
+    del meter._known[tree]
+    assert (meter._whole(tree, 0.0, lambda: 0.0).use or TreeUse(0, 0, 0)).at_least
+    await meter.close()
+
+
+async def test_a_tree_without_a_free_thread_is_measured_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "QUICK_ENTRIES", 3)
+    for number in range(5):
+        (tmp_path / str(number)).touch()
+    tree = str(tmp_path)
+    meter = DiskMeter(SystemClock())
+    with monkeypatch.context() as patch:
+        patch.setattr(meter._thread, "submit", _no_thread)
+        assert await meter.measure([tree]) == {}
+        assert meter._work is not None
+        assert meter._work.exception() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(meter._large_thread, "submit", _no_thread)
+        assert (await meter.measure([tree]))[tree].at_least
+        assert meter._large_work is not None
+        await asyncio.wait([meter._large_work])
+        assert meter._large_work.exception() is None
+        assert tree in meter._large, "it is still to be counted"
+    await meter.close()
+
+
+def _no_thread(*_: object) -> None:
+    raise NoThread
+
+
+async def test_measuring_is_off(walks: Walks) -> None:
+    meter = DiskMeter(SystemClock(), seconds_between=-1.0)
+    assert await meter.measure(["/"]) == {}
+    assert walks.seen == []
+    await meter.close()
+
+
+def test_patience_is_virtual(walks: Walks) -> None:
+    @on_virtual_time
+    async def check() -> None:
+        clock = ThreadClock()
+        clock.now()
+        meter = DiskMeter(clock)
+        _, took = await timed(meter.measure(["/a"]))
+        assert took < PATIENCE_S
+
+    check()
+
+
+def test_space_of_a_file_system(tmp_path: Path) -> None:
+    found = space(str(tmp_path), 5)
+    assert found is not None
+    assert found.at == 5
+    assert 0 < found.available <= found.free <= found.capacity
+    named = space_with_device(str(tmp_path), 5)
+    assert named is not None
+    assert named.device == "" or named.device.startswith("/dev/")
+    assert space("/nowhere", 5) is None
+    assert space_with_device("/nowhere", 5) is None
+
+
+def plan(**spec: object) -> PodTrees | None:
+    pod = make_pod("web", "u-1", **spec)
+    return trees(REF, pod, ("main",), "/root/pods", "/logs")
+
+
+def test_directories_measured_for_a_pod() -> None:
+    volumes = [
+        {"name": "disk", "emptyDir": {}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "config", "configMap": {"name": "c"}},
+        {"name": "key", "secret": {"secretName": "s"}},
+        {"name": "host", "hostPath": {"path": "/"}},
+    ]
+    found = plan(volumes=volumes)
+    assert found is not None
+    base = "/root/pods/u-1/volumes"
+    assert [(each.name, each.path, each.ephemeral) for each in found.volumes] == [
+        ("disk", f"{base}/kubernetes.io~empty-dir/disk", True),
+        ("memory", f"{base}/kubernetes.io~empty-dir/memory", False),
+        ("config", f"{base}/kubernetes.io~configmap/config", True),
+        ("key", f"{base}/kubernetes.io~secret/key", False),
+    ]
+    assert found.logs == {"main": "/logs/shop_web_u-1/main"}
+    assert found.pod_logs == "/logs/shop_web_u-1"
+    assert found.hosts == "/root/pods/u-1/etc-hosts"
+    assert found.all_words == "/root/pods/u-1/containers"
+    assert found.words == {"main": "/root/pods/u-1/containers/main"}
+    assert len(list(found.paths())) == 9
+
+
+@pytest.mark.parametrize(
+    ("missing", "pending"),
+    [
+        ((), False),
+        (("/root/pods/u-1/volumes/kubernetes.io~empty-dir/disk",), True),
+        (("/logs/shop_web_u-1/main",), True),
+        (("/logs/another",), False),
+    ],
+)
+def test_missing_measurements_make_a_pod_pending(missing: tuple[str, ...], pending: bool) -> None:
+    found = plan(volumes=[{"name": "disk", "emptyDir": {}}])
+    assert found is not None
+    assert pod_disk(found, {}, missing).pending is pending
+
+
+@pytest.mark.parametrize(
+    ("ref", "container"),
+    [
+        (PodRef("../..", "web", "shop"), "main"),
+        (PodRef("u", "../../etc", "shop"), "main"),
+        (PodRef("u", "web", "shop"), "../../../etc"),
+    ],
+)
+def test_a_name_that_leads_elsewhere_is_not_measured(ref: PodRef, container: str) -> None:
+    assert trees(ref, None, (container,), "/root/pods", "/logs") is None
+
+
+def test_logs_of_removed_containers_count_once() -> None:
+    found = plan(volumes=[{"name": "disk", "emptyDir": {}}])
+    assert found is not None
+    measured = {
+        "/logs/shop_web_u-1": TreeUse(1, 100, 10),
+        "/logs/shop_web_u-1/main": TreeUse(1, 30, 3),
+        found.hosts: TreeUse(1, 4, 1),
+        found.volumes[0].path: TreeUse(1, 50, 5),
+        found.words["main"]: TreeUse(1, 7, 1),
+    }
+    assert pod_disk(found, measured) == PodDisk(
+        volumes=(VolumeUse("disk", TreeUse(1, 50, 5), True),),
+        logs={"main": TreeUse(1, 30, 3)},
+        words={"main": TreeUse(1, 7, 1)},
+        others=(TreeUse(1, 4, 1), TreeUse(1, 70, 7)),
+    )
+    assert pod_disk(found, {}) == PodDisk((), {}, ())
+
+
+@pytest.mark.parametrize(
+    ("whole", "own", "others"),
+    [
+        (TreeUse(1, None, None), TreeUse(1, None, None), TreeUse(1, 0, 0)),
+        (TreeUse(1, 100, 10), TreeUse(1, None, None), TreeUse(1, 100, 10)),
+        # a log that has grown since all directories were measured
+        (TreeUse(1, 100, 10), TreeUse(1, 900, 90), TreeUse(1, 0, 0)),
+    ],
+)
+def test_logs_that_are_not_counted_and_logs_that_grow(
+    whole: TreeUse, own: TreeUse, others: TreeUse
+) -> None:
+    found = plan()
+    assert found is not None
+    measured = {found.pod_logs: whole, found.logs["main"]: own}
+    assert pod_disk(found, measured).others == (others,)
+
+
+def test_an_uncountable_tree_exceeds_any_limit() -> None:
+    found = plan(volumes=[{"name": "disk", "emptyDir": {}}])
+    assert found is not None
+    limits = LocalStorageLimits({"disk": Limit(Decimal(1 << 62), "4Ei")})
+    for use, verdict in (
+        (TreeUse(1, 50, 5, at_least=True), False),
+        (TreeUse(1, 50, 5, at_least=True, beyond=True), True),
+    ):
+        disk = pod_disk(found, {found.volumes[0].path: use})
+        storage = pod_storage(disk, {}, layers_apart=False)
+        assert (judge(limits, storage) is not None, storage.total > 50) == (verdict, verdict)

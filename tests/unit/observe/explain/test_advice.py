@@ -1,0 +1,237 @@
+"""The next step for claims of devices, resizes, env files and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.base.host.exhausted import FaultKind, MachineFault
+from kubeletpy.base.structs import replace
+from kubeletpy.metrics.trace.names import Step
+from kubeletpy.observe.explain.advice import advice
+from kubeletpy.observe.explain.gather import explain
+from kubeletpy.observe.explain.model import Wait, WaitKind
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.history import LastSync
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import Stage
+from tests.unit.observe.explain.facts import NOW, facts, failed, not_ready, waiting
+from tests.unit.podworkers.builders import make_pod
+
+CLAIM, RESIZE, START = WaitKind.CLAIM, WaitKind.RESIZE, WaitKind.START_ERROR
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "why", "found"),
+    [
+        (
+            CLAIM,
+            "c",
+            "DRA driver gpu.example is not registered on this node (registered: none)",
+            "install the node plugin of DRA driver gpu.example (a DaemonSet as a rule): it has to "
+            "run on this node and register with it",
+        ),
+        (
+            CLAIM,
+            "c",
+            'ResourceClaim default/c cannot be read: resourceclaims "c" not found',
+            "create ResourceClaim c in namespace default",
+        ),
+        (
+            CLAIM,
+            "c",
+            "ResourceClaim default/c is not reserved for this pod",
+            "see why the scheduler has not allocated it for this pod: kubectl describe "
+            "resourceclaim -n default c",
+        ),
+        (
+            CLAIM,
+            "c",
+            "NodePrepareResources of DRA driver gpu.example is under way",
+            "see the log of the node plugin of DRA driver gpu.example on this node",
+        ),
+        (CLAIM, "c", "odd", ""),
+        (
+            RESIZE,
+            "deferred",
+            "",
+            "end other pods of this node, or request less: it is retried automatically",
+        ),
+        (
+            RESIZE,
+            "infeasible",
+            "",
+            "request what the node can give, or create a new pod with these resources",
+        ),
+        (
+            RESIZE,
+            "failing",
+            "",
+            "see the log of the container runtime, or request the previous size",
+        ),
+        (RESIZE, "in progress", "", ""),
+        (
+            START,
+            "main",
+            'file "a.env" in volume "v" cannot be read: No such file',
+            "have an init container write file a.env into volume v, or mark the fileKeyRef "
+            "optional",
+        ),
+        (
+            START,
+            "main",
+            'environment variable key "K" not found in file "a.env"',
+            "add key K to file a.env, or mark the fileKeyRef optional",
+        ),
+        (START, "main", "odd", ""),
+        (
+            WaitKind.RETRY,
+            "",
+            "runtime does not support user namespaces",
+            "use a node whose runtime supports user namespaces (containerd 2.0 or CRI-O 1.25, "
+            "with runc 1.2 or crun 1.9), or remove hostUsers: false from the pod",
+        ),
+        (WaitKind.RETRY, "", "odd", ""),
+    ],
+)
+def test_the_next_step_of_a_wait(kind: WaitKind, subject: str, why: str, found: str) -> None:
+    assert advice(facts(), Wait(kind, subject, why)) == found
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        (
+            "number of devices unavailable for v.example/gpu. Requested: 9, Available: 6",
+            "request less of v.example/gpu, or use a node that has more devices",
+        ),
+        (
+            "no healthy devices present; cannot allocate unhealthy devices v.example/gpu, which",
+            "see the log of the device plugin of v.example/gpu, or use a node with healthy devices",
+        ),
+        (
+            "Pod was rejected: The node had condition: [MemoryPressure]. ",
+            "kubeletpy explain --node shows what would help the node; use another one until then",
+        ),
+        ("odd", ""),
+    ],
+)
+def test_the_next_step_of_a_refusal(message: str, found: str) -> None:
+    assert advice(facts(status={"phase": "Failed", "message": message}), None) == found
+
+
+def test_no_wait_has_no_advice() -> None:
+    assert advice(facts(), None) == ""
+
+
+def test_a_debug_container_that_cannot_start_is_named_though_the_pod_is_ready() -> None:
+    error = StartError("ImagePullBackOff", "not found", NOW + 7)
+    pod = make_pod(
+        containers=[{"name": "main", "image": "i"}],
+        ephemeralContainers=[{"name": "debug", "image": "tools:1"}],
+    )
+    status: dict[str, Any] = {
+        "ephemeralContainerStatuses": [waiting("ImagePullBackOff", "debug")],
+    }
+    found = explain(facts(pod, status=status, start_errors={"debug": error}, wrong_since=NOW - 60))
+    assert "running and ready" in found.verdict
+    assert "; but container debug can't start: ImagePullBackOff" in found.verdict
+    assert (found.healthy, found.first_seen) == (False, NOW - 60)
+    assert found.hint == (
+        "the pod itself is not affected, and a debug container cannot be changed: add another one "
+        "with kubectl debug -n default web --image=IMAGE"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "statuses", "named"),
+    [
+        ({"name": "gpu", "resourceClaimName": "mine"}, [], "mine"),
+        (
+            {"name": "gpu", "resourceClaimTemplateName": "t"},
+            [{"name": "gpu", "resourceClaimName": "web-gpu-x"}],
+            "web-gpu-x",
+        ),
+        ({"name": "gpu", "resourceClaimTemplateName": "t"}, [], "gpu"),
+    ],
+)
+def test_a_failed_claim_is_named(
+    entry: dict[str, str], statuses: list[dict[str, str]], named: str
+) -> None:
+    pod = make_pod(containers=[{"name": "main", "image": "i"}], resourceClaims=[entry])
+    status = not_ready(waiting("ContainerCreating"), resourceClaimStatuses=statuses)
+    found = explain(facts(pod, status=status, last_sync=failed(Step.CLAIMS, "no driver")))
+    assert found.verdict == f"not running: resource claim {named}: no driver; next try in 42s"
+
+
+DISK = MachineFault(FaultKind.SPACE, "/k/pods/u/x", "/k", 64 << 20, 100, 1000, 5)
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        (
+            DISK,
+            "free space on file system /k of this node (100% of 64.0 MiB and 5% of 1000 inodes are "
+            "used): du -xh --max-depth=2 /k | sort -h | tail",
+        ),
+        (
+            replace(DISK, used_percent=40, inodes=0, size=5 << 30),
+            "free space on file system /k of this node (40% of 5.0 GiB are used); if it has "
+            "enough, a quota of the directory, or fs.inotify.max_user_watches (sysctl), is used up",
+        ),
+        (
+            replace(DISK, kind=FaultKind.INODES, used_percent=3, used_inodes_percent=100),
+            "remove files from file system /k of this node (3% of 64.0 MiB and 100% of 1000 inodes "
+            "are used): du -x --inodes --max-depth=2 /k | sort -n | tail",
+        ),
+        (
+            replace(DISK, kind=FaultKind.QUOTA),
+            "raise the quota of /k/pods/u/x, or remove files that count for it",
+        ),
+        (
+            replace(DISK, kind=FaultKind.READ_ONLY),
+            "see why file system /k of this node is read-only (dmesg), and make it writable: "
+            "mount -o remount,rw /k",
+        ),
+        (
+            MachineFault(FaultKind.IO, "/k/x"),
+            "see the kernel's log (dmesg): the device of the file system of /k/x fails",
+        ),
+        (
+            MachineFault(FaultKind.DENIED, "/k/x"),
+            "let the agent use /k/x: see its owner and mode, its attributes (lsattr), and the log "
+            "of the security module (dmesg)",
+        ),
+        (
+            MachineFault(FaultKind.DESCRIPTORS),
+            "raise the agent's limit of open files (LimitNOFILE in its unit), or the machine's "
+            "(sysctl fs.file-max)",
+        ),
+        (
+            MachineFault(FaultKind.MEMORY),
+            "free memory on this node: kubeletpy explain --node shows who uses it",
+        ),
+        (
+            MachineFault(FaultKind.THREADS),
+            "end processes of this node, or raise TasksMax of the agent's unit or "
+            "kernel.threads-max (sysctl)",
+        ),
+    ],
+)
+def test_faults_of_the_machine(fault: MachineFault, found: str) -> None:
+    """The data decides, whatever the message is."""
+    outcome = SyncOutcome(error="any words", step=Step.VOLUMES, fault=fault)
+    waits = not_ready(waiting("ContainerCreating"))
+    told = explain(facts(status=waits, last_sync=LastSync(Stage.SYNC, outcome, NOW - 3)))
+    assert (told.cause, told.hint) == ("node-fault", found)
+    error = StartError("CreateContainerConfigError", "any words", NOW + 7, fault=fault)
+    told = explain(facts(status=waits, start_errors={"main": error}))
+    assert (told.cause, told.hint) == ("node-fault", found)
+
+
+def test_a_disk_of_the_runtime_that_is_full() -> None:
+    why = "CreateContainerError: failed to create snapshot: mkdir /x: no space left on device"
+    found = advice(facts(), Wait(WaitKind.START_ERROR, "main", why))
+    assert found.startswith("free space or inodes on the file system that the message names")

@@ -1,0 +1,901 @@
+"""Unhealthy pods recorded from real nodes: cause, code, time of the first sign, remedy.
+
+The texts are those of containerd 2.1 and of this agent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import to_builtins
+
+from kubeletpy.base.api.times import format_time
+from kubeletpy.images.errors import never_pulled
+from kubeletpy.images.pull_position import PullPosition
+from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.observe.explain import render
+from kubeletpy.observe.explain.causes import LONGEST, READ, cause
+from kubeletpy.observe.explain.facts import NodeTaint
+from kubeletpy.observe.explain.gather import explain, line
+from kubeletpy.pods.config_errors import SpecField
+from kubeletpy.pods.decision import Decision, KillReason
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.history import HistoryEntry, LastSync
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.status.write_problem import WriteProblem
+from tests.unit.observe.explain.facts import (
+    NOW,
+    OFFSET,
+    doing,
+    exited,
+    facts,
+    failed,
+    not_ready,
+    running,
+    waiting,
+)
+from tests.unit.podworkers.builders import make_pod
+
+UID = "5d8f33cd-7283-44ae-824e-24af3478d525"
+LOG = "see its log: kubectl logs -n default web -c main"
+HOOK = (
+    "PostStartHookError: Exec lifecycle hook ([/bin/sh -c echo hook says no; exit 7]) for "
+    "Container "
+    f'"main" in Pod "hook_shop({UID})" failed - error: command \'/bin/sh -c echo hook says no; '
+    "exit 7' exited with 7, message: 'hook says no\\n'"
+)
+PULLING = 'Back-off pulling image "{0}": ErrImagePull: failed to pull and unpack image "{0}": '
+RESOLVE = PULLING + "failed to resolve image: "
+BAD = ProbeOutcome.FAILURE
+
+
+def start(code: str, message: str, **more: Any) -> dict[str, Any]:
+    """A container that has been failing to start for 300 s."""
+    error = StartError(code, message, NOW + 7, more.pop("cause", ""), more.pop("about", None))
+    entry, ips = waiting(code, **more.pop("entry", {})), more.pop("ips", [])
+    status = not_ready(entry, phase=more.pop("phase", "Pending"), podIPs=ips)
+    return {"status": status, "start_errors": {"main": error}, "wrong_since": NOW - 300, **more}
+
+
+def image(name: str, text: str) -> dict[str, Any]:
+    return start("ImagePullBackOff", text.format(name))
+
+
+def crash(code: int = 3, reason: str = "Error", message: str = "", **more: Any) -> dict[str, Any]:
+    ended = {**exited(code)["state"]["terminated"], "reason": reason, "message": message}
+    text = f"back-off 40s restarting failed container=main pod=web_shop({UID})"
+    entry = {"restartCount": 4, "lastState": {"terminated": ended}}
+    return start("CrashLoopBackOff", text, entry=entry, phase="Running", **more)
+
+
+def ended(reason: str, message: str) -> dict[str, Any]:
+    status = not_ready(phase="Failed", reason=reason, message=message, startTime=ago(300))
+    return {"record": None, "status": status}
+
+
+def ago(seconds: float) -> str:
+    return format_time(NOW - seconds)
+
+
+def kills(name: str = "main") -> tuple[HistoryEntry, ...]:
+    killed = Decision("kill", "why", killed=name, kill_reason=KillReason.LIVENESS_PROBE)
+    return (HistoryEntry(NOW - 25, killed),)
+
+
+SIDECAR = make_pod(
+    initContainers=[
+        {"name": "proxy", "image": "i", "restartPolicy": "Always", "startupProbe": {}},
+        {"name": "migrate", "image": "i"},
+    ],
+    containers=[{"name": "main", "image": "i"}],
+)
+SECRET = make_pod(
+    imagePullSecrets=[{"name": "regcred"}], containers=[{"name": "main", "image": "i"}]
+)
+PROBED = make_pod(
+    containers=[
+        {
+            "name": "main",
+            "image": "i",
+            "ports": [{"name": "tls", "containerPort": 8443}],
+            "livenessProbe": {
+                "httpGet": {
+                    "scheme": "HTTPS",
+                    "path": "/live?x=1",
+                    "port": "tls",
+                    "httpHeaders": [{"name": "Authorization", "value": "Bearer abc"}],
+                },
+                "failureThreshold": 4,
+            },
+        }
+    ]
+)
+LIMITED = make_pod(
+    containers=[{"name": "main", "image": "i", "resources": {"limits": {"memory": "16Mi"}}}]
+)
+RESTARTED = running(
+    restartCount=4,
+    lastState={"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": ago(24)}},
+)
+
+HELD = (
+    "Unable to take down volumes: [Errno 16] Device or resource busy: '/pods/u/volumes/v'; it is "
+    "in use by process 7 (sleep)"
+)
+NO_CLASS = SyncOutcome(
+    error="failed to CreatePodSandbox for web_default(67d729b8) with CreatePodSandboxError: Failed "
+    'to create sandbox for pod "web_default(67d729b8)": RuntimeClass "gold" not found',
+    about=SpecField.RUNTIME_CLASS,
+)
+READY_NEVER = {"type": "Ready", "status": "False", "lastTransitionTime": ago(50)}
+ENDS: Any = {"deletionTimestamp": ago(-510), "deletionGracePeriodSeconds": 600}
+
+KEPT: Any = {"finalizers": ["f"]}
+
+Case = tuple[str, Any, dict[str, Any], str, str, str, float | None]
+CASES: list[Case] = [
+    (
+        "its stop was requested before the agent restarted",
+        Pod({**make_pod().object, "metadata": {**make_pod().metadata, **ENDS}}),
+        {"worker": {"terminating_at": NOW - 10, "grace": 600}},
+        "terminating for 1m30s, with a grace period of 600s",
+        "ending",
+        "",
+        90,
+    ),
+    (
+        "refused before the agent was started anew",
+        None,
+        {
+            "worker": {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW - 9},
+            "status": ended("AppArmor", "Pod was rejected: AppArmor is not enabled")["status"],
+        },
+        "refused by this node: AppArmor: AppArmor is not enabled; that is final",
+        "refused",
+        "remove the profile, or use a node with AppArmor",
+        300,
+    ),
+    (
+        "registry refuses the connection",
+        None,
+        image(
+            "127.0.0.1:1/none:1",
+            RESOLVE + 'failed to do request: Head "https://127.0.0.1:1/v2/none/'
+            'manifests/1": dial tcp 127.0.0.1:1: connect: connection refused',
+        ),
+        "not running: container main can't start: ImagePullBackOff: Head "
+        '"https://127.0.0.1:1/v2/none/'
+        'manifests/1": dial tcp 127.0.0.1:1: connect: connection refused; next try in 7s',
+        "registry-unreachable",
+        "check the registry's name, and that it can be reached from this node",
+        300,
+    ),
+    (
+        "no such tag",
+        None,
+        image("r.example/app:nope", RESOLVE + "r.example/app:nope: not found"),
+        "not running: container main can't start: ImagePullBackOff: r.example/app:nope: not found; "
+        "next try in 7s",
+        "image-not-found",
+        "check the image's name and tag; it is pulled as soon as the registry has it",
+        300,
+    ),
+    (
+        "no credentials",
+        None,
+        image(
+            "r.example/app:1",
+            RESOLVE + "pull access denied, repository does not exist or may "
+            "require authorization: authorization failed: no basic auth credentials",
+        ),
+        "not running: container main can't start: ImagePullBackOff: pull access denied, repository "
+        "does not exist or may require authorization: authorization failed: no basic auth "
+        "credentials; next try in 7s",
+        "image-access-denied",
+        "the pod names no imagePullSecrets, and the registry takes no credentials of this "
+        "node: create "
+        "a docker-registry secret in namespace default and name it",
+        300,
+    ),
+    (
+        "the pull secret is missing",
+        SECRET,
+        {
+            **image(
+                "r.example/app:1", PULLING + "unexpected status from HEAD request: 401 Unauthorized"
+            ),
+            "missing_secrets": ("regcred",),
+        },
+        "not running: container main can't start: ImagePullBackOff: unexpected status from HEAD "
+        "request: 401 Unauthorized; next try in 7s",
+        "image-access-denied",
+        "create pull secret regcred in namespace default: it is missing",
+        300,
+    ),
+    (
+        "the pull secret is not the right one",
+        SECRET,
+        image("r.example/app:1", PULLING + "401 Unauthorized"),
+        "not running: container main can't start: ImagePullBackOff: 401 Unauthorized; next "
+        "try in 7s",
+        "image-access-denied",
+        "check that pull secret regcred has credentials for this registry",
+        300,
+    ),
+    (
+        "a name that none can have",
+        None,
+        start("InvalidImageName", 'couldn\'t parse image name "UPPER": invalid reference format'),
+        "not running: container main can't start: InvalidImageName: couldn't parse image name "
+        '"UPPER": invalid reference format; next try in 7s',
+        "image-name-invalid",
+        "correct the image's name in the pod",
+        300,
+    ),
+    (
+        "never pulled",
+        None,
+        start(
+            "ErrImageNeverPull", 'Container image "x:2" is not present with pull policy of Never'
+        ),
+        'not running: container main can\'t start: ErrImageNeverPull: Container image "x:2" is not '
+        "present with pull policy of Never; next try in 7s",
+        "image-never-pulled",
+        "load the image on this node, or use imagePullPolicy IfNotPresent",
+        300,
+    ),
+    (
+        "never pulled, and on the node for others",
+        None,
+        start("ErrImageNeverPull", never_pulled("x:2", present=True)),
+        'not running: container main can\'t start: ErrImageNeverPull: Container image "x:2" is on '
+        "the node, but no pull has verified this pod's credentials for it, and the pull policy of "
+        "Never allows no pull; next try in 7s",
+        "image-not-verified",
+        "add the pull secret of the image to the pod's imagePullSecrets, or use imagePullPolicy "
+        "IfNotPresent with it",
+        300,
+    ),
+    (
+        "crashes, with a termination message",
+        None,
+        crash(message="bad flag --foo"),
+        "not running: container main keeps exiting (last exit code 3, 4 restarts): "
+        '"bad flag --foo"; it restarts in 7s',
+        "crash",
+        LOG,
+        300,
+    ),
+    (
+        "crashes, with a log",
+        None,
+        crash(log_ends={"main": "could not reach db:5432"}),
+        "not running: container main keeps exiting (last exit code 3, 4 restarts): "
+        '"could not reach db:5432"; it restarts in 7s',
+        "crash",
+        LOG,
+        300,
+    ),
+    (
+        "out of memory",
+        LIMITED,
+        crash(137, "OOMKilled"),
+        "not running: container main keeps exiting (last exit code 137 OOMKilled at its "
+        "memory limit "
+        "of 16Mi, 4 restarts); it restarts in 7s",
+        "out-of-memory",
+        f"raise its memory limit of 16Mi, or {LOG}",
+        300,
+    ),
+    (
+        "no such program",
+        None,
+        crash(
+            128,
+            "StartError",
+            "failed to create containerd task: failed to create shim task: OCI "
+            "runtime create failed: runc create failed: unable to start container process: exec: "
+            '"/nope": stat /nope: no such file or directory',
+        ),
+        'not running: container main can\'t start: StartError: exec: "/nope": stat /nope: no '
+        "such file "
+        "or directory; it restarts in 7s",
+        "program-cannot-run",
+        "correct the container's command, or use an image that has that program",
+        300,
+    ),
+    (
+        "its postStart hook fails",
+        None,
+        crash(0, "Completed", cause=HOOK),
+        "not running: container main keeps being stopped because its postStart hook fails: command "
+        "'/bin/sh -c echo hook says no; exit 7' exited with 7, message: 'hook says no\\n', 4 "
+        "restarts; "
+        "it restarts in 7s",
+        "post-start-hook",
+        LOG,
+        300,
+    ),
+    (
+        "killed by its liveness probe, in its backoff",
+        PROBED,
+        crash(
+            ips=[{"ip": "10.0.0.7"}],
+            probe_reports=(
+                ProbeReport("main", ProbeKind.LIVENESS, BAD, ProbeFinding(BAD, "no route")),
+            ),
+        ),
+        "not running: container main keeps being killed because its liveness probe fails: no "
+        "route, "
+        "4 restarts; it restarts in 7s",
+        "killed-by-liveness-probe",
+        "check what its liveness probe requests (GET https://10.0.0.7:8443/live?x=1, which kills "
+        f'the container after 4 failures in a row, last output "no route"); {LOG}',
+        300,
+    ),
+    (
+        "killed by its liveness probe, running again",
+        PROBED,
+        {
+            "status": {"containerStatuses": [RESTARTED]},
+            "probe_reports": (
+                ProbeReport(
+                    "main", ProbeKind.LIVENESS, None, killed_with=ProbeFinding(BAD, "no route")
+                ),
+            ),
+            "history": kills(),
+            "wrong_since": NOW - 300,
+        },
+        "running, for 20s, but container main keeps being killed because its liveness probe fails: "
+        "no route, 4 restarts",
+        "killed-by-liveness-probe",
+        "check what its liveness probe requests (GET https://10.0.0.1:8443/live?x=1, which kills "
+        f'the container after 4 failures in a row, last output "no route"); {LOG} --previous',
+        300,
+    ),
+    (
+        "crashes, running again",
+        None,
+        {"status": {"containerStatuses": [RESTARTED]}, "wrong_since": NOW - 300},
+        "running, for 20s, but container main keeps exiting (last exit code 137, 4 restarts)",
+        "crash",
+        f"{LOG} --previous",
+        300,
+    ),
+    (
+        "no such configMap",
+        None,
+        start("CreateContainerConfigError", 'configmap "nope" not found'),
+        "not running: container main can't start: CreateContainerConfigError: configmap "
+        '"nope" not '
+        "found; next try in 7s",
+        "config-object-missing",
+        "create configMap nope in namespace default or mark it optional; the agent then retries",
+        300,
+    ),
+    (
+        "no such key",
+        None,
+        start("CreateContainerConfigError", "couldn't find key zz in ConfigMap default/cm"),
+        "not running: container main can't start: CreateContainerConfigError: couldn't find "
+        "key zz in "
+        "ConfigMap default/cm; next try in 7s",
+        "config-key-missing",
+        "create it in namespace default or mark it optional; the agent then retries",
+        300,
+    ),
+    (
+        "a volume of a secret that is not there",
+        None,
+        {
+            "status": not_ready(waiting("ContainerCreating")),
+            "wrong_since": NOW - 300,
+            "last_sync": failed(
+                Step.VOLUMES,
+                "Unable to attach or mount volumes: unmounted volumes=[v]: "
+                'volume "v": secret "db" not found',
+            ),
+        },
+        'not running: volume "v": secret "db" not found; next try in 42s',
+        "config-object-missing",
+        "create secret db in namespace default or mark it optional; the agent then retries",
+        300,
+    ),
+    (
+        "a subPath through a file",
+        None,
+        start(
+            "CreateContainerConfigError",
+            'failed to prepare subPath for volumeMount "v" of container "main": Not a directory',
+            about=SpecField.SUB_PATH,
+        ),
+        "not running: container main can't start: CreateContainerConfigError: failed to prepare "
+        'subPath for volumeMount "v" of container "main": Not a directory; next try in 7s',
+        "subpath",
+        "correct subPath: it has to be below a directory of the volume",
+        300,
+    ),
+    (
+        "an init container that fails",
+        make_pod(
+            initContainers=[{"name": "first", "image": "i"}],
+            containers=[{"name": "main", "image": "i"}],
+        ),
+        {
+            "status": not_ready(
+                waiting("PodInitializing"),
+                initContainerStatuses=[
+                    waiting(
+                        "CrashLoopBackOff", "first", restartCount=3, lastState=exited(5)["state"]
+                    )
+                ],
+            ),
+            "start_errors": {"first": StartError("CrashLoopBackOff", "back-off 20s", NOW + 9)},
+            "log_ends": {"first": "schema missing"},
+            "wrong_since": NOW - 60,
+        },
+        "not running: init container first keeps exiting (last exit code 5, 3 restarts): "
+        '"schema missing"; it restarts in 9s',
+        "crash",
+        "see its log: kubectl logs -n default web -c first",
+        60,
+    ),
+    (
+        "a sidecar's startup probe holds the next one up",
+        SIDECAR,
+        {
+            "status": not_ready(
+                waiting("PodInitializing"),
+                initContainerStatuses=[
+                    running("proxy", ready=False),
+                    waiting("PodInitializing", "migrate"),
+                ],
+                conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": ago(21)}],
+            ),
+            "probe_reports": (
+                ProbeReport("proxy", ProbeKind.STARTUP, None, ProbeFinding(BAD, "no route")),
+            ),
+        },
+        "initializing: its startup probe has not succeeded yet: no route (container proxy, "
+        "20s after "
+        "its start)",
+        "startup-probe",
+        "check what its startup probe requests (which kills the container after 3 failures in a "
+        'row, last output "no route"); see its log: kubectl logs -n default web -c proxy',
+        20,
+    ),
+    (
+        "deleted while a call hangs",
+        make_pod(deleting=30),
+        {},
+        "deleted, but its end has not begun",
+        "starting",
+        "",
+        None,
+    ),
+    (
+        "the runtime hangs when it should stop it",
+        None,
+        {
+            "worker": {"terminating_at": NOW - 45, "grace": 5},
+            "trace": doing(TraceCall.STOP_CONTAINER, "main", 45.0, 5.0),
+        },
+        "terminating for 45s: container main has not ended 45s after its stop was requested; its "
+        "grace period "
+        "ended 40s ago, and the runtime has not answered since",
+        "grace-period",
+        "see the log of the container runtime for what is named, and whether a process of it is in "
+        "state D: ps -eo pid,state,comm",
+        45,
+    ),
+    (
+        "ended, and the API is away",
+        None,
+        {
+            "worker": {"finished": True, "terminating_at": NOW - 70, "terminated_at": NOW - 70},
+            "status": not_ready(phase="Succeeded"),
+            "write_problem": WriteProblem(NOW - 60, "refused", 3),
+        },
+        "it has ended: Succeeded; but its status has not reached the API for 1m: refused (tried 3 "
+        "times)",
+        "api-write",
+        "see whether the API server can be reached from this node and takes its credentials",
+        60,
+    ),
+    (
+        "a host port that another pod has",
+        None,
+        {
+            **ended(
+                "NodePorts",
+                "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free "
+                "ports for the requested pod ports",
+            ),
+            "port_holders": ("18080/TCP: default/other",),
+        },
+        "refused by this node: NodePorts: node(s) didn't have free ports for the requested "
+        "pod ports "
+        "(18080/TCP: default/other); that is final",
+        "refused",
+        "use another hostPort, or end the pod that has it: 18080/TCP: default/other",
+        300,
+    ),
+    (
+        "a taint that it does not tolerate",
+        None,
+        {
+            **ended(
+                "TaintToleration",
+                "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the "
+                "pod didn't tolerate",
+            ),
+            "taints": (NodeTaint("maintenance", "", "NoExecute"),),
+        },
+        "refused by this node: TaintToleration: node(s) had taints that the pod didn't tolerate; "
+        "that is final",
+        "refused",
+        "the node has the taint maintenance:NoExecute: give the pod the toleration {key: "
+        "maintenance, operator: Exists, effect: NoExecute}, or use another node",
+        300,
+    ),
+    (
+        "too large",
+        None,
+        ended(
+            "OutOfcpu",
+            "Pod was rejected: Node didn't have enough resource: cpu, "
+            "requested: 900000, used: 0, capacity: 2000",
+        ),
+        "refused by this node: OutOfcpu: Node didn't have enough resource: cpu, requested: 900000, "
+        "used: 0, capacity: 2000; that is final",
+        "refused",
+        "request less cpu, or use a node that has more",
+        300,
+    ),
+    (
+        "evicted for a limit of its own",
+        None,
+        {
+            "status": not_ready(
+                exited(137), phase="Failed", reason="Evicted", message="over its limit"
+            ),
+            "history": (HistoryEntry(NOW - 23, Decision("terminate", "why", ends_pod=True)),),
+        },
+        "it has ended: Failed, Evicted: over its limit",
+        "evicted",
+        "raise the limit that is named in what makes the pod, or have it write less",
+        23,
+    ),
+    (
+        "evicted from a node that ran short",
+        None,
+        {
+            "status": not_ready(
+                exited(137),
+                phase="Failed",
+                reason="Evicted",
+                message="The node was low on resource: memory.",
+                conditions=[{"type": "DisruptionTarget", "status": "True"}],
+            )
+        },
+        "it has ended: Failed, Evicted: The node was low on resource: memory.",
+        "evicted",
+        "kubeletpy explain --node shows what would help the node",
+        20,
+    ),
+    (
+        "over its deadline before it had started",
+        make_pod(activeDeadlineSeconds=30),
+        {
+            "status": not_ready(
+                phase="Failed", reason="DeadlineExceeded", message="too long", startTime=ago(90)
+            )
+        },
+        "it has ended: Failed, DeadlineExceeded: too long",
+        "deadline-exceeded",
+        "raise activeDeadlineSeconds in what makes the pod",
+        60,
+    ),
+    (
+        "a process holds its volume",
+        make_pod(deleting=30),
+        {
+            "worker": {"terminating_at": NOW - 40, "terminated_at": NOW - 39},
+            "status": not_ready(exited(0), phase="Succeeded"),
+            "last_sync": failed(Step.VOLUMES, HELD, Stage.TERMINATED),
+            "wrong_since": NOW - 38,
+        },
+        f"its containers have stopped, but it is not released: {HELD}; next try in 42s",
+        "volume-in-use",
+        "end the process, or have it leave the volume: unmounting is tried again",
+        38,
+    ),
+    (
+        "a finalizer keeps it",
+        Pod({**make_pod().object, "metadata": {**make_pod().metadata, **ENDS, **KEPT}}),
+        {
+            "worker": {"finished": True, "terminating_at": NOW - 70, "terminated_at": NOW - 60},
+            "status": not_ready(exited(0), phase="Succeeded"),
+        },
+        "stopped and released, but still in the API: finalizer f keeps it for 1m",
+        "finalizer",
+        "check the controller that owns the finalizer",
+        60,
+    ),
+    (
+        "deleted for a taint",
+        make_pod(deleting=30),
+        {
+            "worker": {"terminating_at": NOW - 10, "grace": 600},
+            "trace": doing(TraceCall.STOP_CONTAINER, "main", 10.0, 600.0),
+            "deleted_for": (
+                NodeTaint("gpu", "broken", "NoExecute"),
+                NodeTaint("b", "", "NoExecute"),
+            ),
+        },
+        "terminating for 10s (for the node's taint gpu=broken:NoExecute, b:NoExecute): container "
+        "main has not ended 10s after its stop was requested; it is killed in 9m50s",
+        "deleted-for-taint",
+        "the node has the taint gpu=broken:NoExecute: give the pod the toleration {key: gpu, "
+        "operator: Equal, value: broken, effect: NoExecute} (and so for 1 more), or use another "
+        "node",
+        10,
+    ),
+    (
+        "deleted for a taint that the node has no more",
+        make_pod(deleting=30),
+        {"worker": {"terminating_at": NOW - 10, "grace": 600}, "deleted_for": ()},
+        "terminating for 10s (for a taint that the node had), with a grace period of 600s",
+        "deleted-for-taint",
+        "the node has no such taint any more: make a new pod",
+        10,
+    ),
+    (
+        "deleted for a taint, and the API is away",
+        make_pod(deleting=30),
+        {
+            "worker": {"terminating_at": NOW - 10, "grace": 600},
+            "deleted_for": (),
+            "write_problem": WriteProblem(NOW - 5, "refused", 1),
+        },
+        "terminating for 10s (for a taint that the node had): its status has not reached the API "
+        "for 5s: refused (tried once)",
+        "api-write",
+        "see whether the API server can be reached from this node and takes its credentials",
+        10,
+    ),
+    (
+        "may not run as root",
+        None,
+        start(
+            "CreateContainerConfigError",
+            "container has runAsNonRoot and image will run as root",
+            about=SpecField.RUN_AS_NON_ROOT,
+        ),
+        "not running: container main can't start: CreateContainerConfigError: container has "
+        "runAsNonRoot and image will run as root; next try in 7s",
+        "runs-as-root",
+        "set runAsUser to a user other than 0, or use an image that names one",
+        300,
+    ),
+    (
+        "reads an address that the node does not have yet",
+        None,
+        start("CreateContainerConfigError", "no address", about=SpecField.NODE_ADDRESS),
+        "not running: container main can't start: CreateContainerConfigError: no address; next try "
+        "in 7s",
+        "node-address",
+        "see the log of the cloud controller, which sets the node's addresses, or start the node's "
+        "agent with --node-ip",
+        300,
+    ),
+    (
+        "another error of its spec",
+        None,
+        start("CreateContainerError", "no such device"),
+        "not running: container main can't start: CreateContainerError: no such device; next try "
+        "in 7s",
+        "container-config",
+        "correct what the message names in the pod's spec",
+        300,
+    ),
+    (
+        "its postStart hook has failed just now",
+        None,
+        start("PostStartHookError", HOOK.partition(": ")[2]),
+        "not running: container main can't start: PostStartHookError: command '/bin/sh -c echo "
+        "hook says no; exit 7' exited with 7, message: 'hook says no\\n'; next try in 7s",
+        "post-start-hook",
+        LOG,
+        300,
+    ),
+    (
+        "its program could not run just now",
+        None,
+        start("RunContainerError", 'exec: "/nope": no such file or directory'),
+        'not running: container main can\'t start: RunContainerError: exec: "/nope": no such file '
+        "or directory; next try in 7s",
+        "program-cannot-run",
+        "correct the container's command, or use an image that has that program",
+        300,
+    ),
+    (
+        "no such RuntimeClass",
+        None,
+        {
+            "status": not_ready(waiting("ContainerCreating")),
+            "wrong_since": NOW - 300,
+            "last_sync": LastSync(Stage.SYNC, NO_CLASS, NOW - 3),
+        },
+        'not running: RuntimeClass "gold" not found; next try in 42s',
+        "runtime-class",
+        "create the RuntimeClass, or configure its handler in the container runtime",
+        300,
+    ),
+    (
+        "its image is being pulled",
+        None,
+        {
+            "status": not_ready(waiting("ContainerCreating"), conditions=[READY_NEVER]),
+            "trace": doing(TraceCall.PULL_IMAGE, "i", 30.0),
+            "pulls": {"i": PullPosition(NOW - OFFSET - 30, None, 1, 5)},
+        },
+        "not running: image i is being pulled for 30s",
+        "image-pull",
+        "if it takes too long, see the registry, and the runtime's log; only the runtime limits a "
+        "pull",
+        30,
+    ),
+    (
+        "its image waits for others",
+        None,
+        {
+            "status": not_ready(waiting("ContainerCreating"), conditions=[READY_NEVER]),
+            "trace": doing(TraceCall.PULL_IMAGE, "i", 30.0),
+            "pulls": {"i": PullPosition(NOW - OFFSET - 30, 2, 1, 1)},
+        },
+        "not running: image i is queued to be pulled (2 before it, 1 under way, at most 1 at "
+        "once) for 30s",
+        "image-pull",
+        "see the pulls before it; maxParallelImagePulls lets more run at once",
+        30,
+    ),
+    (
+        "over its deadline",
+        None,
+        {
+            "status": not_ready(
+                exited(0), phase="Failed", reason="DeadlineExceeded", message="too long"
+            )
+        },
+        "it has ended: Failed, DeadlineExceeded: too long",
+        "deadline-exceeded",
+        "raise activeDeadlineSeconds in what makes the pod",
+        20,
+    ),
+    (
+        "failed",
+        None,
+        {"status": not_ready(exited(9), phase="Failed"), "log_ends": {"main": "gave up"}},
+        'it has ended: Failed, container main exited with 9: "gave up"',
+        "failed",
+        LOG,
+        20,
+    ),
+    (
+        "the runtime is down",
+        None,
+        {
+            "runtime_error": "container runtime is down: it has not answered for 30 s",
+            "runtime_good_at": NOW - OFFSET - 35,
+        },
+        "running and ready, for 20s; but the container runtime can't be used: container runtime is "
+        "down: it has not answered for 30 s",
+        "runtime",
+        "see whether the container runtime runs, and its log",
+        35,
+    ),
+    (
+        "not ready",
+        make_pod(containers=[{"name": "main", "image": "i", "readinessProbe": {}}]),
+        {
+            "status": not_ready(
+                running(ready=False),
+                phase="Running",
+                conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": ago(12)}],
+            )
+        },
+        "running, not ready: its readiness probe has not succeeded yet (container main, 20s "
+        "after its "
+        "start)",
+        "readiness-probe",
+        f"check what its readiness probe requests; {LOG}",
+        12,
+    ),
+    (
+        "its end was reported, whatever its outcome",
+        make_pod(deleting=30),
+        {
+            "worker": {"finished": True, "terminating_at": NOW - 9, "terminated_at": NOW - 9},
+            "status": not_ready(exited(9), phase="Failed"),
+        },
+        "stopped and released; its removal from the API was requested",
+        "failed",
+        "",
+        None,
+    ),
+    ("well", None, {}, "running and ready, for 20s", "running", "", None),
+]
+
+
+@pytest.mark.parametrize("case", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_an_unhealthy_pod(case: tuple[Any, dict[str, Any], str, str, str, float | None]) -> None:
+    pod, changes, verdict, code, hint, since = case
+    found = explain(facts(pod, **changes))
+    assert found.verdict == verdict
+    assert (found.cause, found.hint) == (code, hint)
+    assert found.first_seen == (None if since is None else NOW - since)
+    assert found.final is (code in ("refused", "evicted", "deadline-exceeded", "failed"))
+    short = line(facts(pod, **changes))
+    assert (short.verdict, short.cause, short.first_seen) == (verdict, code, found.first_seen)
+    text = render.pod({**to_builtins(found)})
+    assert all(f"{name:<10} " in text for name, has in (("Since", since), ("To do", hint)) if has)
+
+
+def test_the_end_of_a_long_cause_is_kept() -> None:
+    text = "".join(f"step {number}: " for number in range(1000)) + "connection refused"
+    found = cause(text)
+    assert len(found) == LONGEST
+    assert found.startswith("…")
+    assert found.endswith("step 999: connection refused")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (LONGEST * "x", LONGEST * "x"),
+        ("y" + LONGEST * "x", "…" + (LONGEST - 1) * "x"),
+        ("a" + READ * " ", ""),
+        ("ba" + (READ - 1) * " ", "a"),
+        ("", ""),
+        ("rpc error: code = Unknown desc = no space left", "no space left"),
+        (f"container {'0123456789ab' + 52 * 'c'} is gone", "container 0123456789ab is gone"),
+        (f'pod "web_shop({UID})" waits', 'pod "web_shop" waits'),
+        (f"back-off 5m0s restarting failed container=a pod=b_c({UID})", "back-off 5m0s"),
+        (
+            f'container has runAsNonRoot and image will run as root (pod: "r_s({UID})", '
+            f"container: m)",
+            "container has runAsNonRoot and image will run as root",
+        ),
+        (
+            'container create failed: time="2026-11-23T11:46:28Z" level=error msg="runc create '
+            r'failed: unable to start container process: exec: \"/no\": stat /no: no such file"'
+            "\n",
+            'exec: "/no": stat /no: no such file',
+        ),
+        (
+            "image pull failed for a:1/b:1 because the registry is unavailable: unable to pull "
+            "image: initializing source docker://a:1/b:1: pinging container registry a:1: refused",
+            "pinging container registry a:1: refused",
+        ),
+        (
+            'Error response from daemon: Head "http://a/v2/": no basic auth credentials',
+            'Head "http://a/v2/": no basic auth credentials',
+        ),
+        (
+            "failed to start container: Error response from daemon: failed to create task for "
+            "container: failed to create shim task: OCI runtime create failed: no such file",
+            "failed to start container: no such file",
+        ),
+        ("\x1b[31mred\nfailed to do request: \x07", "[31mred"),
+        (10 * "failed to do request: " + "x", "x"),
+    ],
+)
+def test_a_cause_without_its_wrappers(text: str, found: str) -> None:
+    assert cause(text) == found

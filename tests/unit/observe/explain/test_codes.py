@@ -1,0 +1,212 @@
+"""The cause code for each message that can name a cause."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeletpy.base.structs import replace
+from kubeletpy.images.errors import never_pulled
+from kubeletpy.metrics.trace.names import Step
+from kubeletpy.observe.explain.codes import (
+    CauseCode,
+    crash_code,
+    image_code,
+    terminal_code,
+    wait_code,
+)
+from kubeletpy.observe.explain.model import Wait, WaitKind
+from kubeletpy.observe.explain.verdict import cause_code
+from kubeletpy.pods.config_errors import SpecField
+from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.history import LastSync
+from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.status.write_problem import WriteProblem
+from tests.unit.observe.explain.facts import (
+    NOW,
+    STARTED,
+    exited,
+    facts,
+    not_ready,
+    running,
+    waiting,
+)
+
+K = WaitKind
+BAD = ProbeOutcome.FAILURE
+
+
+@pytest.mark.parametrize(
+    ("kind", "why", "code"),
+    [
+        (K.IMAGE, "InvalidImageName: x", "image-name-invalid"),
+        (K.IMAGE_BACKOFF, "ImagePullBackOff: not found", "image-not-found"),
+        (K.CRASH_BACKOFF, "CrashLoopBackOff: back-off", "crash"),
+        (
+            K.START_ERROR,
+            'CreateContainerConfigError: secret "a" not found',
+            "config-object-missing",
+        ),
+        (K.VOLUME, 'volume "v": ConfigMap "a" Not Found', "config-object-missing"),
+        (K.VOLUME, "driver ebs not found", "volume"),
+        (K.VOLUME, "secret store is away", "volume"),
+        (K.VOLUME, "couldn't find key k in Secret a", "config-key-missing"),
+        (K.VOLUME, "references non-existent secret key: k", "config-key-missing"),
+        (K.VOLUME, "failed to prepare subPath", "volume"),
+        (K.START_ERROR, 'env of "subpath": no', "container-config"),
+        (K.START_ERROR, "RunContainerError: no", "container-config"),
+        (K.START_ERROR, "device not found", "container-config"),
+        (K.VOLUME, "timed out", "volume"),
+        (K.PROBE, "its readiness probe fails", "readiness-probe"),
+        (K.PROBE, "its startup probe has not succeeded yet", "startup-probe"),
+        (K.RETRY, 'image "runtimeclass": no', "retry"),
+        (K.RETRY, "no", "retry"),
+        (K.API_WRITE, "refused", "api-write"),
+        (K.INIT_CONTAINER, "", "init-container"),
+    ],
+)
+def test_code_of_a_wait(kind: WaitKind, why: str, code: str) -> None:
+    assert wait_code(facts(), Wait(kind, "main", why)) == code
+
+
+def test_errors_name_the_field_that_they_are_about() -> None:
+    error = StartError("CreateContainerConfigError", "no", about=SpecField.SUB_PATH)
+    mounts = facts(start_errors={"main": error})
+    assert wait_code(mounts, Wait(K.START_ERROR, "main", "couldn't find key")) == "subpath"
+    assert wait_code(mounts, Wait(K.START_ERROR, "other", "no")) == "container-config"
+    assert wait_code(mounts, Wait(K.VOLUME, "main", "no")) == "volume"
+    refused = facts(start_errors={"main": StartError("CreateContainerError", "no")})
+    program = 'CreateContainerError: exec: "/nope": stat /nope: no such file or directory'
+    assert wait_code(refused, Wait(K.START_ERROR, "main", program)) == "program-cannot-run"
+    assert wait_code(refused, Wait(K.START_ERROR, "main", "no")) == "container-config"
+    outcome = SyncOutcome(error="no", step=Step.RUNTIME, about=SpecField.RUNTIME_CLASS)
+    sandbox = facts(last_sync=LastSync(Stage.SYNC, outcome, NOW))
+    assert wait_code(sandbox, Wait(K.RETRY, "", "no")) == "runtime-class"
+    assert wait_code(sandbox, Wait(K.NETWORK, "", "no")) == "network"
+    outcome = SyncOutcome(error="no", step=Step.RUNTIME, about=SpecField.RESOLV_CONF)
+    sandbox = facts(last_sync=LastSync(Stage.SYNC, outcome, NOW))
+    assert wait_code(sandbox, Wait(K.RETRY, "", "no")) == "resolv-conf"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("InvalidImageName: unauthorized", "image-name-invalid"),
+        ("ErrImageNeverPull: unauthorized", "image-never-pulled"),
+        (f"ErrImageNeverPull: {never_pulled('a', present=False)}", "image-never-pulled"),
+        (f"ErrImageNeverPull: {never_pulled('a', present=True)}", "image-not-verified"),
+        ("ErrImagePull: unauthorized, not found", "image-access-denied"),
+        ("ErrImagePull: reading manifest 1 in a/b: authentication required", "image-access-denied"),
+        ("ErrImagePull: status 401", "image-access-denied"),
+        ("ErrImagePull: status 4010", "image"),
+        ("ErrImagePull: i/o timeout, not found", "registry-unreachable"),
+        ("ErrImagePull: status 503", "registry-unreachable"),
+        ("ErrImagePull: manifest unknown", "image-not-found"),
+        ("ErrImagePull: status 404", "image-not-found"),
+        ('ErrImagePull: image "unauthorized/not found" is odd', "image"),
+        ("not found", "image"),
+    ],
+)
+def test_code_of_an_image(said: str, code: str) -> None:
+    assert image_code(said) == code
+
+
+def crashed(reason: str = "Error", message: str = "", **more: Any) -> dict[str, Any]:
+    ended = {**exited(137)["state"]["terminated"], "reason": reason, "message": message}
+    entry = waiting("CrashLoopBackOff", lastState={"terminated": ended})
+    return {"status": not_ready(entry), **more}
+
+
+def reports(kind: ProbeKind) -> tuple[ProbeReport, ...]:
+    return (ProbeReport("main", kind, BAD, ProbeFinding(BAD, "no")),)
+
+
+@pytest.mark.parametrize(
+    ("pod", "code"),
+    [
+        ({"status": not_ready()}, "crash"),
+        (crashed(), "crash"),
+        (crashed("OOMKilled"), "out-of-memory"),
+        (crashed("StartError", "no such file"), "program-cannot-run"),
+        (crashed("StartError"), "crash"),
+        (crashed(probe_reports=reports(ProbeKind.LIVENESS)), "killed-by-liveness-probe"),
+        (crashed(probe_reports=reports(ProbeKind.STARTUP)), "killed-by-startup-probe"),
+        (crashed(probe_reports=reports(ProbeKind.READINESS)), "crash"),
+        (
+            crashed(start_errors={"main": StartError("x", "", cause="PostStartHookError: no")}),
+            "post-start-hook",
+        ),
+        (crashed(start_errors={"main": StartError("x", "", cause="other")}), "crash"),
+    ],
+)
+def test_code_of_a_container_that_keeps_exiting(pod: dict[str, Any], code: str) -> None:
+    assert crash_code(facts(**pod), "main") == code
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ({"phase": "Succeeded"}, "succeeded"),
+        ({"phase": "Succeeded", "reason": "Evicted"}, "succeeded"),
+        ({"phase": "Failed", "reason": "Evicted"}, "evicted"),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, "deadline-exceeded"),
+        ({"phase": "Failed", "reason": "NodePorts"}, "refused"),
+        ({"phase": "Failed", "reason": "NodeShutdown", "containerStatuses": [exited(1)]}, "failed"),
+        ({"phase": "Failed"}, "failed"),
+    ],
+)
+def test_code_of_an_ended_pod(status: dict[str, Any], code: str) -> None:
+    assert terminal_code(replace(facts(), status=status)) == code  # type: ignore[arg-type]
+
+
+RESTLESS = {
+    "status": {
+        "containerStatuses": [
+            running(
+                restartCount=2, lastState={"terminated": {"exitCode": 1, "finishedAt": STARTED}}
+            )
+        ]
+    }
+}
+DEAD = {"status": {"phase": "Failed"}}
+UNWRITTEN = {"write_problem": WriteProblem(NOW - 9, "no", 1)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "healthy", "code"),
+    [
+        ({}, True, "running"),
+        ({}, False, "starting"),
+        ({"worker": {"terminating_at": NOW - 1}}, False, "ending"),
+        ({"runtime_error": "down"}, False, "runtime"),
+        (DEAD, True, "failed"),
+        ({**DEAD, "runtime_error": "down"}, False, "failed"),
+        ({**DEAD, **UNWRITTEN}, False, "api-write"),
+        ({"status": {"phase": "Succeeded"}}, True, "succeeded"),
+        (RESTLESS, False, "crash"),
+        (RESTLESS, True, "running"),
+        ({**RESTLESS, "runtime_error": "down"}, False, "runtime"),
+    ],
+)
+def test_code_of_a_pod(changes: dict[str, Any], healthy: bool, code: str) -> None:
+    assert cause_code(facts(**changes), healthy=healthy) == code
+
+
+def test_code_of_an_unknown_pod() -> None:
+    assert cause_code(replace(facts(), pod=None), healthy=False) == "unknown-pod"
+
+
+def test_the_table_of_causes_is_complete() -> None:
+    """docs/explain.md lists each cause once, and no other."""
+    page = (Path(__file__).parents[4] / "docs/explain.md").read_text()
+    table = page.partition("## Causes\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert sorted(named) == sorted(CauseCode)

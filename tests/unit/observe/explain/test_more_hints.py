@@ -1,0 +1,342 @@
+"""Hints for problems with volumes, images, runtimes and ended containers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.observe.explain.gather import explain
+from kubeletpy.observe.explain.volume_hints import volume_hint
+from kubeletpy.pods.spared import Spared
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.status.write_problem import NO_ANSWER, WriteProblem
+from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
+from tests.unit.observe.explain.facts import (
+    NOW,
+    OFFSET,
+    doing,
+    exited,
+    facts,
+    failed,
+    not_ready,
+    running,
+    waiting,
+)
+from tests.unit.observe.explain.test_since import ago, condition
+from tests.unit.podworkers.builders import make_pod
+
+TWO = [{"name": "job", "image": "i"}, {"name": "main", "image": "i"}]
+ENDED = [exited(0, "job"), running()]
+DESCRIBE = "it has no log; see its last state and its events: kubectl describe pod -n default web"
+OTHERWISE = "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
+
+
+MESSAGE = "see the message, and the agent's log on this node"
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "verdict", "hint"),
+    [
+        (
+            {"restartPolicy": "OnFailure"},
+            0,
+            "running, not ready: container job has ended and is not started again: it exited with "
+            "0 and the pod's restartPolicy is OnFailure",
+            "nothing, if its work is done. A pod is Ready only while all its containers run; move "
+            "work that ends to an init container or to a pod of its own",
+        ),
+        (
+            {"restartPolicy": "Never"},
+            3,
+            "running, not ready: container job has ended and is not started again: it exited with "
+            "3 and the pod's restartPolicy is Never",
+            "see its log: kubectl logs -n default web -c job",
+        ),
+        (
+            {"restartPolicy": "Always"},
+            0,
+            "running, not ready: container job has ended and is about to be started again: it "
+            "exited with 0 and the pod's restartPolicy is Always",
+            "",
+        ),
+    ],
+)
+def test_a_container_that_has_ended(
+    spec: dict[str, Any], code: int, verdict: str, hint: str
+) -> None:
+    status = not_ready(exited(code, "job"), running(), phase="Running", conditions=[condition(9)])
+    found = explain(facts(make_pod(containers=TWO, **spec), status=status))
+    assert (found.verdict, found.hint) == (verdict, hint)
+    assert (found.cause, found.first_seen, found.final) == ("container-ended", NOW - 9, False)
+
+
+def lost(reason: str, message: str = "", **more: Any) -> dict[str, Any]:
+    ended = {"exitCode": 128, "reason": reason, "message": message, "finishedAt": ago(5), **more}
+    return {"name": "main", "state": {"terminated": ended}}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "hint"),
+    [
+        ([exited(9)], "see its log: kubectl logs -n default web -c main"),
+        ([lost("ContainerStatusUnknown", startedAt=ago(9))], DESCRIBE),
+        ([lost("Error")], DESCRIBE),
+        ([], DESCRIBE),
+        (
+            [lost("StartError", 'exec: "/nope": no such file')],
+            "correct the container's command, or use an image that has that program",
+        ),
+    ],
+)
+def test_the_hint_names_a_log_if_there_is_one(statuses: list[Any], hint: str) -> None:
+    status = not_ready(*statuses, phase="Failed")
+    assert explain(facts(status=status)).hint == hint
+
+
+RUNC = "runc create failed: unable to start container process: error during container init: "
+MAPPED = (
+    "use a node with Linux 6.3 or later, whose file systems map the ids of user namespaces, or "
+    "remove hostUsers: false from the pod"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        (
+            RUNC + 'error mounting "/data" to rootfs at "/proc": operation not permitted',
+            "correct the mount that is named, or see the log of the container runtime",
+        ),
+        (
+            RUNC + "failed to fulfil mount request: failed to set MOUNT_ATTR_IDMAP on /pods/u: "
+            "invalid argument (maybe the filesystem used doesn't support idmap mounts on this "
+            "kernel?)",
+            MAPPED,
+        ),
+        ("crun: mount_setattr `/data`: Invalid argument", MAPPED),
+    ],
+    ids=str,
+)
+def test_a_mount_that_fails_is_not_blamed_on_the_program(message: str, hint: str) -> None:
+    status = not_ready(lost("StartError", message), phase="Failed")
+    assert explain(facts(status=status)).hint == hint
+
+
+def pull_of_a_volume(code: str, message: str) -> Any:
+    volumes = [{"name": "models", "image": {"reference": "r.example/models:1"}}]
+    error = StartError(code, message, NOW + 7, mounted_image="r.example/models:1")
+    return explain(
+        facts(
+            make_pod(volumes=volumes),
+            status=not_ready(waiting(code)),
+            start_errors={"main": error},
+        )
+    )
+
+
+def test_an_image_volume_names_image_and_volume() -> None:
+    found = pull_of_a_volume(
+        "ImagePullBackOff",
+        'Back-off pulling image "r.example/models:1": ErrImagePull: no such manifest: not found',
+    )
+    assert found.verdict == (
+        "not running: container main can't start: ImagePullBackOff: image "
+        '"r.example/models:1" of volume models: no such manifest: not found; next try in 7s'
+    )
+    assert found.cause == "image-not-found"
+    assert found.hint == (
+        "check image r.example/models:1 of volume models: its name and tag, and that this node "
+        "reaches its registry"
+    )
+
+
+def volume(cause: WaitCause, about: str, message: str = "no", call: str = "") -> Any:
+    return facts(volumes=(VolumeWait("data", Waits(cause, about, message, call)),))
+
+
+CLAIM, PV = 'persistentvolumeclaim "default/data"', 'persistentvolume "pv-1"'
+
+
+@pytest.mark.parametrize(
+    ("cause", "about", "message", "call", "hint"),
+    [
+        (
+            WaitCause.BACKOFF,
+            PV,
+            "hostPath /srv/data: hostPath type check failed: /srv/data is not a directory",
+            "check of /srv/data",
+            "create /srv/data on this node as the hostPath's type requires, or change the type",
+        ),
+        (
+            WaitCause.BACKOFF,
+            PV,
+            "mount failed: exit code 32",
+            "mount.nfs of nas.example:/exports/data",
+            "check that NFS server nas.example exports /exports/data to this node and can be "
+            "reached from it: showmount -e nas.example",
+        ),
+        (
+            WaitCause.BACKOFF,
+            PV,
+            "rpc error: code = Internal desc = x",
+            "NodeStageVolume of driver ebs.csi.example.com",
+            "see the log of the node plugin of CSI driver ebs.csi.example.com on this node",
+        ),
+        (
+            WaitCause.DRIVER_MISSING,
+            'csidriver "secrets-store.csi.k8s.io"',
+            "driver name secrets-store.csi.k8s.io not found in the list of registered CSI drivers",
+            "",
+            "install the node plugin of CSI driver secrets-store.csi.k8s.io: it must run on this "
+            "node and be registered with it (a CSIDriver object alone is not enough)",
+        ),
+        (WaitCause.CLAIM_MISSING, CLAIM, "no", "", f"create {CLAIM} in namespace default"),
+        (
+            WaitCause.CLAIM_UNBOUND,
+            CLAIM,
+            "no",
+            "",
+            "see why it is not bound: kubectl describe pvc -n default data",
+        ),
+        (WaitCause.PV_MISSING, PV, "no", "", f"see why {PV} was removed: kubectl get pv"),
+        (WaitCause.BUSY, PV, "umount of /x is under way", "umount of /x", OTHERWISE),
+        (WaitCause.BACKOFF, PV, "exit code 1", "", OTHERWISE),
+    ],
+)
+def test_a_volume(cause: WaitCause, about: str, message: str, call: str, hint: str) -> None:
+    found = explain(volume(cause, about, message, call))
+    assert found.waits[0].kind == "volume"
+    assert volume_hint(volume(cause, about, message, call), "data") == hint
+
+
+@pytest.mark.parametrize("cause", list(WaitCause))
+def test_each_cause_of_a_volume_has_a_hint(cause: WaitCause) -> None:
+    found = volume_hint(volume(cause, 'x "{evil}\x1b[2J"'), "data")
+    assert found
+    assert "\x1b" not in found
+
+
+def test_a_missing_driver_is_never_created_in_a_namespace() -> None:
+    """Its name contains the word secret, and CSIDrivers have no namespace."""
+    about = 'csidriver "secrets-store.csi.k8s.io"'
+    text = "driver name secrets-store.csi.k8s.io not found in the list of registered CSI drivers"
+    found = volume(WaitCause.DRIVER_MISSING, about, text)
+    pending = explain(facts(status=not_ready(waiting("x")), volumes=found.volumes))
+    assert pending.cause == "volume"
+    assert pending.hint.startswith("install the node plugin of CSI driver secrets-store")
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "hint"),
+    [
+        (
+            'unmounted volumes=[trust]: volume "trust": clustertrustbundle "secret-cas" not found',
+            "volume",
+            "create the ClusterTrustBundle, which belongs to no namespace, or mark the source "
+            "optional",
+        ),
+        (
+            'no ClusterTrustBundle of signer "a/b" has the labels of labelSelector',
+            "volume",
+            "create the ClusterTrustBundle, which belongs to no namespace, or mark the source "
+            "optional",
+        ),
+        (
+            "clusterTrustBundle is not supported: feature gate ClusterTrustBundleProjection is off",
+            "volume",
+            "enable the feature gate ClusterTrustBundleProjection on this node",
+        ),
+        (
+            'volume "host": hostPath type check failed: /srv/x is not a directory',
+            "volume",
+            "create /srv/x on this node as the hostPath's type requires, or change the type",
+        ),
+        (
+            'volume "v": secret "db" not found',
+            "config-object-missing",
+            "create secret db in namespace default or mark it optional; the agent then retries",
+        ),
+        ("any other problem", "volume", MESSAGE),
+    ],
+)
+def test_a_volume_that_the_agent_makes(error: str, cause: str, hint: str) -> None:
+    found = explain(facts(status=not_ready(waiting("x")), last_sync=failed(Step.VOLUMES, error)))
+    assert (found.cause, found.hint) == (cause, hint)
+
+
+STOP = (
+    "see the log of the container runtime for what is named, and whether a process of it is in "
+    "state D: ps -eo pid,state,comm"
+)
+NETWORK = "see the network plugin (its pod, /etc/cni/net.d) and the container runtime's log"
+ENDING: dict[str, Any] = {"worker": {"terminating_at": NOW - 40, "grace": 30}}
+CLASS = "create RuntimeClass gold, or configure its handler in the container runtime"
+GOLD = make_pod(runtimeClassName="gold")
+NO_HANDLER = 'failed to get sandbox runtime: no runtime for "gold" is configured'
+NO_HANDLER_CRIO = "failed to find runtime handler gold from runtime list map[runc:0xc0]"
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause", "hint"),
+    [
+        (
+            {
+                **ENDING,
+                "last_sync": failed(Step.KILL, "KillPodSandboxError: busy", Stage.TERMINATING),
+            },
+            "stop",
+            STOP,
+        ),
+        ({**ENDING, "trace": doing(TraceCall.STOP_POD_SANDBOX, "ab", 9)}, "runtime-call", STOP),
+        ({"trace": doing(TraceCall.RUN_POD_SANDBOX, "", 60)}, "sandbox", NETWORK),
+        ({"last_sync": failed(Step.NETWORK, "cni is not ready")}, "network", NETWORK),
+        ({"last_sync": failed(Step.CGROUP, "no space")}, "cgroup", MESSAGE),
+        ({"last_sync": failed(Step.RUNTIME, "odd")}, "retry", MESSAGE),
+        ({"pod": GOLD, "last_sync": failed(Step.RUNTIME, NO_HANDLER)}, "runtime-class", CLASS),
+        ({"pod": GOLD, "last_sync": failed(Step.RUNTIME, NO_HANDLER_CRIO)}, "runtime-class", CLASS),
+        ({"last_sync": failed(Step.RUNTIME, NO_HANDLER)}, "retry", MESSAGE),
+    ],
+)
+def test_the_runtime(changes: dict[str, Any], cause: str, hint: str) -> None:
+    found = explain(facts(**{"status": not_ready(waiting("ContainerCreating")), **changes}))
+    assert (found.cause, found.hint) == (cause, hint)
+
+
+def test_a_critical_pod_over_its_storage_limit() -> None:
+    spared = Spared("emptyDir cache", 5 << 20, 4 << 20, NOW - OFFSET - 50)
+    found = explain(facts(spared=spared))
+    assert found.verdict == (
+        "running and ready, for 20s; but emptyDir cache uses 5.0 MiB, more than its limit of 4.0 "
+        "MiB; it is critical or static, and not evicted for that"
+    )
+    assert (found.cause, found.first_seen) == ("over-storage-limit", NOW - 50)
+    assert found.hint == "have it write less, or raise the limit that is named in its manifest"
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (WriteProblem(NOW - 60, NO_ANSWER, 0), "the API server has not answered yet"),
+        (
+            WriteProblem(
+                NOW - 60, "refused", 3, "not Ready, container main ended with exit code 3"
+            ),
+            "refused (tried 3 times); not reported: not Ready, container main ended with exit code "
+            "3",
+        ),
+        (
+            WriteProblem(NOW - 60, "refused", 1, "Ready"),
+            "refused (tried once); not reported: Ready",
+        ),
+    ],
+)
+def test_a_status_that_the_api_does_not_have(problem: WriteProblem, said: str) -> None:
+    found = explain(facts(write_problem=problem))
+    assert found.verdict == (
+        f"running and ready, for 20s; but its status has not reached the API for 1m: {said}"
+    )
+    assert (found.cause, found.first_seen) == ("api-write", NOW - 60)
+    assert "see whether the API server can be reached" in found.hint

@@ -1,0 +1,138 @@
+"""Pods that should have ended: an event names each blocker, at intervals."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.observe.explain.facts import PodFacts
+from kubeletpy.observe.explain.stuck import AGAIN_S, CHECK_S, StuckPods, held_up_by
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.status.write_problem import WriteProblem
+from tests.unit.observe.explain.facts import NOW, doing, facts, failed
+from tests.unit.observe.explain.test_verdict import DELETED, HELD
+from tests.unit.podworkers.builders import make_pod
+from tests.virtual_time import on_virtual_time
+
+LATE: dict[str, Any] = {"terminating_at": NOW - 41, "grace": 30}
+RELEASING: dict[str, Any] = {**LATE, "terminated_at": NOW - 11}
+DONE: dict[str, Any] = {**RELEASING, "finished": True}
+CASES: list[tuple[str, dict[str, Any], str | None]] = [
+    ("runs", {}, None),
+    ("within its grace period", {"worker": {**LATE, "terminating_at": NOW - 39}}, None),
+    ("hook", {"trace": doing(TraceCall.PRE_STOP, "main", 41, 30), "worker": LATE}, "hook main"),
+    (
+        "signal",
+        {"trace": doing(TraceCall.STOP_CONTAINER, "main", 41), "worker": LATE},
+        "grace period main",
+    ),
+    (
+        "call",
+        {"trace": doing(TraceCall.STOP_POD_SANDBOX, "ab", 9), "worker": LATE},
+        "runtime call ab",
+    ),
+    ("runtime", {"runtime_error": "it is down", "worker": LATE}, "runtime"),
+    (
+        "kill fails",
+        {"last_sync": failed(Step.KILL, "no answer", Stage.TERMINATING), "worker": LATE},
+        "stop",
+    ),
+    ("nothing known", {"worker": LATE}, "worker"),
+    ("just stopped", {"worker": {**RELEASING, "terminated_at": NOW - 9}}, None),
+    (
+        "volumes fail",
+        {"last_sync": failed(Step.VOLUMES, "busy", Stage.TERMINATED), "worker": RELEASING},
+        "volume",
+    ),
+    (
+        "volumes hang",
+        {"trace": doing(TraceCall.TAKE_VOLUMES_DOWN, "", 9), "worker": RELEASING},
+        "release",
+    ),
+    (
+        "API",
+        {"worker": DONE, "write_problem": WriteProblem(NOW - 60, "forbidden", 9)},
+        "API write pod status",
+    ),
+    ("finalizer", {"pod": HELD, "worker": DONE}, "finalizer example.com/hold"),
+    ("asked", {"worker": DONE}, "API"),
+    ("a job that has ended", {"pod": make_pod(), "worker": DONE}, None),
+]
+
+
+def test_an_event_does_not_have_the_command_of_a_hook() -> None:
+    """Who may read events need not be allowed to read pods."""
+    hook = {"preStop": {"exec": {"command": ["drain", "--token=abc"]}}}
+    ending = make_pod(deleting=30, containers=[{"name": "main", "lifecycle": hook}])
+    trace = doing(TraceCall.PRE_STOP, "main", 41, 30)
+    assert held_up_by(facts(ending, worker=LATE, trace=trace)) == ("hook main", "preStop hook")
+
+
+@pytest.mark.parametrize(("changes", "what"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_the_blocker_of_a_termination(changes: dict[str, Any], what: str | None) -> None:
+    found = held_up_by(facts(**{"pod": DELETED, **changes}))
+    assert (found and found[0]) == what
+
+
+def test_the_event_names_the_blocker_and_is_not_always_repeated() -> None:
+    told: list[str] = []
+    now: list[PodFacts] = []
+
+    class Events:
+        def event(self, _to: api.ObjectReference, _type: str, reason: str, message: str) -> None:
+            assert reason == Reason.STILL_TERMINATING
+            told.append(message)
+
+    stuck = StuckPods(lambda: ["uid"] if now else [], lambda uid: now[0], Events())
+    stuck.report_stuck()
+    problem = WriteProblem(NOW - 60, "forbidden", 9)
+    now.append(facts(DELETED, worker=DONE, write_problem=problem))
+    stuck.report_stuck()
+    now[0] = replace(now[0], write_problem=replace(problem, count=10))
+    stuck.report_stuck()
+    assert told == ["Still terminating after 41s: API write pod status: forbidden (tried 9 times)"]
+    now[0] = replace(now[0], now=NOW + AGAIN_S)
+    stuck.report_stuck()
+    now[0] = replace(now[0], write_problem=None)
+    stuck.report_stuck()
+    assert [text.split(": ")[1] for text in told[1:]] == ["API write pod status", "API"]
+    assert len(told) == 3
+
+
+@on_virtual_time
+async def test_it_continues_without_free_file_descriptors(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[str] = []
+
+    class Events:
+        def event(self, _to: api.ObjectReference, _type: str, _reason: str, message: str) -> None:
+            told.append(message)
+
+    tries = 0
+
+    def read(_: str) -> PodFacts:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return facts(DELETED, worker=DONE)
+
+    stuck = StuckPods(lambda: ["uid"], read, Events())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(3 * CHECK_S + 1):
+            await stuck.run()
+    assert tries == 3
+    assert told == ["Still terminating after 41s: API: the removal of the pod was requested"]
+    assert [record.message for record in caplog.records] == [
+        "terminating pods could not be checked"
+    ]

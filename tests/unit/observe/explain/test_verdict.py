@@ -1,0 +1,568 @@
+"""The first line of explain: one sentence for each reason why a pod does not run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.structs import replace
+from kubeletpy.images.pull_position import PullPosition
+from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.observe.explain import phrases
+from kubeletpy.observe.explain.gather import explain
+from kubeletpy.observe.explain.hints import hint
+from kubeletpy.observe.explain.model import Wait, WaitKind
+from kubeletpy.observe.explain.verdict import verdict
+from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
+from kubeletpy.pods.sync_results import StartError
+from kubeletpy.podworkers.records import Stage
+from kubeletpy.probes.report import ProbeFinding, ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.resources.dra.model import ClaimWait
+from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
+from tests.unit.observe.explain.facts import (
+    NOW,
+    OFFSET,
+    doing,
+    exited,
+    facts,
+    failed,
+    not_ready,
+    running,
+    waiting,
+)
+from tests.unit.podworkers.builders import make_pod, make_static
+
+READINESS = make_pod(
+    containers=[{"name": "main", "image": "i", "readinessProbe": {}, "startupProbe": {}}]
+)
+TWO = make_pod(
+    containers=[{"name": "main", "image": "i"}], initContainers=[{"name": "first", "image": "i"}]
+)
+GATED = make_pod(readinessGates=[{"conditionType": "example.com/open"}])
+ENDING: dict[str, Any] = {"terminating_at": NOW - 10, "grace": 30}
+ENDED: dict[str, Any] = {**ENDING, "terminated_at": NOW - 4}
+DONE: dict[str, Any] = {**ENDED, "finished": True}
+DELETED = make_pod(deleting=30)
+HELD_OBJECT: Any = {
+    **DELETED.object,
+    "metadata": {**DELETED.metadata, "finalizers": ["example.com/hold"]},
+}
+HELD = type(DELETED)(HELD_OBJECT)
+
+CRASH = StartError("CrashLoopBackOff", "back-off 20s restarting failed container=main", NOW + 14)
+PULL = StartError("ImagePullBackOff", 'Back-off pulling image "x": no such host', NOW + 7)
+CONFIG = StartError("CreateContainerConfigError", 'configmap "nope" not found')
+BAD, GOOD = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
+
+
+def crashing(reason: str, code: int, message: str = "") -> dict[str, Any]:
+    """Status of a pod whose container is in its restart back-off."""
+    ended = {**exited(code)["state"]["terminated"], "reason": reason, "message": message}
+    return not_ready(waiting("CrashLoopBackOff", restartCount=3, lastState={"terminated": ended}))
+
+
+STATES: list[tuple[str, dict[str, Any], str, bool]] = [
+    ("well", {}, "running and ready, for 20s", True),
+    (
+        "a resize that waits",
+        {
+            "status": {
+                "conditions": [
+                    {"type": "Ready", "status": "True"},
+                    {
+                        "type": "PodResizePending",
+                        "status": "True",
+                        "reason": "Deferred",
+                        "message": "Node didn't have enough resource: cpu",
+                        "lastTransitionTime": format_time(NOW - 90),
+                    },
+                ]
+            }
+        },
+        "running and ready, for 20s; but its resize is deferred for 1m30s: "
+        "Node didn't have enough resource: cpu",
+        False,
+    ),
+    (
+        "well after restarts",
+        {"status": {"containerStatuses": [running(restartCount=2)]}},
+        "running and ready, for 20s, 2 restarts",
+        True,
+    ),
+    (
+        "crash loop",
+        {
+            "status": not_ready(
+                waiting("CrashLoopBackOff", restartCount=3, lastState=exited(3)["state"])
+            ),
+            "start_errors": {"main": CRASH},
+        },
+        "not running: container main keeps exiting (last exit code 3, 3 restarts); it restarts "
+        "in 14s",
+        False,
+    ),
+    (
+        "killed for its memory",
+        {"status": crashing("OOMKilled", 137), "start_errors": {"main": CRASH}},
+        "not running: container main keeps exiting (last exit code 137 OOMKilled, 3 restarts); "
+        "it restarts in 14s",
+        False,
+    ),
+    (
+        "a program that is not there",
+        {
+            "status": crashing("StartError", 128, 'exec: "/x": no such file'),
+            "start_errors": {"main": CRASH},
+        },
+        'not running: container main can\'t start: StartError: exec: "/x": no such file; '
+        "it restarts in 14s",
+        False,
+    ),
+    (
+        "killed by a probe",
+        {
+            "status": crashing("Error", 137),
+            "start_errors": {"main": CRASH},
+            "probe_reports": (
+                ProbeReport("main", ProbeKind.READINESS, BAD, ProbeFinding(BAD, "not yet")),
+                ProbeReport("main", ProbeKind.LIVENESS, BAD, ProbeFinding(BAD, "no answer")),
+            ),
+        },
+        "not running: container main keeps being killed because its liveness probe fails: "
+        "no answer, 3 restarts; it restarts in 14s",
+        False,
+    ),
+    (
+        "ended by itself, whatever its probes",
+        {
+            "status": crashing("Error", 3),
+            "start_errors": {"main": CRASH},
+            "probe_reports": (
+                ProbeReport("main", ProbeKind.READINESS, BAD, ProbeFinding(BAD, "not yet")),
+                ProbeReport("main", ProbeKind.LIVENESS, GOOD, ProbeFinding(BAD, "no answer")),
+                ProbeReport("other", ProbeKind.LIVENESS, BAD, ProbeFinding(BAD, "no answer")),
+            ),
+        },
+        "not running: container main keeps exiting (last exit code 3, 3 restarts); it restarts "
+        "in 14s",
+        False,
+    ),
+    (
+        "no image",
+        {"status": not_ready(waiting("ImagePullBackOff")), "start_errors": {"main": PULL}},
+        "not running: container main can't start: ImagePullBackOff: no such host; next try in 7s",
+        False,
+    ),
+    (
+        "no configMap",
+        {"status": not_ready(waiting("x")), "start_errors": {"main": CONFIG}},
+        'not running: container main can\'t start: CreateContainerConfigError: configmap "nope" '
+        "not found; next try in 42s",
+        False,
+    ),
+    (
+        "volume",
+        {
+            "status": not_ready(),
+            "last_sync": failed(Step.VOLUMES, "Unable to mount v: no secret s"),
+        },
+        "not running: Unable to mount v: no secret s; next try in 42s",
+        False,
+    ),
+    (
+        "claims",
+        {
+            "status": not_ready(),
+            "last_sync": failed(Step.CLAIMS, "Failed to prepare dynamic resources: no driver d"),
+        },
+        "not running: Failed to prepare dynamic resources: no driver d; next try in 42s",
+        False,
+    ),
+    (
+        "network",
+        {"status": not_ready(), "last_sync": failed(Step.NETWORK, "network is not ready: cni")},
+        "not running: network is not ready: cni; next try in 42s",
+        False,
+    ),
+    (
+        "pulling",
+        {"status": not_ready(), "trace": doing(TraceCall.PULL_IMAGE, "big:1", 65)},
+        "not running: image big:1 is being pulled for 1m5s",
+        False,
+    ),
+    (
+        "pulling, after a time in the queue",
+        {
+            "status": not_ready(),
+            "trace": doing(TraceCall.PULL_IMAGE, "big:1", 65),
+            "pulls": {"big:1": PullPosition(NOW - OFFSET - 20, None, 1, 1)},
+        },
+        "not running: image big:1 is being pulled for 20s",
+        False,
+    ),
+    (
+        "queued for a pull",
+        {
+            "status": not_ready(),
+            "trace": doing(TraceCall.PULL_IMAGE, "big:1", 65),
+            "pulls": {"big:1": PullPosition(NOW - OFFSET - 65, 2, 1, 1)},
+        },
+        "not running: image big:1 is queued to be pulled (2 before it, 1 under way, at most 1 at "
+        "once) for 1m5s",
+        False,
+    ),
+    (
+        "sandbox hangs",
+        {"status": not_ready(), "trace": doing(TraceCall.RUN_POD_SANDBOX, "attempt 0", 90)},
+        "not running: the runtime is creating the sandbox for 1m30s",
+        False,
+    ),
+    (
+        "some call hangs",
+        {"status": not_ready(), "trace": doing(TraceCall.CREATE_CONTAINER, "main", 9)},
+        "not running: CreateContainer main has been running for 9s",
+        False,
+    ),
+    (
+        "many pods start",
+        {"status": not_ready(), "trace": doing(TraceCall.START_PLACE, "", 2)},
+        "not running: other pods start before it for 2s",
+        False,
+    ),
+    (
+        "runtime down",
+        {"status": not_ready(), "runtime_error": "container runtime is down"},
+        "not running: the container runtime can't be used: container runtime is down",
+        False,
+    ),
+    (
+        "runtime down below a running pod",
+        {"runtime_error": "container runtime is down"},
+        "running and ready, for 20s; but the container runtime can't be used: "
+        "container runtime is down",
+        False,
+    ),
+    (
+        "init container",
+        {"pod": TWO, "status": not_ready(initContainerStatuses=[running("first")])},
+        "initializing: init container first (1 of 1) has to succeed first and has been running "
+        "for 20s",
+        False,
+    ),
+    (
+        "startup probe",
+        {"pod": READINESS, "status": not_ready(running(ready=False), phase="Running")},
+        "running, not ready: its startup probe has not succeeded yet (container main, 20s after "
+        "its start)",
+        False,
+    ),
+    (
+        "readiness probe",
+        {
+            "pod": READINESS,
+            "status": not_ready(running(ready=False), phase="Running"),
+            "probes": ProbeResults(
+                startup={"main": ProbeOutcome.SUCCESS}, readiness={"main": ProbeOutcome.FAILURE}
+            ),
+        },
+        "running, not ready: its readiness probe fails (container main, 20s after its start)",
+        False,
+    ),
+    (
+        "readiness gate",
+        {"pod": GATED, "status": not_ready(running(), phase="Running")},
+        "running, not ready: readiness gate example.com/open: nobody has set this condition to "
+        "True",
+        False,
+    ),
+    (
+        "refused",
+        {
+            "record": None,
+            "status": not_ready(
+                phase="Failed", reason="OutOfcpu", message="Pod was rejected: too few cpus"
+            ),
+        },
+        "refused by this node: OutOfcpu: too few cpus; that is final",
+        False,
+    ),
+    (
+        "static pod behind its predecessor",
+        {
+            "pod": make_static(),
+            "worker": {"started_at": None},
+            "status": not_ready(),
+            "name_holder": "old-uid",
+        },
+        "not started: the static pod of the same name before it (uid old-uid) still ends",
+        False,
+    ),
+    (
+        "not admitted yet",
+        {"record": None, "status": not_ready(), "awaits_admission": True},
+        "not started: whether it may run here is not decided yet: other pods give way, or the API "
+        "is queried",
+        False,
+    ),
+    (
+        "grace period",
+        {
+            "pod": DELETED,
+            "worker": ENDING,
+            "trace": doing(TraceCall.STOP_CONTAINER, "main", 10, 30),
+        },
+        "terminating for 10s: container main has not ended 10s after its stop was requested; it is "
+        "killed in 20s",
+        False,
+    ),
+    (
+        "many pods stop",
+        {"pod": DELETED, "worker": ENDING, "trace": doing(TraceCall.STOP_PLACE, "", 2)},
+        "terminating for 10s: other pods stop before it for 2s",
+        False,
+    ),
+    (
+        "preStop hook",
+        {"pod": DELETED, "worker": ENDING, "trace": doing(TraceCall.PRE_STOP, "main", 10, 30)},
+        "terminating for 10s: container main: preStop hook for 10s, given up in 20s",
+        False,
+    ),
+    (
+        "kill fails",
+        {
+            "pod": DELETED,
+            "worker": ENDING,
+            "last_sync": failed(Step.KILL, "error killing pod: no answer", Stage.TERMINATING),
+        },
+        "terminating for 10s: error killing pod: no answer; next try in 42s",
+        False,
+    ),
+    (
+        "volumes stay",
+        {
+            "pod": DELETED,
+            "worker": ENDED,
+            "last_sync": failed(Step.VOLUMES, "v is busy", Stage.TERMINATED),
+        },
+        "its containers have stopped, but it is not released: v is busy; next try in 42s",
+        False,
+    ),
+    (
+        "API refuses",
+        {"pod": DELETED, "worker": DONE, "write_problem": WriteProblem(NOW - 60, "forbidden", 9)},
+        "stopped and released, but still in the API: its status has not reached the API for 1m: "
+        "forbidden (tried 9 times)",
+        False,
+    ),
+    (
+        "finalizers",
+        {"pod": HELD, "worker": DONE},
+        "stopped and released, but still in the API: finalizer example.com/hold keeps it for 4s",
+        False,
+    ),
+    (
+        "succeeded",
+        {"worker": DONE, "status": not_ready(phase="Succeeded")},
+        "it has ended: Succeeded",
+        True,
+    ),
+    (
+        "failed",
+        {"worker": DONE, "status": not_ready(exited(7), phase="Failed")},
+        "it has ended: Failed, container main exited with 7",
+        False,
+    ),
+    (
+        "deadline",
+        {
+            "worker": DONE,
+            "status": not_ready(phase="Failed", reason="DeadlineExceeded", message="too long"),
+        },
+        "it has ended: Failed, DeadlineExceeded: too long",
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence", "healthy"), [row[1:] for row in STATES], ids=[row[0] for row in STATES]
+)
+def test_verdicts(changes: dict[str, Any], sentence: str, healthy: bool) -> None:
+    assert verdict(facts(**changes)) == (sentence, healthy)
+
+
+def test_waits_are_sorted_by_importance() -> None:
+    found = explain(
+        facts(
+            status=not_ready(waiting("x")),
+            start_errors={"main": CRASH},
+            runtime_error="down",
+            write_problem=WriteProblem(NOW, "no", 1),
+        )
+    )
+    assert [wait.kind for wait in found.waits] == [
+        WaitKind.RUNTIME,
+        WaitKind.CRASH_BACKOFF,
+        WaitKind.API_WRITE,
+    ]
+    assert found.waits[1].until == NOW + 14
+
+
+def test_a_pod_that_only_the_runtime_has() -> None:
+    found = explain(facts(pod=make_pod(), record=None, status=not_ready()))
+    assert found.worker.state == "none"
+    sentence, _ = verdict(facts(record=None, status=not_ready(), **{"trace": None}))
+    assert sentence == "not started yet: its worker has not taken it up"
+
+
+CALL = "NodeStageVolume of driver x"
+CLAIM = 'persistentvolumeclaim "default/data", persistentvolume "pv1"'
+UNDER_WAY = VolumeWait("v", Waits(WaitCause.BUSY, CLAIM, f"{CALL} is under way", CALL), 40.0)
+BACKS_OFF = VolumeWait("v", Waits(WaitCause.BACKOFF, CLAIM, "disk is full", CALL, 107.0), 40.0)
+UNATTACHED = VolumeWait(
+    "v",
+    Waits(
+        WaitCause.NOT_ATTACHED, 'volumeattachment "csi-1"', "not attached yet", "Attach of driver x"
+    ),
+    40.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (UNDER_WAY, f"volume v for 1m: {CALL} is under way ({CLAIM})"),
+        (BACKS_OFF, f"volume v for 1m: disk is full (failed: {CALL}) ({CLAIM}); next try in 7s"),
+        (
+            UNATTACHED,
+            "volume v for 1m: not attached yet (waiting for volumeattachment "
+            '"csi-1") (needed: Attach of driver x)',
+        ),
+    ],
+)
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_call_and_the_object_that_a_volume_waits_for(
+    found: VolumeWait, sentence: str, ends: bool
+) -> None:
+    stage = Stage.TERMINATED if ends else Stage.SYNC
+    more: dict[str, Any] = (
+        {"worker": ENDED} if ends else {"status": not_ready(waiting("ContainerCreating"))}
+    )
+    known = facts(
+        volumes=(found,),
+        wall_offset=NOW - 100.0,
+        last_sync=failed(Step.VOLUMES, "the same again", stage),
+        **more,
+    )
+    said, healthy = verdict(known)
+    assert said.endswith(sentence)
+    assert not healthy
+    waits = [wait for wait in explain(known).waits if wait.kind is WaitKind.VOLUME]
+    assert [(wait.subject, wait.call, wait.since) for wait in waits] == [
+        ("v", found.wait.call, NOW - 60.0)
+    ]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_call_to_a_driver_that_a_pod_waits_for(ends: bool) -> None:
+    call = "NodeUnprepareResources" if ends else "NodePrepareResources"
+    found = ClaimWait("shop/gpu", "gpu.example.com", call, 40.0, 85.0)
+    more: dict[str, Any] = (
+        {"worker": ENDED} if ends else {"status": not_ready(waiting("ContainerCreating"))}
+    )
+    known = facts(claims=(found,), wall_offset=NOW - 100.0, **more)
+    said, healthy = verdict(known)
+    assert said.endswith(
+        f"resource claim shop/gpu: {call} of DRA driver gpu.example.com is under way for 1m, "
+        "given up now"
+    )
+    assert not healthy
+    (wait,) = [wait for wait in explain(known).waits if wait.kind is WaitKind.CLAIM]
+    assert (wait.call, wait.since, wait.until) == (call, NOW - 60.0, NOW - 15.0)
+
+
+def test_how_often_a_write_was_tried() -> None:
+    assert phrases.api_write("forbidden", 1) == "forbidden (tried once)"
+    assert phrases.api_write("forbidden", 2) == "forbidden (tried 2 times)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "timed"),
+    [
+        (WaitKind.CRASH_BACKOFF, "container x keeps exiting", "; it restarts in 5s"),
+        (WaitKind.IMAGE, "container x can't start: why", "; next try in 5s"),
+        (WaitKind.IMAGE_PULL, "image x why", " for 1m"),
+        (WaitKind.SANDBOX, "the runtime is creating the sandbox", " for 1m"),
+        (WaitKind.HOOK, "container x: why", " for 1m, given up in 5s"),
+        (WaitKind.CLAIM, "resource claim x: why", " for 1m, given up in 5s"),
+        (WaitKind.START_PLACE, "other pods start before it", " for 1m"),
+        (WaitKind.STOP_PLACE, "other pods stop before it", " for 1m"),
+        (WaitKind.RELEASE, "why", " for 1m"),
+        (WaitKind.RUNTIME_CALL, "why x has been running", " for 1m"),
+        (WaitKind.INIT_CONTAINER, "init container x why", " for 1m"),
+        (WaitKind.FINALIZER, "finalizer x keeps it", " for 1m"),
+    ],
+)
+def test_the_sentence_of_a_wait_contains_its_times(kind: WaitKind, plain: str, timed: str) -> None:
+    wait = Wait(kind, "x", "why", call="NodePrepareResources")
+    assert phrases.sentence(facts(), wait) == plain
+    known = replace(wait, since=NOW - 60, until=NOW + 5)
+    assert phrases.sentence(facts(), known) == plain + timed
+
+
+@pytest.mark.parametrize(
+    ("wait", "sentence"),
+    [
+        (
+            Wait(WaitKind.GRACE_PERIOD, "x", ""),
+            "container x has not ended although its stop was requested",
+        ),
+        (
+            Wait(WaitKind.GRACE_PERIOD, "x", "", NOW - 60, NOW + 5),
+            "container x has not ended 1m after its stop was requested; it is killed in 5s",
+        ),
+        (Wait(WaitKind.PROBE, "x", "its probe fails"), "its probe fails (container x)"),
+        (
+            Wait(WaitKind.PROBE, "main", "its probe fails", NOW - 5),
+            "its probe fails (container main, 20s after its start)",
+        ),
+        (Wait(WaitKind.READINESS_GATE, "x", "not set", NOW - 60), "readiness gate x: not set"),
+        (Wait(WaitKind.RUNTIME, "", "down"), "the container runtime can't be used: down"),
+        (
+            Wait(WaitKind.API_WRITE, "", "refused", NOW - 60),
+            "its status has not reached the API for 1m: refused",
+        ),
+        (Wait(WaitKind.API_WRITE, "", "refused"), "its status has not reached the API: refused"),
+        (Wait(WaitKind.RESIZE, "deferred", ""), "its resize is deferred"),
+        (
+            Wait(WaitKind.RESIZE, "deferred", "no cpu", NOW - 60),
+            "its resize is deferred for 1m: no cpu",
+        ),
+        (Wait(WaitKind.VOLUME, "x", "why"), "volume x: why"),
+        (Wait(WaitKind.VOLUME, "", "why", NOW - 60, NOW + 5), "why; next try in 5s"),
+        (Wait(WaitKind.CLAIM, "", "why", NOW - 60), "why"),
+        (
+            Wait(WaitKind.RELEASE, "", "why", NOW - 60, call=TraceCall.REMOVE_CGROUP),
+            "its cgroup is being removed for 1m",
+        ),
+    ],
+)
+def test_sentences_of_waits(wait: Wait, sentence: str) -> None:
+    assert phrases.sentence(facts(), wait) == sentence
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("OutOfcpu", "request less cpu, or use a node that has more"),
+        ("OutOfpods", "the node has as many pods as it may have: use another node"),
+        ("UnexpectedAdmissionError", "create a new pod once that is fixed"),
+        ("", "create a new pod once that is fixed"),
+    ],
+)
+def test_hints_for_refused_pods(reason: str, advice: str) -> None:
+    assert hint(facts(status={"phase": "Failed", "reason": reason}), "refused", "") == advice

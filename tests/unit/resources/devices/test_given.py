@@ -1,0 +1,126 @@
+"""Container settings from plugin answers, and the resource names that plugins may register."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.granted import DeviceNode
+from kubeletpy.pods.mount import Mount
+from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+from kubeletpy.resources.devices.given import from_plugins
+from kubeletpy.resources.devices.model import Booking
+from kubeletpy.resources.devices.names import RegistrationRefused, check_resource, check_version
+
+
+def booking(
+    *mounts: tuple[str, str],
+    devices: tuple[tuple[str, str, str], ...] = (),
+    cdi: tuple[str, ...] = (),
+    **texts: str,
+) -> Booking:
+    response = pb.ContainerAllocateResponse(envs=texts, annotations=texts)
+    for path, source in mounts:
+        response.mounts.add(container_path=path, host_path=source, read_only=True)
+    for path, source, permissions in devices:
+        response.devices.add(container_path=path, host_path=source, permissions=permissions)
+    for name in cdi:
+        response.cdi_devices.add(name=name)
+    return Booking({0: ("d",)}, response.SerializeToString())
+
+
+def test_the_first_of_equal_keys_wins() -> None:
+    made = from_plugins(
+        {
+            "a.example/x": booking(
+                ("/m", "/first"),
+                devices=(("/dev/a", "/dev/first", "rwm"),),
+                cdi=("x/c=1", "x/c=2"),
+                K="first",
+            ),
+            "b.example/x": booking(
+                ("/m", "/second"),
+                ("/n", "/second"),
+                devices=(("/dev/a", "/dev/second", "r"), ("/dev/b", "/dev/b", "")),
+                cdi=("x/c=2", "x/c=3"),
+                K="second",
+                L="second",
+            ),
+        }
+    )
+    assert made.mounts == (Mount("/m", "/first", True), Mount("/n", "/second", True))
+    assert made.devices == (
+        DeviceNode("/dev/a", "/dev/first", "rwm"),
+        DeviceNode("/dev/b", "/dev/b", ""),
+    )
+    assert made.envs == (("K", "first"), ("L", "second"))
+    assert made.annotations == {"K": "first", "L": "second"}
+    assert made.cdi_devices == ("x/c=1", "x/c=2", "x/c=3")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (booking(("m", "/s")), "of a mount is not absolute: 'm'"),
+        (booking(("/m", "s")), "of a mount is not absolute: 's'"),
+        (booking(("/m\0", "/s")), "of a mount is not absolute"),
+        (booking(devices=(("dev", "/d", "r"),)), "of a device is not absolute: 'dev'"),
+        (booking(devices=(("/dev", "../d", "r"),)), "of a device is not absolute: '../d'"),
+        (booking(devices=(("/d", "/d", "rx"),)), "permissions of device /d are 'rx'"),
+        (Booking({}, b"\xff"), "can't be read"),
+    ],
+)
+def test_refused_answers(answer: Booking, why: str) -> None:
+    with pytest.raises(ContainerConfigError, match=why):
+        from_plugins({"a.example/x": answer})
+
+
+DOMAIN = ".".join(["d" * 63] * 3 + ["d" * 52])
+"""The longest domain allowed behind ``requests.``: together 253 characters."""
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("vendor.example/gpu", True),
+        ("v/G_p.u-1", True),
+        ("gpu", False),
+        ("/gpu", False),
+        ("vendor.example/", False),
+        ("vendor.example/gpu/x", False),
+        ("Vendor.example/gpu", False),
+        ("vendor.example/-gpu", False),
+        ("vendor.example/gpu-", False),
+        ("vendor..example/gpu", False),
+        ("requests.vendor.example/gpu", False),
+        ("kubernetes.io/gpu", False),
+        ("a.kubernetes.io/gpu", False),
+        ("kubernetes.iox/gpu", True),
+        (f"{DOMAIN[:244]}/gpu", True),
+        (f"{DOMAIN[:244]}d/gpu", False),
+        (f"v/{'g' * 63}", True),
+        (f"v/{'g' * 64}", False),
+    ],
+)
+def test_names_of_extended_resources(name: str, good: bool) -> None:
+    if good:
+        check_resource(name)
+    else:
+        with pytest.raises(RegistrationRefused, match="is not that of an extended resource"):
+            check_resource(name)
+
+
+def test_versions() -> None:
+    check_version(["v1alpha1", "v1beta1"])
+    for versions, shown in (
+        ([], "none"),
+        (["v1"], "v1"),
+        (["v1beta", "v2"], "v1beta, v2"),
+        (["v" * 201], "v" * 200),
+    ):
+        with pytest.raises(RegistrationRefused) as refused:
+            check_version(versions)
+        assert str(refused.value) == (
+            f"requested API version '{shown}' is not supported by kubelet. "
+            "Supported version is 'v1beta1'"
+        )
