@@ -46,7 +46,7 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
 """
 LIBRARY = """
 from kubeletpy.agent.build import build
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import Outside
 from kubeletpy.kubeapi import protocol as api
 from kubeletpy.remote import protocol as runtime
 """

@@ -11,8 +11,8 @@ from typing import Any, cast
 from bench.fleet.server import FleetServer
 from bench.fleet.wire import FleetWire
 from kubeletpy.agent.build import build
+from kubeletpy.agent.context import Machine, Outside
 from kubeletpy.agent.launch.start import api_clients
-from kubeletpy.agent.outside import Machine, Outside
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
 from kubeletpy.config import NodeFlags, default_settings

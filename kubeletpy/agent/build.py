@@ -10,12 +10,10 @@ from __future__ import annotations
 from functools import partial
 
 from kubeletpy.agent.agent import Agent
-from kubeletpy.agent.component import Component, Task
+from kubeletpy.agent.context import Component, Outside, Task
 from kubeletpy.agent.core import Core, build_core
-from kubeletpy.agent.eviction import Eviction, build_eviction
+from kubeletpy.agent.eviction import Eviction, Upkeep, build_eviction
 from kubeletpy.agent.observers import Observers, build_observers
-from kubeletpy.agent.outside import Outside
-from kubeletpy.agent.upkeep import Upkeep
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.node.addresses import NodeAddresses, host_addresses
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings

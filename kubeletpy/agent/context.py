@@ -2,19 +2,182 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kubeletpy.agent.outside import Outside
 from kubeletpy.agent.signals import Signals
 from kubeletpy.base.backlog import Backlog
-from kubeletpy.base.structs import Struct
-from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.config import KubeletSettings, NodeFlags, Notice
 from kubeletpy.config.gates import FeatureGates
+from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.kubeapi.events.kept import KeptEvents
 from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.metrics.registry import Metrics
+from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.node.addresses import NodeAddresses
+from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.node.eviction.protocol import NodeSignals, PodUses
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.guards.host import GuardedHost
 from kubeletpy.node.options import NodeOptions
+from kubeletpy.pods.node_pods import NodePods
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.resources.cgroups.machine import KernelFacts
+from kubeletpy.resources.cgroups.tree import CgroupTree
+from kubeletpy.resources.devices.plugin import OpenPlugin
+from kubeletpy.resources.placement.machine import MachineTopology
+from kubeletpy.resources.plugins.protocol import Registrations
+from kubeletpy.runtime_manager.pod_limits import PodCgroupLimits
+from kubeletpy.server.build import Ports
+from kubeletpy.volumes.csi.drivers import OpenCalls
+
+if TYPE_CHECKING:
+    from kubeletpy.resources.dra.client import OpenDriver
+    from kubeletpy.syncloop.sources.given import PodSource
+
+
+# A component of the agent: its tasks, and its functions that the agent calls.
+
+Run = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Task(Struct, frozen=True):
+    """Something that runs as long as the agent does; if it fails, the agent ends."""
+
+    name: str
+    run: Run
+    late: bool = False
+    """It begins when the node is Ready, or soon: it makes no node Ready."""
+
+
+class Component(Struct, frozen=True):
+    """One object of a running agent (:func:`kubeletpy.agent.build.build`) and its hooks.
+
+    Hooks that a component does not need are None.
+    """
+
+    instance: object
+    """The object itself; tests and ``kubeletpy up`` find it by its type."""
+    tasks: tuple[Task, ...] = ()
+    start: Callable[[], Awaitable[Any]] | None = None
+    """Awaited before any task runs, in component order; may raise if the agent can't run."""
+    keep: Callable[[NodePods], None] | None = None
+    """Called by housekeeping with the existing pods; state of others may be dropped. Must not
+    block."""
+    close: Callable[[], Awaitable[None] | None] | None = None
+    """Called when the agent ends, last component first; also if it was not started."""
+
+
+def after(event: asyncio.Event, run: Run) -> Run:
+    """A task that starts once an event is set."""
+
+    async def wait_and_run() -> None:
+        await event.wait()
+        await run()
+
+    return wait_and_run
+
+
+# Dependencies that an agent does not create: machine, runtime, API, time and randomness.
+#
+# A launch fills this with the real things, a simulation with its own; both pass it to
+# :func:`kubeletpy.agent.build.build`. Settings are not in here.
+
+
+class ApiClients(Struct, frozen=True):
+    """The cluster's API, one client for each use that has its own rate limit."""
+
+    pods: KubeApi
+    """For everything else."""
+    heartbeats: KubeApi
+    """Node status and lease: a busy node must never be taken for dead."""
+    events: KubeApi
+    reviews: KubeApi
+    """On behalf of clients of the agent's server."""
+
+
+class PodGroups(PodCgroupLimits, Protocol):
+    """Pod-level cgroups, where something other than this agent manages them."""
+
+    def parent(self, pod: Pod) -> str:
+        """The cgroup in which to put a sandbox."""
+        ...
+
+
+class Machine(Struct, frozen=True):
+    """The node's machine, as it was found."""
+
+    facts: MachineFacts
+    kernel: KernelFacts
+    node_ips: Sequence[str]
+    cgroups: CgroupTree | PodGroups | None = None
+    """None: pods have no cgroups of their own (cgroupsPerQOS false)."""
+    signals: NodeSignals | None = None
+    """Measures the node's free resources; None: unmonitored, node pressure evicts no pod."""
+    guarded: GuardedHost | None = None
+    """The machine itself, to be kept healthy; None: it is left alone."""
+    uses: PodUses | None = None
+    """Measures the pods' usage; None: it is read from their cgroups."""
+    container_logs_dir: str = "/var/log/containers"
+    """Where links to container logs are, for log collectors."""
+    concurrent_starts: int | None = None
+    """Sandboxes and containers created concurrently; None: based on the number of cores."""
+    topology: MachineTopology | None = None
+    """The topology of the machine; None: nothing needs it."""
+    booted_at: float | None = None
+    """When the machine booted, in Unix seconds; None: unknown."""
+    started_at: float | None = None
+    """When this process started, in Unix seconds; None: when the agent is built."""
+
+
+class Outside(Struct, frozen=True):
+    """Everything that a simulation replaces."""
+
+    machine: Machine
+    runtime: RuntimeService
+    images: ImageService
+    runtime_info: RuntimeInfo
+    clock: Clock
+    read_runtime_info: Callable[[], Awaitable[RuntimeInfo]] | None = None
+    """Reads the current runtime info; may raise CRIError. None: it stays as it was at startup."""
+    api: ApiClients | None = None
+    """None: standalone, with static pods only."""
+    metrics: Metrics = field(default_factory=Metrics)
+    rng: random.Random = field(default_factory=random.Random)
+    credentials: Sequence[Task] = ()
+    """Tasks that keep what was found at startup up to date: credentials, addresses."""
+    ports: Ports | None = None
+    """Bound for the agent's server; None: there is none."""
+    pod_sources: Sequence[PodSource] = ()
+    """Sources of static pods besides those of the settings."""
+    on_connection: Callable[[Callable[[bool], None]], None] | None = None
+    """Registers a listener for the runtime's connection being lost (False) or back (True)."""
+    plugins: Registrations | None = None
+    """Registers CSI drivers and other node plugins; None: none are registered."""
+    driver_calls: OpenCalls | None = None
+    """How CSI drivers are called; None: over their sockets."""
+    claim_drivers: OpenDriver | None = None
+    """How DRA drivers are called; None: over their sockets."""
+    device_plugins: OpenPlugin | None = None
+    """How device plugins are called; None: over their sockets."""
+    watchdog: Callable[[Mapping[str, Callable[[], str]]], Coroutine[Any, Any, None]] | None = None
+    """Notifies a watchdog while all health checks pass; None: there is none."""
+    notices: Sequence[Notice] = ()
+    """Configured settings without effect, for explain."""
+    kubernetes: ResolvedVersion | None = None
+    """Where the version comes from, for explain; None: nothing was resolved."""
+    tracer: Tracer = NO_TRACER
+    """Where the spans of pods are sent besides being kept."""
+    mounts: bool = True
+    """Whether volumes need the mounts that the kernel refuses; False: directories replace them."""
+    sockets: bool = True
+    """Whether the agent may listen for explain and for health checks."""
 
 
 class BuildContext(Struct, frozen=True, kw_only=True):

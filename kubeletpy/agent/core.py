@@ -14,27 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubeletpy.agent.admission import Admission, build_admission
-from kubeletpy.agent.allocations import build_allocations
-from kubeletpy.agent.cgroups import Cgroups, build_cgroups
-from kubeletpy.agent.claims import ClaimParts, build_claims
-from kubeletpy.agent.component import Component, Task
-from kubeletpy.agent.context import BuildContext
-from kubeletpy.agent.devices import build_devices, device_health
-from kubeletpy.agent.events import build_events
-from kubeletpy.agent.guards import build_guards
-from kubeletpy.agent.health import AgentHealth
-from kubeletpy.agent.images import Images, build_images
-from kubeletpy.agent.node import ApiNode, build_node, build_version
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.agent import AgentHealth
+from kubeletpy.agent.context import BuildContext, Component, Outside, Task
+from kubeletpy.agent.node import (
+    Admission,
+    ApiNode,
+    build_admission,
+    build_guards,
+    build_node,
+    build_version,
+)
 from kubeletpy.agent.placement import Placed, build_placement
-from kubeletpy.agent.pod_sources import source_tasks
-from kubeletpy.agent.pod_state import PodState
-from kubeletpy.agent.runtime_changes import build_runtime_changes
-from kubeletpy.agent.runtime_settings import runtime_settings
+from kubeletpy.agent.pod_state import PodState, build_events, source_tasks
+from kubeletpy.agent.resources import (
+    Cgroups,
+    ClaimParts,
+    build_allocations,
+    build_cgroups,
+    build_claims,
+    build_devices,
+    build_user_namespaces,
+    device_health,
+)
+from kubeletpy.agent.runtime import Images, build_images, build_runtime_changes, runtime_settings
 from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.storage import Storage, build_storage
-from kubeletpy.agent.user_namespaces import build_user_namespaces
 from kubeletpy.base.backlog import Backlog
 from kubeletpy.base.clock import SteadyClock
 from kubeletpy.config import KubeletSettings, NodeFlags

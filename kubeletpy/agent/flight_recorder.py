@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kubeletpy.agent.component import Component, Task
+from kubeletpy.agent.context import Component, Task
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Struct

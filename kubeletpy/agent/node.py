@@ -6,21 +6,38 @@ Must never decide anything about a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from kubeletpy.agent.component import Component, Run, Task, after
-from kubeletpy.agent.context import BuildContext
-from kubeletpy.base.structs import Struct
+from kubeletpy.agent.context import BuildContext, Component, Run, Task, after
+from kubeletpy.agent.pod_state import PodState
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, node_reference
 from kubeletpy.node.build import RuntimeInfo, initial_node
+from kubeletpy.node.guards.at_start import MachineAtStart, StartSettings
+from kubeletpy.node.guards.chains import PROGRAMS
+from kubeletpy.node.guards.daemons import DaemonCgroups
+from kubeletpy.node.guards.iptables import IPTablesChains
+from kubeletpy.node.guards.kernel_log import system_oom
+from kubeletpy.node.guards.oom_watch import MARK, OOMWatch
 from kubeletpy.node.images import image_summaries
 from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.node_manager import NodeManager
+from kubeletpy.node.options import NodeOptions
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.server_version import VersionFollower
+from kubeletpy.node.shutdown.logind import SystemLogind
+from kubeletpy.node.shutdown.plan import periods_of
+from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.node.startup import NodeStartup
 from kubeletpy.pods.granted import DeviceCounts
 from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.workers import PodWorkers
+from kubeletpy.resources.admission.facts import NodeState
+from kubeletpy.resources.cgroups.names import parse_existing
+from kubeletpy.resources.devices.device_manager import DeviceManager
+from kubeletpy.syncloop.admission_gate import AdmissionGate, Place
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 
 
@@ -144,3 +161,141 @@ def build_node(
             api.pods, options.name, lambda: own.live_uid() or None, wanted=wanted, rng=rng
         )
     return ApiNode(node, lease, mirrors, own)
+
+
+# Builds the guards of the machine: a part of the composition root.
+#
+# Must never decide anything about a pod.
+
+
+def build_guards(context: BuildContext) -> list[Component]:
+    """None for a machine that is not to be guarded (a simulated one)."""
+    settings, machine, root = context.settings, context.outside.machine, context.root
+    if (host := machine.guarded) is None:
+        return []
+    warn = partial(context.recorder.event, node_reference(context.node_name), WARNING)
+    at_start = MachineAtStart(
+        StartSettings.from_settings(settings, keep_kernel=context.flags.keep_kernel_settings),
+        host,
+        warn,
+        root=root,
+        cgroup_v2=machine.kernel.cgroup_v2,
+        swap_on=machine.facts.swap_bytes > 0,
+        kernel_version=machine.facts.kernel_version,
+        in_user_namespace=machine.facts.in_user_namespace,
+    )
+    watch = OOMWatch(
+        host.open_kernel_log,
+        root / MARK,
+        machine.facts.boot_id,
+        lambda kill: warn(Reason.SYSTEM_OOM, system_oom(kill)),
+    )
+    components = [
+        Component(at_start, (Task("own-process", at_start.run),), start=at_start.start),
+        Component(watch, (Task("kernel-log", watch.run, late=True),)),
+    ]
+    if settings.make_iptables_util_chains:
+        for version, program in PROGRAMS.items():
+            chains = IPTablesChains(version, host.run)
+            components.append(Component(chains, (Task(program, chains.run),)))
+    if host.groups is not None and (settings.kubelet_cgroups or settings.system_cgroups):
+        daemons = DaemonCgroups(
+            host.groups,
+            kubelet=_path(settings.kubelet_cgroups),
+            system=_path(settings.system_cgroups),
+            proc=host.proc,
+            own=host.own_pid,
+        )
+        components.append(Component(daemons, (Task("daemon-cgroups", daemons.run),)))
+    return components
+
+
+def _path(configured: str) -> str:
+    return parse_existing(configured) if configured else ""
+
+
+# Admission: graceful shutdown and the admission gate. A part of the composition root.
+#
+# Must never decide anything about a pod.
+
+
+class Admission(Struct, frozen=True):
+    """The objects that decide which pods the node runs."""
+
+    gate: AdmissionGate
+    shutdown: ShutdownManager
+
+
+def admission_state(
+    settings: KubeletSettings, options: NodeOptions, kernel_version: str, *, apparmor: bool
+) -> NodeState:
+    """What admission needs to know of the node besides its object and its present condition."""
+    gates = settings.feature_gates
+    return NodeState(
+        allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
+        kernel_version=kernel_version,
+        apparmor=apparmor,
+        pod_level_resources=gates.enabled("PodLevelResources"),
+        declared_features=options.declared_features
+        if gates.enabled("NodeDeclaredFeatures")
+        else None,
+        version=gates.version,
+    )
+
+
+def build_admission(
+    context: BuildContext,
+    state: PodState,
+    workers: PodWorkers,
+    *,
+    node: OwnNode,
+    place: Place,
+    devices: DeviceManager,
+) -> Admission:
+    """Args:
+    node: the newest Node object that the agent has.
+    place: assigns a pod its position on the machine.
+    devices: they hold a share of the node's resources, and pods wait for their plugins.
+    """
+    settings, outside, options = context.settings, context.outside, context.options
+    clock, kernel, gates = outside.clock, outside.machine.kernel, context.gates
+    shutdown = ShutdownManager(
+        periods_of(settings),
+        connect=SystemLogind.connect,
+        pods=state.active,
+        kill=workers.kill_pod,
+        is_finished=state.queries.should_be_finished,
+        changed=context.signals.shutdown_changed,
+        observe=outside.metrics.node.shutdown_observed,
+        recorder=context.recorder,
+        clock=clock,
+        node_name=options.name,
+        root_dir=context.root,
+    )
+    always = admission_state(
+        settings, options, outside.machine.facts.kernel_version, apparmor=kernel.apparmor
+    )
+
+    def now() -> NodeState:
+        pressures = context.signals.pressures()
+        return replace(
+            always,
+            shutting_down=shutdown.shutting_down,
+            pressures=pressures,
+            let_in=frozenset(state.cache) if pressures else frozenset(),
+        )
+
+    gate = AdmissionGate(
+        now,
+        context.recorder,
+        clock,
+        outside.metrics.workers,
+        node=node.current,
+        newest_node=node.newest,
+        kill=workers.kill_pod,
+        place=place,
+        held=devices.held_counts,
+        plugins=devices.returned,
+        resizes_preempt=not gates.enabled("InPlacePodVerticalScalingSchedulerPreemption"),
+    )
+    return Admission(gate, shutdown)

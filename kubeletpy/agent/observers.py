@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from kubeletpy.agent.component import Component
+from kubeletpy.agent.context import Component
 from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction
 from kubeletpy.agent.served import served, serving_certificate

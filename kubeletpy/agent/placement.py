@@ -10,8 +10,7 @@ from functools import partial
 from math import ceil
 from pathlib import Path
 
-from kubeletpy.agent.component import Component, Task
-from kubeletpy.agent.context import BuildContext
+from kubeletpy.agent.context import BuildContext, Component, Task
 from kubeletpy.agent.pod_state import PodState
 from kubeletpy.base.api.quantity import milli_value, value
 from kubeletpy.base.structs import Struct

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubeletpy.agent.component import Component, Task
-from kubeletpy.agent.context import BuildContext
+from kubeletpy.agent.context import BuildContext, Component, Task
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.version_facts import version_facts
@@ -30,6 +29,7 @@ from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.claims.selinux import SELinux
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.csi.build import Csi
+from kubeletpy.volumes.csi.storage_health_monitor import StorageHealthMonitor
 from kubeletpy.volumes.files.syscalls import MountRights
 from kubeletpy.volumes.intree.host_path import HostPathPlugin
 from kubeletpy.volumes.intree.late import LatePlugin
@@ -40,11 +40,11 @@ from kubeletpy.volumes.pod_volumes.empty_dir import MODE_GATE
 from kubeletpy.volumes.pod_volumes.payload import OWNERS_GATE
 from kubeletpy.volumes.pod_volumes.set_up import VolumeFeatures
 from kubeletpy.volumes.projected.tokens import PodTokens
+from kubeletpy.volumes.usage.health import VolumeHealthMonitor
 from kubeletpy.volumes.usage.meter import VolumeMeter
 from kubeletpy.volumes.usage.reporter import UsageReporter
 
 if TYPE_CHECKING:
-    from kubeletpy.agent.storage_health import StorageHealth
     from kubeletpy.kubeapi.pod_objects import PodObjects
     from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
     from kubeletpy.volumes.projected.trust_bundles import TrustBundles
@@ -258,7 +258,6 @@ def _health(context: BuildContext, csi: Csi | None, claims: ClaimVolumes) -> Sto
     wanted = gates.enabled("CSIVolumeHealth") and version_facts(gates.version).reports_volume_health
     if csi is None or not wanted:
         return None
-    from kubeletpy.agent.storage_health import build_storage_health
 
     return build_storage_health(context, csi, claims)
 
@@ -273,3 +272,44 @@ def _fc(root: Path, controller: bool) -> VolumePlugin:
     from kubeletpy.volumes.intree.fc.plugin import FcPlugin
 
     return FcPlugin(root, controller=controller)
+
+
+# The health of volumes and of drivers' storage: a part of the composition root.
+#
+# Loaded with gate CSIVolumeHealth. Must never decide anything about a pod.
+
+
+class StorageHealth(Struct, frozen=True):
+    """The health checks of storage; ``of_pod`` returns the health of a pod's volumes, by its
+    uid."""
+
+    components: list[Component]
+    of_pod: Callable[[str], Sequence[api.PodVolumeHealth]]
+
+
+def build_storage_health(context: BuildContext, csi: Csi, claims: ClaimVolumes) -> StorageHealth:
+    """Each volume and driver is queried every volumeStatsAggPeriod."""
+    outside, signals, plugin = context.outside, context.signals, csi.plugin
+    period, clock = context.settings.volume_stats_agg_period, outside.clock
+
+    volumes = VolumeHealthMonitor(
+        lambda: [each for each in claims.mounted() if each.left.plugin == plugin.name],
+        plugin.health,
+        signals.pod_changed,
+        clock,
+        period=period,
+    )
+    storage = StorageHealthMonitor(
+        context.node_name,
+        context.node_uid,
+        csi.drivers,
+        context.kube_api,
+        outside.metrics.csi,
+        clock=clock,
+        period=period,
+    )
+    components = [
+        Component(volumes, (Task("volume-health", volumes.run),)),
+        Component(storage, (Task("storage-health", storage.run),)),
+    ]
+    return StorageHealth(components, volumes.of_pod)

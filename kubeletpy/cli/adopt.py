@@ -15,13 +15,29 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.agent.takeover.adopt.drop_in import NAME, DropInError, agent_command, drop_in_text
-from kubeletpy.agent.takeover.adopt.host import HostError, SystemdHost
-from kubeletpy.agent.takeover.adopt.journal import Journal, entry_text
-from kubeletpy.agent.takeover.adopt.node import NodeSettings, read_node, running_agent
-from kubeletpy.agent.takeover.adopt.observe import NodeObserver, is_healthy
-from kubeletpy.agent.takeover.adopt.run import AdoptionTask, Answers, Runner
-from kubeletpy.agent.takeover.adopt.steps import UnitProgram
+from kubeletpy.agent.takeover.adopt.host import (
+    HostError,
+    NodeSettings,
+    SystemdHost,
+    read_node,
+    running_agent,
+)
+from kubeletpy.agent.takeover.adopt.run import (
+    AdoptionTask,
+    Answers,
+    Journal,
+    NodeObserver,
+    Runner,
+    entry_text,
+    is_healthy,
+)
+from kubeletpy.agent.takeover.adopt.steps import (
+    NAME,
+    DropInError,
+    UnitProgram,
+    agent_command,
+    drop_in_text,
+)
 from kubeletpy.agent.takeover.adopt.watch import (
     PodSeen,
     WatchLimits,
@@ -29,16 +45,13 @@ from kubeletpy.agent.takeover.adopt.watch import (
     plain_pods,
     read_pods,
 )
-from kubeletpy.agent.takeover.preflight import render
-from kubeletpy.agent.takeover.preflight.choice import Process
-from kubeletpy.agent.takeover.preflight.command_line import is_kubelet
-from kubeletpy.agent.takeover.preflight.findings import KubeletFound
+from kubeletpy.agent.takeover.preflight import findings
+from kubeletpy.agent.takeover.preflight.checks import Process
+from kubeletpy.agent.takeover.preflight.findings import HARMED, KubeletFound, PodOutcome, PodVerdict
 from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT, Options, gather
 from kubeletpy.agent.takeover.preflight.node import connect_api
-from kubeletpy.agent.takeover.preflight.pods import HARMED, PodOutcome, PodVerdict
-from kubeletpy.agent.takeover.preflight.processes import read_process
-from kubeletpy.agent.takeover.preflight.unit_file import UnitError
-from kubeletpy.agent.takeover.preflight.unit_paths import UnitMissing, exec_start
+from kubeletpy.agent.takeover.preflight.unit_file import UnitError, is_kubelet
+from kubeletpy.agent.takeover.preflight.unit_paths import UnitMissing, exec_start, read_process
 from kubeletpy.base.api.durations import parse_duration
 from kubeletpy.base.clock import Clock, SystemClock
 from kubeletpy.cli import agent_socket
@@ -144,9 +157,9 @@ async def _preflight(
     """
     report = await gather(Options(given.unit), problems_here)
     if report.safe:
-        print_progress(render.summary(report))
+        print_progress(findings.summary(report))
         return frozenset(), report.version
-    sys.stdout.write(render.text(report))
+    sys.stdout.write(findings.text(report))
     if not given.despite_preflight or report.kubelet is None:
         raise AdoptionRefused(_why_unsafe(report.pods or ()))
     harmed = {

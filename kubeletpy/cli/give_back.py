@@ -10,10 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kubeletpy.agent.takeover.adopt.host import HostError, SystemdHost
-from kubeletpy.agent.takeover.adopt.journal import Journal
-from kubeletpy.agent.takeover.adopt.node import read_node, running_agent
-from kubeletpy.agent.takeover.adopt.run import Answers, Runner
+from kubeletpy.agent.takeover.adopt.host import HostError, SystemdHost, read_node, running_agent
+from kubeletpy.agent.takeover.adopt.run import Answers, Journal, Runner
 from kubeletpy.agent.takeover.adopt.steps import AdoptionStep, UnitProgram
 from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT
 from kubeletpy.base.clock import SystemClock

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kubeletpy.agent.takeover.preflight import render
+from kubeletpy.agent.takeover.preflight import findings
 from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT, Options, gather
 from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.cli.machine import problems_here
@@ -33,9 +33,9 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("kubeletpy").setLevel(logging.CRITICAL)  # the report has all of it
     report = run_until_signalled(gather(options, problems_here))
     if asked.output == "json":
-        print(json.dumps(render.document(report), indent=2))
+        print(json.dumps(findings.document(report), indent=2))
     else:
-        sys.stdout.write(render.text(report))
+        sys.stdout.write(findings.text(report))
     return 0 if report.safe else 1
 
 

@@ -69,7 +69,7 @@ def run(loaded: config.LoadedConfig, agent: Agent, *, log_configuration: bool = 
     ``log_configuration``: log the effective configuration too, not only warnings about it.
     """
     from kubeletpy.agent.launch import LaunchError
-    from kubeletpy.agent.launch.server_version import log_settings
+    from kubeletpy.agent.launch.runtime import log_settings
 
     handler = logs.set_up(loaded.settings.logging)
     try:
@@ -132,7 +132,7 @@ def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
     paths = [path for path in (node.kubeconfig, node.bootstrap_kubeconfig) if Path(path).is_file()]
     if supported(node.kubernetes_version) is not None or not node.kubeconfig or not paths:
         return None
-    from kubeletpy.agent.launch.server_version import query_kubeconfig_version
+    from kubeletpy.agent.launch.runtime import query_kubeconfig_version
 
     answer = run_until_signalled(query_kubeconfig_version(paths[0]))
     found = version_choice.decide(None, answer, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kubeletpy.agent import upkeep
+from kubeletpy.agent import eviction
 from kubeletpy.cli.main import main
 from kubeletpy.node import server_version
 from tests.integration.node import agent
@@ -13,5 +13,5 @@ CHECK_S = 1.0
 
 if __name__ == "__main__":
     server_version.CHECK_S = CHECK_S
-    upkeep.SOON_S = agent.SOON_S
+    eviction.SOON_S = agent.SOON_S
     sys.exit(main())

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kubeletpy.agent.component import Task
+from kubeletpy.agent.context import Task
 from kubeletpy.base.host import signing
 from kubeletpy.base.host.key_pair import KeyPair
 from kubeletpy.kubeapi.protocol import KubeApi

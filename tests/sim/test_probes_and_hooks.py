@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.agent.outside import Outside
+from kubeletpy.agent.context import Outside
 from kubeletpy.base.api.types import JSON
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.remote.generated import api_pb2 as cri

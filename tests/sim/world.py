@@ -11,8 +11,7 @@ from typing import cast
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
-from kubeletpy.agent.component import Task
-from kubeletpy.agent.outside import ApiClients, Machine, Outside
+from kubeletpy.agent.context import ApiClients, Machine, Outside, Task
 from kubeletpy.base.api.types import JSON
 from kubeletpy.config import KubeletSettings, NodeFlags, default_settings
 from kubeletpy.kubeapi.protocol import KubeApi

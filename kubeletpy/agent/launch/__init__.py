@@ -1,7 +1,7 @@
 """From settings to a running agent on this machine: real runtime, real API, real files.
 
 The edge of the composition: reads the machine, connects, and supplies what is outside the agent
-(:mod:`kubeletpy.agent.outside`); :func:`kubeletpy.agent.build.build` does the rest.
+(:mod:`kubeletpy.agent.context`); :func:`kubeletpy.agent.build.build` does the rest.
 """
 
 from kubeletpy.agent.launch.errors import LaunchError

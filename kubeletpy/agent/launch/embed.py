@@ -14,11 +14,17 @@ from typing import Any
 
 from kubeletpy import config
 from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.context import ApiClients, Machine, Outside
 from kubeletpy.agent.launch.errors import LaunchError
 from kubeletpy.agent.launch.identity import join
-from kubeletpy.agent.launch.node import find_node_ips
-from kubeletpy.agent.launch.runtime import query_runtime
-from kubeletpy.agent.launch.server_version import OtherVersion, made, resolve, settle
+from kubeletpy.agent.launch.runtime import (
+    OtherVersion,
+    find_node_ips,
+    made,
+    query_runtime,
+    resolve_version,
+    settle,
+)
 from kubeletpy.agent.launch.start import (
     api_clients,
     bind_ports,
@@ -27,7 +33,6 @@ from kubeletpy.agent.launch.start import (
     new_metrics,
     start_built,
 )
-from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import LoadedConfig
@@ -157,7 +162,7 @@ async def _embed(
         identity = await join(settings, flags, node_name(flags, facts.hostname), metrics, stack)
         if identity is not None:
             api, tasks = api_clients(settings, identity.client), identity.tasks
-    resolved = await resolve(loaded, api.pods if api is not None else None, resolved)
+    resolved = await resolve_version(loaded, api.pods if api is not None else None, resolved)
     if resolved.version != settings.feature_gates.version:
         raise OtherVersion(resolved)
     await settle(resolved, root)

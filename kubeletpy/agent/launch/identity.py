@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from kubeletpy.agent.component import Task
+from kubeletpy.agent.context import Task
 from kubeletpy.base.clock import Clock, SystemClock
 from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.base.structs import Struct, field

@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
+from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.context import Task
 from kubeletpy.agent.launch.errors import LaunchError
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.kubernetes_version import supported
+from kubeletpy.config import ConfigError, LoadedConfig, NodeFlags, in_effect, text_for_log
+from kubeletpy.config.files import read_version_record
+from kubeletpy.config.flag_rules import node_addresses
+from kubeletpy.config.version_choice import (
+    NoVersion,
+    ResolvedVersion,
+    ServerVersion,
+    VersionSource,
+    at_least,
+    decide,
+)
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.build import RuntimeInfo
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.machine import default_route_ip, is_own_address, resolve
+from kubeletpy.node.options import node_name
+from kubeletpy.node.server_version import query_version, write_version_record
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -108,3 +133,190 @@ def _names(directory: Path) -> list[str]:
         return [entry.name for entry in directory.iterdir()]
     except FileNotFoundError:
         return []
+
+
+# The node's addresses: from the flag, its name, or the machine; checked again periodically.
+
+PERIOD_S = 30.0
+"""How long it may take to notice an address that DHCP has changed."""
+
+
+async def find_node_ips(flags: NodeFlags, facts: MachineFacts) -> list[str]:
+    """--node-ip; else a name that is an address or resolves to one; else the default route's.
+
+    0.0.0.0 and :: request an address of that family, which is preferred. An address of a name
+    counts only if it is one of this machine that others can reach. Source: the kubelet's rule
+    (docs/reference/flags.csv: node-ip).
+
+    Raises LaunchError if the machine has no address of the requested family.
+    """
+    given = node_addresses(flags.node_ip)
+    if given and not given[0].is_unspecified:
+        return [str(address) for address in given]
+    version = given[0].version if given else 4
+    name = node_name(flags, facts.hostname)
+    with suppress(ValueError):  # a name, as usual
+        return [str(ipaddress.ip_address(name))]
+    known = [each for each in await asyncio.to_thread(resolve, name) if is_own_address(each)]
+    preferred = [each for each in known if (":" in each) == (version == 6)]
+    if given and not preferred:
+        known = []  # a requested family is never replaced by another
+    if found := [*preferred, *known]:
+        return found[:1]
+    if found_by_route := default_route_ip(version):
+        return [found_by_route]
+    if given:
+        raise LaunchError(
+            f"--node-ip {flags.node_ip}: this machine has no IPv{version} address "
+            "that leads out of it; name the node's address"
+        )
+    return [default_route_ip(6) or "127.0.0.1"]
+
+
+def follow_addresses(flags: NodeFlags, facts: MachineFacts, addresses: NodeAddresses) -> list[Task]:
+    """The task that keeps them up to date; none where they are configured."""
+    given = node_addresses(flags.node_ip)
+    if given and not given[0].is_unspecified:
+        return []
+
+    async def run() -> None:
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            try:
+                found = await find_node_ips(flags, facts)
+            except LaunchError as error:
+                log.debug("node addresses not found", extra={"why": str(error)})
+                continue
+            if found == ["127.0.0.1"]:
+                continue  # no network at the moment: the known addresses may come back
+            before = list(addresses)
+            if addresses.replace(found):
+                log.warning("the node's address has changed", extra={"was": before, "now": found})
+
+    return [Task("node-addresses", run)]
+
+
+# The version that an agent runs as: queried from the API server at the start.
+#
+# An agent starts without its API server: the query is bounded in time and bytes, and without an
+# answer the record of the last start applies. Decisions: :mod:`kubeletpy.config.version_choice`.
+
+ANSWER_S = 3.0
+"""Seconds that a start waits for the API server's version if no earlier start recorded it."""
+ANSWER_WITH_RECORD_S = 1.0
+"""The same if there is a record: a wrong one is noticed later, as any upgrade is."""
+
+
+Make = Callable[[LoadedConfig, AsyncExitStack, ResolvedVersion | None], Awaitable[Agent]]
+"""Builds an agent. Given no version it resolves one, and may raise OtherVersion."""
+
+
+class OtherVersion(Exception):
+    """The configuration was read for another version than the resolved one."""
+
+    def __init__(self, resolved: ResolvedVersion) -> None:
+        """``resolved``: the version to read it for."""
+        super().__init__(resolved.why)
+        self.resolved = resolved
+
+
+async def made(loaded: LoadedConfig, stack: AsyncExitStack, make: Make) -> Agent:
+    """Make an agent; once more with the settings of another version if ``make`` finds that it
+    applies. ``stack`` closes what is made. Raises what ``make`` raises, and ConfigError."""
+    resolved = None
+    while True:
+        async with AsyncExitStack() as own:
+            try:
+                agent = await make(loaded, own, resolved)
+            except OtherVersion as other:
+                resolved = other.resolved
+            else:
+                stack.push_async_exit(own.pop_all())
+                return agent
+        loaded, resolved = _read_again(loaded, resolved)
+        log_settings(loaded)
+
+
+def log_settings(loaded: LoadedConfig, *, configuration: bool = True) -> None:
+    """Log the warnings, and the effective ``configuration``, which is 5 kB on one line."""
+    for warning in loaded.warnings:
+        log.warning(warning)
+    if configuration:
+        effective = text_for_log(in_effect(loaded.settings))
+        log.info("effective KubeletConfiguration", extra={"config": effective})
+
+
+def _read_again(
+    loaded: LoadedConfig, resolved: ResolvedVersion
+) -> tuple[LoadedConfig, ResolvedVersion]:
+    """The configuration for a resolved version, and which one. Raises ConfigError."""
+    *first, last = at_least(resolved)
+    for each in first:
+        try:
+            return loaded.of_version(each.version), each
+        except ConfigError:
+            continue  # a later version has what it lacks; the last one's problems are raised
+    return loaded.of_version(last.version), last
+
+
+async def resolve_version(
+    loaded: LoadedConfig, api: KubeApi | None, resolved: ResolvedVersion | None
+) -> ResolvedVersion:
+    """The version to run as.
+
+    Args:
+        loaded: read for a version that may turn out to be another one.
+        api: with the node's credentials; None: the node has no API server.
+        resolved: what was resolved before; it stays.
+    """
+    if resolved is not None:
+        return resolved
+    asked = supported(loaded.node.kubernetes_version)
+    if asked is not None or api is None:
+        return decide(asked, None, None)
+    return await resolve_auto(loaded.node, api)
+
+
+async def resolve_auto(
+    flags: NodeFlags, api: KubeApi, seconds: float | None = None
+) -> ResolvedVersion:
+    """The version that the API server states, else that of the record, else the oldest.
+
+    ``seconds``: how long to wait for the server; None: as long as a start waits.
+    """
+    record = await asyncio.to_thread(read_version_record, flags.root_dir)
+    if seconds is None:
+        seconds = ANSWER_S if record is None else ANSWER_WITH_RECORD_S
+    return decide(None, await query_joining_version(flags, api, seconds), record)
+
+
+async def query_joining_version(
+    flags: NodeFlags, api: KubeApi, seconds: float
+) -> ServerVersion | NoVersion:
+    """Query the API server, with the bootstrap credentials until the node has a certificate."""
+    if not flags.bootstrap_kubeconfig or not isinstance(api, KubeClient) or api.host:
+        return await query_version(api, seconds)
+    return await query_kubeconfig_version(flags.bootstrap_kubeconfig, seconds)
+
+
+async def query_kubeconfig_version(
+    path: str, seconds: float = ANSWER_S
+) -> ServerVersion | NoVersion:
+    """Query the API server of a kubeconfig on a new connection, which is closed afterwards."""
+    try:
+        client = await KubeClient.from_kubeconfig(path)
+    except KubeconfigError as error:
+        return NoVersion(str(error))
+    try:
+        return await query_version(client, seconds)
+    finally:
+        await client.close()
+
+
+async def settle(resolved: ResolvedVersion, root: Path) -> None:
+    """Log the version, and record what an API server has stated for starts without it."""
+    level = logging.WARNING if resolved.warning else logging.INFO
+    extra = {"version": str(resolved.version), "from": str(resolved.source), "why": resolved.why}
+    log.log(level, "Kubernetes version", extra=extra)
+    if resolved.source is VersionSource.SERVER:
+        await asyncio.to_thread(write_version_record, resolved.version, root)

@@ -5,20 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
+from kubeletpy.agent.context import ApiClients, Machine, Outside
 from kubeletpy.agent.launch.errors import LaunchError
 from kubeletpy.agent.launch.identity import join
-from kubeletpy.agent.launch.node import find_node_ips, follow_addresses
-from kubeletpy.agent.launch.runtime import pod_selectors, query_runtime, wait_for_runtime
-from kubeletpy.agent.launch.server_version import OtherVersion, made, resolve, settle
-from kubeletpy.agent.outside import ApiClients, Machine, Outside
+from kubeletpy.agent.launch.runtime import (
+    OtherVersion,
+    find_node_ips,
+    follow_addresses,
+    made,
+    pod_selectors,
+    query_runtime,
+    resolve_version,
+    settle,
+    wait_for_runtime,
+)
 from kubeletpy.agent.placement import has_placement
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.host.patient_threads import SteadyThreads
@@ -28,6 +36,7 @@ from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
 from kubeletpy.config.effects import Notice
 from kubeletpy.config.gates import known_gates
+from kubeletpy.config.settings import Tracing
 from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.images.records.ledger import RecordsUnreadable
 from kubeletpy.kubeapi.client import KubeClient
@@ -55,9 +64,6 @@ from kubeletpy.server.build import Ports
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.settings import ServerSettings
 from kubeletpy.volumes.files.syscalls import share
-
-if TYPE_CHECKING:
-    from kubeletpy.agent.launch.service import ServiceManager
 
 REVIEW_QPS, REVIEW_BURST = 50, 100
 """Requests per second to the API on behalf of clients, separate from what pods need."""
@@ -93,7 +99,6 @@ async def _run(loaded: LoadedConfig) -> None:
 def _service_manager() -> ServiceManager | None:
     if "NOTIFY_SOCKET" not in os.environ:
         return None
-    from kubeletpy.agent.launch.service import ServiceManager
 
     return ServiceManager(os.environ)
 
@@ -127,7 +132,7 @@ async def _create_agent(
     clear_unfinished(flags)
     identity = await join(settings, flags, name, metrics, stack, tracer=tracer)
     asking = asyncio.ensure_future(
-        resolve(loaded, identity.client if identity is not None else None, resolved)
+        resolve_version(loaded, identity.client if identity is not None else None, resolved)
     )
     stack.push_async_callback(cancel_tasks, (asking,))
     info = await wait_for_runtime(runtime)
@@ -251,7 +256,6 @@ def _tracing(
 ) -> tuple[Tracer, tuple[Notice, ...]]:
     if not settings.tracing.sampling_rate_per_million:
         return NO_TRACER, ()
-    from kubeletpy.agent.launch.tracing import start_tracing
 
     return start_tracing(settings.tracing, host_name, stack)
 
@@ -319,3 +323,89 @@ def _share_root(root: Path) -> None:
             "mountPropagation of hostPath volumes has no effect",
             extra={"directory": str(root), "why": str(error)},
         )
+
+
+# Notifies the service manager: READY=1 when the agent runs, WATCHDOG=1 while it is healthy.
+#
+# Source: sd_notify(3), sd_watchdog_enabled(3); the kubelet notifies a watchdog every half period,
+# and only while its health checks pass.
+
+LEAST_S = 1.0
+"""A watchdog's period must be longer, as the kubelet requires."""
+
+
+class ServiceManager:
+    """The manager that started this process, if it requests notifications."""
+
+    def __init__(self, environment: MutableMapping[str, str]) -> None:
+        """Removes the variables from the environment: they are not for programs that we start.
+
+        Raises LaunchError if the watchdog's period is not a number, or too short.
+        """
+        self._path = environment.pop("NOTIFY_SOCKET", "")
+        self.watchdog_s = _watchdog(environment)
+
+    def notify(self, state: str) -> None:
+        """Send a state such as ``READY=1``; never blocks, and a failure is logged."""
+        if not self._path:
+            return
+        address = f"\0{self._path[1:]}" if self._path.startswith("@") else self._path
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                sock.setblocking(False)
+                sock.connect(address)
+                sock.send(state.encode())
+        except OSError as error:
+            log.warning(
+                "the service manager could not be notified",
+                extra={"state": state, "socket": self._path, "why": str(error)},
+            )
+
+    async def keep_alive(self, checks: Mapping[str, Callable[[], str]]) -> None:
+        """Notify the watchdog while everything is healthy, until cancelled.
+
+        ``checks`` return what is wrong, or an empty string.
+        """
+        while True:
+            failed = {name: why for name, check in checks.items() if (why := check())}
+            if failed:
+                log.error("not healthy: the watchdog is not notified", extra={"why": str(failed)})
+            else:
+                self.notify("WATCHDOG=1")
+            await asyncio.sleep(self.watchdog_s / 2)
+
+
+def _watchdog(environment: MutableMapping[str, str]) -> float:
+    """The watchdog's period in seconds; 0 when there is none, or it is another process's."""
+    text, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
+    if not text or (pid and pid != str(os.getpid())):
+        return 0.0
+    if not text.isdecimal() or int(text) <= LEAST_S * 1_000_000:
+        raise LaunchError(
+            f"WATCHDOG_USEC {text}: the watchdog's period (WatchdogSec) must be more than "
+            f"{LEAST_S:g} s"
+        )
+    return int(text) / 1_000_000
+
+
+# Tracing as configured: the tracer, or why no spans are sent.
+
+
+def start_tracing(
+    settings: Tracing, host_name: str, stack: AsyncExitStack
+) -> tuple[Tracer, tuple[Notice, ...]]:
+    """The tracer for a sampling rate above 0, closed by the stack; and what can't be honoured."""
+    rate = settings.sampling_rate_per_million or 0
+    try:
+        from kubeletpy.metrics.trace.otlp import OtlpTracer
+    except ImportError as error:
+        text = f"no spans are sent: install kubeletpy[tracing] ({error})"
+        log.warning("tracing.samplingRatePerMillion: %s", text)
+        return NO_TRACER, (Notice("tracing.samplingRatePerMillion", str(rate), text),)
+    endpoint = settings.endpoint
+    if endpoint is not None and endpoint.startswith("dns://"):
+        # the exporter takes a name server in front of the name for the collector
+        endpoint = f"dns:///{endpoint.removeprefix('dns://').partition('/')[2]}"
+    tracer = OtlpTracer(endpoint, rate, host_name)
+    stack.push_async_callback(tracer.close)
+    return tracer, ()

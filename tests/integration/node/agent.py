@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 
-from kubeletpy.agent import upkeep
+from kubeletpy.agent import eviction
 from kubeletpy.cli.main import main
 
 COMMAND = (sys.executable, "-m", "tests.integration.node.agent")
 SOON_S = 0.5
 
 if __name__ == "__main__":
-    upkeep.SOON_S = SOON_S
+    eviction.SOON_S = SOON_S
     sys.exit(main())

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubeletpy.agent.agent import READY_S, STOP_S, Agent
-from kubeletpy.agent.component import Component, Task, after
+from kubeletpy.agent.context import Component, Task, after
 from kubeletpy.agent.signals import AgentSignal, Question
 from tests.virtual_time import on_virtual_time, settle
 

@@ -10,8 +10,8 @@ import pytest
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
+from kubeletpy.agent.context import ApiClients, Machine, Outside
 from kubeletpy.agent.observers import runtime_start
-from kubeletpy.agent.outside import ApiClients, Machine, Outside
 from kubeletpy.config import ConfigError, NodeFlags, default_settings
 from kubeletpy.metrics.trace.names import Step
 from kubeletpy.node.build import RuntimeInfo

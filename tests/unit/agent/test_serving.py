@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.agent import serving
-from kubeletpy.agent.serving import RETRY_S, Serving
+from kubeletpy.agent import served
+from kubeletpy.agent.served import RETRY_S, Serving
 from tests.virtual_time import on_virtual_time
 
 NO_FILE = OSError(errno.EMFILE, "Too many open files")
@@ -40,7 +40,7 @@ class Loading:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
         self.asked: list[list[str]] = []
         self._errors = list(errors)
-        monkeypatch.setattr(serving, "_import", self._load)
+        monkeypatch.setattr(served, "_import", self._load)
 
     def _load(self, names: Iterable[str]) -> None:
         self.asked.append(list(names))

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.agent.takeover.adopt import journal
+from kubeletpy.agent.takeover.adopt import run
 from kubeletpy.agent.takeover.adopt.host import SystemdHost, UnitSeen
 from kubeletpy.agent.takeover.adopt.steps import AdoptionState, UnitProgram
-from kubeletpy.agent.takeover.preflight.findings import KubeletFound, PreflightReport
-from kubeletpy.agent.takeover.preflight.pods import PodOutcome, PodVerdict
+from kubeletpy.agent.takeover.preflight.findings import (
+    KubeletFound,
+    PodOutcome,
+    PodVerdict,
+    PreflightReport,
+)
 from kubeletpy.base.kubernetes_version import NEWEST
 from kubeletpy.base.structs import Struct
 from kubeletpy.cli import adopt, agent_socket, give_back
@@ -31,7 +35,7 @@ class Clock(Struct):
 @pytest.fixture(autouse=True)
 def as_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (tmp_path / "adopt.jsonl",))
+    monkeypatch.setattr(run.Journal.__init__, "__defaults__", (tmp_path / "adopt.jsonl",))
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -142,7 +146,7 @@ def test_an_incomplete_preflight_records_no_version(tmp_path: Path) -> None:
 
 
 def test_the_record(capsys: pytest.CaptureFixture[str]) -> None:
-    made = journal.Journal()
+    made = run.Journal()
     made.write(0.0, "adopt", state="the kubelet runs")
     assert adopt.main(["--record"]) == 0
     assert capsys.readouterr().out == "1970-01-01T00:00:00Z  adopt (state the kubelet runs)\n"

@@ -236,7 +236,7 @@ def test_a_configuration_may_be_valid_for_the_servers_version_only(  # noqa: PLR
     async def agent(loaded: config.LoadedConfig) -> None:
         seen.append(str(loaded.settings.feature_gates.version))
 
-    monkeypatch.setattr("kubeletpy.agent.launch.server_version.query_kubeconfig_version", query)
+    monkeypatch.setattr("kubeletpy.agent.launch.runtime.query_kubeconfig_version", query)
     (tmp_path / "config.yaml").write_text(GATE_OF_1_36)
     root = f"--root-dir={tmp_path}"
     assert run.main([*files, root, *flags], agent) == (0 if version else 1)

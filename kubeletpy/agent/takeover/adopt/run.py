@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import itertools
+import json
+import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
-from kubeletpy.agent.takeover.adopt.drop_in import KEPT, TRIAL
 from kubeletpy.agent.takeover.adopt.host import Host, HostError
-from kubeletpy.agent.takeover.adopt.journal import Journal
 from kubeletpy.agent.takeover.adopt.steps import (
+    KEPT,
+    TRIAL,
     AdoptionState,
     AdoptionStep,
     UnitProgram,
@@ -27,10 +32,71 @@ from kubeletpy.agent.takeover.adopt.watch import (
     WatchObservation,
     WatchOutcome,
     WatchVerdict,
+    is_ready,
     judge,
+    pods_seen,
+    renewed_at,
 )
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.tasks import run_together
+from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, KubeApi
+from kubeletpy.node.lease import NAMESPACE
+
+# The record of what was done with a node: one line of JSON for each entry, the oldest first.
+#
+# It decides nothing. A record that can't be written never keeps the node from its kubelet.
+
+log = logging.getLogger(__name__)
+
+PATH = Path("/var/lib/kubeletpy/agent/takeover/adopt.jsonl")
+MAX_BYTES = 1 << 20
+"""A longer record becomes FILE.old."""
+
+
+class Journal:
+    """The record in a file."""
+
+    def __init__(self, path: Path = PATH) -> None:
+        self.path = path
+
+    def write(self, at: float, what: str, **details: Any) -> None:
+        """Append an entry; flushed before this returns."""
+        line = json.dumps({"at": format_time(at), "what": what, **details}) + "\n"
+        try:
+            self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if self.path.exists() and self.path.stat().st_size > MAX_BYTES:
+                self.path.replace(self.path.with_name(f"{self.path.name}.old"))
+            with self.path.open("a") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            log.error("record not written", extra={"path": str(self.path), "error": str(error)})
+
+    def entries(self) -> list[Mapping[str, Any]]:
+        """The entries written so far; an incomplete last line is left out. Raises OSError."""
+        found = []
+        try:
+            lines = self.path.read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+        for line in lines:
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+
+def entry_text(entry: Mapping[str, Any]) -> str:
+    """An entry for people."""
+    details = [f"{key} {value}" for key, value in entry.items() if key not in ("at", "what")]
+    return f"{entry.get('at')}  {entry.get('what')}" + (f" ({', '.join(details)})" * bool(details))
+
 
 POLL_S = 2.0
 ANSWER_POLL_S = 0.1
@@ -199,3 +265,70 @@ def _state_text(state: AdoptionState) -> str:
     found = [text for text, there in (("trial", state.trial), ("kept", state.kept)) if there]
     runs = "nothing runs" if state.running is UnitProgram.NOTHING else f"{state.running} runs"
     return ", ".join([runs, *(f"drop-in: {each}" for each in found)])
+
+
+# Observes a node that was taken over: through the API, the agent's socket and systemd.
+
+ANSWER_S = 10.0
+"""Seconds in which the API server must answer."""
+
+Refused = Callable[[Sequence[str]], tuple[str, ...]]
+"""Returns those pods (namespace/name) whose status the API does not accept, with the reason."""
+
+
+class NodeObserver:
+    """Observes one node."""
+
+    def __init__(
+        self, kube_api: KubeApi, node_name: str, host: Host, clock: Clock, refused: Refused
+    ) -> None:
+        self._kube_api, self._name, self._host = kube_api, node_name, host
+        self._clock, self._refused = clock, refused
+        self._last: tuple[float, JSON, JSON, Mapping[str, PodSeen]] = (0.0, {}, {}, {})
+
+    async def pods(self) -> Mapping[str, PodSeen]:
+        """The pods of the node. Raises ApiError or TimeoutError."""
+        async with asyncio.timeout(ANSWER_S):
+            listed = await self._kube_api.list(PODS, field_selector=f"spec.nodeName={self._name}")
+        return pods_seen(listed.get("items") or ())
+
+    async def observe(self) -> WatchObservation:
+        """Everything that is watched. Raises HostError."""
+        unit = await asyncio.to_thread(self._host.unit)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                node, lease, pods = await run_together(
+                    self._kube_api.get(NODES, self._name),
+                    self._kube_api.get(LEASES, self._name, NAMESPACE),
+                    self.pods(),
+                )
+            self._last = self._clock.now(), node, lease, pods
+        except (ApiError, TimeoutError):
+            pass  # the last answer stays; its age is judged
+        answered, node, lease, pods = self._last
+        return WatchObservation(
+            self._clock.now(),
+            unit.running,
+            unit.restarts,
+            is_ready(node),
+            renewed_at(lease),
+            pods,
+            answered,
+            await asyncio.to_thread(self._refused, [each.key for each in pods.values()]),
+        )
+
+
+async def is_healthy(address: str, port: int) -> bool:
+    """Whether a program answers the kubelet's health check; port 0: it has none."""
+    return not port or await asyncio.to_thread(_healthy, address, port)
+
+
+def _healthy(address: str, port: int) -> bool:
+    connection = http.client.HTTPConnection(address, port, timeout=2.0)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

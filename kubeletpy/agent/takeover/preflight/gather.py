@@ -6,9 +6,8 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from kubeletpy.agent.launch.server_version import resolve_auto
-from kubeletpy.agent.takeover.preflight.choice import KubeletChoice, choose, with_flags
-from kubeletpy.agent.takeover.preflight.credentials import check_credentials
+from kubeletpy.agent.launch.runtime import resolve_auto
+from kubeletpy.agent.takeover.preflight.checks import KubeletChoice, choose, with_flags
 from kubeletpy.agent.takeover.preflight.findings import (
     Area,
     Finding,
@@ -17,11 +16,20 @@ from kubeletpy.agent.takeover.preflight.findings import (
     Severity,
 )
 from kubeletpy.agent.takeover.preflight.node import connect_api, query_node
-from kubeletpy.agent.takeover.preflight.processes import find_kubelets, read_process
-from kubeletpy.agent.takeover.preflight.settings import load_settings, read_flags
-from kubeletpy.agent.takeover.preflight.state import read_state
+from kubeletpy.agent.takeover.preflight.settings import (
+    check_credentials,
+    load_settings,
+    read_flags,
+    read_state,
+)
 from kubeletpy.agent.takeover.preflight.unit_file import UnitError
-from kubeletpy.agent.takeover.preflight.unit_paths import UnitMissing, kubelet_units, read_unit
+from kubeletpy.agent.takeover.preflight.unit_paths import (
+    UnitMissing,
+    find_kubelets,
+    kubelet_units,
+    read_process,
+    read_unit,
+)
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.kubernetes_version import supported
 from kubeletpy.base.structs import Struct

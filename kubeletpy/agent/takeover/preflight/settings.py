@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from kubeletpy.agent.takeover.preflight.checks import other_effects
 from kubeletpy.agent.takeover.preflight.findings import Area, Finding, KubeletFound, Severity
-from kubeletpy.agent.takeover.preflight.other_effects import other_effects
+from kubeletpy.agent.takeover.preflight.state_files import (
+    DEVICES,
+    INTENT,
+    RECORD,
+    Reader,
+    counted,
+    judge,
+    readers,
+)
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.base.kubernetes_version import KubernetesVersion
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.config import ConfigError, FlagValues, LoadedConfig, load_files, parse_flags
+from kubeletpy.config import (
+    ConfigError,
+    FlagValues,
+    KubeletSettings,
+    LoadedConfig,
+    NodeFlags,
+    load_files,
+    parse_flags,
+)
 from kubeletpy.config.effects import lines
 from kubeletpy.config.load import Check
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
+from kubeletpy.node.certificates.store import CertificateStore, certificate_dir
+from kubeletpy.node.shutdown import times_file
+from kubeletpy.resources.plugins.sockets import find_sockets
+from kubeletpy.runtime_manager.act.user_namespaces import (
+    UnusableIds,
+    UserNamespaceRanges,
+    subordinate_ids,
+)
+from kubeletpy.volumes.csi.leftovers import find_csi_volumes
+from kubeletpy.volumes.csi.names import CsiPaths
 
 _PATHS = (
     "bootstrap_kubeconfig",
@@ -90,3 +123,222 @@ def _absolute(flags: FlagValues, directory: str) -> FlagValues:
         if (value := getattr(node, name)) and not value.startswith("/")
     }
     return replace(flags, node=replace(node, **changed)) if changed else flags
+
+
+# Reads the state that the agent would take over from a kubelet, file by file. Changes nothing.
+
+MAX_BYTES = 64 << 20
+"""More than the state of any node; a bigger file is not read."""
+
+
+def read_state(settings: KubeletSettings, flags: NodeFlags) -> list[Finding]:
+    """Findings on the state files: contents, and unreadable ones. Blocking."""
+    root = Path(flags.root_dir)
+    if not root.is_dir():
+        what = "the directory does not exist or can't be read"
+        return [_unclear(root, what, "nothing can be taken over: check --root-dir")]
+    findings = [*_pod_directories(root), *_user_namespaces(root / "pods", settings)]
+    for name, reader in readers(settings).items():
+        findings += _one(root / name, reader)
+    findings += _one(Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint", DEVICES)
+    findings += _shutdown_times(root)
+    findings += _many(
+        root / "image_manager" / "pulling", INTENT, "pull in progress", "pulls in progress"
+    )
+    findings += _many(root / "image_manager" / "pulled", RECORD, "image pull record")
+    findings += _sockets(root / "plugins_registry")
+    return findings
+
+
+def _one(path: Path, reader: Reader) -> Iterator[Finding]:
+    try:
+        yield judge(str(path), _read(path), reader)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        what = f"it can't be read: {error.strerror or error}"
+        yield Finding(Area.STATE, reader.damaged, str(path), what, reader.consequence)
+
+
+def _many(directory: Path, reader: Reader, one: str, many: str = "") -> Iterator[Finding]:
+    """One finding for all readable files of a directory, and one for each that is not."""
+    paths = [each for each in _listed(directory) if each.name.startswith("sha256-")]
+    good = 0
+    for path in paths:
+        for each in _one(path, reader):
+            if each.severity is Severity.TAKEN:
+                good += 1
+            else:
+                yield each
+    if good:
+        yield Finding(Area.STATE, Severity.TAKEN, str(directory), counted(good, one, many))
+
+
+def _user_namespaces(pods: Path, settings: KubeletSettings) -> Iterator[Finding]:
+    try:
+        records = UserNamespaceRanges(
+            pods,
+            supporting=lambda: (),
+            max_pods=settings.max_pods,
+            ids_per_pod=settings.user_namespaces.ids_per_pod,
+            owned=subordinate_ids(),
+        )
+    except UnusableIds as error:
+        then = "the agent does not start with these ids for pods"
+        yield Finding(Area.STATE, Severity.BLOCKS, error.source, str(error), then)
+        return
+    for uid in sorted(records.unknown):
+        what = "the record of its user namespace can't be used"
+        yield _unclear(pods / uid / "userns", what, "the agent reads it from the runtime")
+
+
+def _pod_directories(root: Path) -> Iterator[Finding]:
+    pods = root / "pods"
+    names = [each.name for each in _listed(pods)]
+    if names:
+        yield Finding(
+            Area.STATE,
+            Severity.TAKEN,
+            str(pods),
+            counted(len(names), "pod directory", "pod directories"),
+        )
+    try:
+        volumes = find_csi_volumes(CsiPaths(str(root)))
+    except OSError as error:
+        yield _unclear(root / "plugins", f"CSI volumes can't be read: {error.strerror or error}")
+        return
+    count = len(volumes.published)
+    if count:
+        yield Finding(Area.STATE, Severity.TAKEN, str(pods), counted(count, "CSI volume"))
+    damaged = {each.path: each.damaged for each in volumes.published}
+    damaged |= {each.path: each.damaged for each in volumes.staged}
+    for path, why in damaged.items():
+        if why:
+            what = f"vol_data.json of this volume: {why}"
+            yield _unclear(Path(path), what, "the volume may not be torn down completely")
+
+
+def _shutdown_times(root: Path) -> Iterator[Finding]:
+    path = root / times_file.NAME
+    if not path.exists():
+        return
+    try:
+        times_file.read_times(root)
+    except (OSError, ValueError) as error:
+        yield _unclear(path, str(error), "the metrics of the last shutdown are missing")
+        return
+    yield Finding(Area.STATE, Severity.TAKEN, str(path), "times of the last shutdown")
+
+
+def _sockets(directory: Path) -> Iterator[Finding]:
+    try:
+        sockets = find_sockets(str(directory)).sockets
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield _unclear(directory, f"it can't be read: {error.strerror or error}")
+        return
+    if sockets:
+        names = ", ".join(sorted(Path(each).name for each in sockets))
+        then = "the agent registers these plugins again"
+        yield Finding(Area.STATE, Severity.TAKEN, str(directory), names, then)
+
+
+def _listed(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise OSError(f"it is larger than {MAX_BYTES} bytes")
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _unclear(path: Path, what: str, consequence: str = "") -> Finding:
+    return Finding(Area.STATE, Severity.UNCLEAR, str(path), what, consequence)
+
+
+# The credentials that the agent would use: kubeconfig, certificates, and their rotation.
+#
+# Reads files; must never show a key or a token.
+
+_finding = partial(Finding, Area.CREDENTIALS)
+
+
+def check_credentials(settings: KubeletSettings, flags: NodeFlags, now: float) -> list[Finding]:
+    """Findings on credentials, their expiry and their renewal. ``now``: Unix seconds. Blocking."""
+    return [*_client(settings, flags, now), *_server(settings, flags, now)]
+
+
+def _client(settings: KubeletSettings, flags: NodeFlags, now: float) -> Iterator[Finding]:
+    if not flags.kubeconfig:
+        then = "only static pods are run, and nothing is reported"
+        yield _finding(Severity.NOTE, "--kubeconfig", "not set", then)
+        return
+    path = Path(flags.kubeconfig)
+    try:
+        context = read_kubeconfig(path)
+    except KubeconfigError as error:
+        severity, then = Severity.BLOCKS, "the agent does not start with it"
+        if flags.bootstrap_kubeconfig:
+            severity = Severity.NOTE
+            then = "a client certificate is requested with the bootstrap kubeconfig"
+        yield _finding(severity, str(path), str(error), then)
+        return
+    files = context.certificate_files()
+    pair, then = None, "the agent renews it"
+    if not settings.rotate_certificates:
+        pair, then = files, "it is not renewed: rotateCertificates is off"
+    store = CertificateStore(certificate_dir(flags), "kubelet-client", files)
+    yield from _pair(store, pair, "client certificate", then, now)
+    if files is None and context.inline_certificate() is None:
+        yield _finding(Severity.NOTE, str(path), "no client certificate: a token or a program")
+
+
+def _server(settings: KubeletSettings, flags: NodeFlags, now: float) -> Iterator[Finding]:
+    if not settings.enable_server:
+        return
+    given = None
+    if settings.tls_cert_file:
+        given = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
+    directory = certificate_dir(flags)
+    if settings.server_tls_bootstrap:
+        store = CertificateStore(directory, "kubelet-server", given)
+        yield from _pair(store, None, "server certificate", "the agent renews it", now)
+        return
+    pair = given or KeyPair.named(directory, "kubelet")
+    store = CertificateStore(directory, "kubelet-server", given)
+    then = "it is not renewed by the agent" if given else "the agent replaces it in time"
+    if given is None and not pair.certificate.exists():
+        what = "no certificate of the node's own port"
+        yield _finding(Severity.NOTE, str(pair.certificate), what, "the agent makes one")
+        return
+    yield from _pair(store, pair, "server certificate", then, now)
+
+
+def _pair(
+    store: CertificateStore, pair: KeyPair | None, what: str, then: str, now: float
+) -> Iterator[Finding]:
+    """``pair``: that of the configuration; None: that of the store."""
+    from kubeletpy.node.certificates.store import load_pair  # brings the library for certificates
+
+    try:
+        stored = store.load() if pair is None else load_pair(pair)
+    except (CertificateError, OSError) as error:
+        subject = str(store.current_path if pair is None else pair.certificate)
+        yield _finding(Severity.UNCLEAR, subject, f"{what}: {error}", "it can't be used")
+        return
+    if stored is None:
+        return
+    subject, end = str(stored.files.certificate), stored.certificate.not_after
+    until = format_time(end)
+    if end <= now:
+        text = "the API server or the clients of the node refuse it"
+        yield _finding(Severity.UNCLEAR, subject, f"{what}, expired at {until}", text)
+        return
+    yield _finding(Severity.TAKEN, subject, f"{what}, valid until {until}", then)

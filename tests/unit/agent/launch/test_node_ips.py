@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.agent.launch import node
+from kubeletpy.agent.launch import runtime
 from kubeletpy.agent.launch.errors import LaunchError
-from kubeletpy.agent.launch.node import find_node_ips
+from kubeletpy.agent.launch.runtime import find_node_ips
 from kubeletpy.config import NodeFlags
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.machine import default_route_ip, is_own_address, read_machine_facts
@@ -42,9 +42,9 @@ async def test_addresses(
     resolved: list[str],
     expected: list[str] | None,
 ) -> None:
-    monkeypatch.setattr(node, "default_route_ip", lambda version=4: routes.get(version, ""))
-    monkeypatch.setattr(node, "resolve", lambda _name: resolved)
-    monkeypatch.setattr(node, "is_own_address", lambda text: not text.startswith("127."))
+    monkeypatch.setattr(runtime, "default_route_ip", lambda version=4: routes.get(version, ""))
+    monkeypatch.setattr(runtime, "resolve", lambda _name: resolved)
+    monkeypatch.setattr(runtime, "is_own_address", lambda text: not text.startswith("127."))
     facts = read_machine_facts(Path("/"))
     if expected is None:
         with pytest.raises(LaunchError, match="no IPv6 address"):
@@ -54,7 +54,7 @@ async def test_addresses(
 
 
 async def test_a_name_that_is_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node, "default_route_ip", lambda version=4: ROUTES[version])
+    monkeypatch.setattr(runtime, "default_route_ip", lambda version=4: ROUTES[version])
     flags = NodeFlags(hostname_override="198.51.100.9")
     assert await find_node_ips(flags, read_machine_facts(Path("/"))) == ["198.51.100.9"]
 
@@ -69,11 +69,11 @@ def test_own_addresses() -> None:
 
 async def test_an_address_that_changes_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = {4: "192.0.2.7"}
-    monkeypatch.setattr(node, "default_route_ip", lambda version=4: routes.get(version, ""))
-    monkeypatch.setattr(node, "resolve", lambda _name: [])
-    monkeypatch.setattr(node, "PERIOD_S", 0.01)
+    monkeypatch.setattr(runtime, "default_route_ip", lambda version=4: routes.get(version, ""))
+    monkeypatch.setattr(runtime, "resolve", lambda _name: [])
+    monkeypatch.setattr(runtime, "PERIOD_S", 0.01)
     facts, addresses = read_machine_facts(Path("/")), NodeAddresses(["192.0.2.7"])
-    (task,) = node.follow_addresses(NodeFlags(), facts, addresses)
+    (task,) = runtime.follow_addresses(NodeFlags(), facts, addresses)
     running = asyncio.ensure_future(task.run())
     try:
         for now, seen in (
@@ -88,4 +88,4 @@ async def test_an_address_that_changes_is_detected(monkeypatch: pytest.MonkeyPat
                     await asyncio.sleep(0.01)
     finally:
         running.cancel()
-    assert node.follow_addresses(NodeFlags(node_ip="192.0.2.1"), facts, addresses) == []
+    assert runtime.follow_addresses(NodeFlags(node_ip="192.0.2.1"), facts, addresses) == []

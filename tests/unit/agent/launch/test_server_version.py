@@ -14,7 +14,7 @@ from aiohttp import web
 
 from kubeletpy import config
 from kubeletpy.agent.agent import Agent
-from kubeletpy.agent.launch.server_version import OtherVersion, made, resolve, settle
+from kubeletpy.agent.launch.runtime import OtherVersion, made, resolve_version, settle
 from kubeletpy.base.kubernetes_version import NEWEST, OLDEST, SUPPORTED, supported
 from kubeletpy.config import LoadedConfig
 from kubeletpy.config.files import VERSION_RECORD
@@ -135,7 +135,7 @@ async def test_resolving(  # noqa: PLR0917 - a row of the table
     async with serving(handler) as server:
         client = KubeClient(Connection(server.url))
         try:
-            found = await resolve(loaded_in(tmp_path, *flags), client, None)
+            found = await resolve_version(loaded_in(tmp_path, *flags), client, None)
         finally:
             await client.close()
     assert (found.version, found.source) == (version, source)
@@ -143,7 +143,7 @@ async def test_resolving(  # noqa: PLR0917 - a row of the table
 
 
 async def test_without_an_api_nothing_is_queried(tmp_path: Path) -> None:
-    found = await resolve(loaded_in(tmp_path), None, None)
+    found = await resolve_version(loaded_in(tmp_path), None, None)
     assert (found.version, found.source) == (NEWEST, VersionSource.STANDALONE)
 
 
@@ -237,8 +237,8 @@ async def test_without_server_and_record_the_oldest_valid_version(
 
 
 def test_bounds() -> None:
-    from kubeletpy.agent.launch import server_version
+    from kubeletpy.agent.launch import runtime
 
-    assert (server_version.ANSWER_S, server_version.ANSWER_WITH_RECORD_S) == (3.0, 1.0)
+    assert (runtime.ANSWER_S, runtime.ANSWER_WITH_RECORD_S) == (3.0, 1.0)
     assert MAX_VERSION_BYTES == 65536
     assert supported("1.37") == NEWEST

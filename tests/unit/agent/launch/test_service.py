@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.agent.launch import LaunchError
-from kubeletpy.agent.launch.service import ServiceManager
+from kubeletpy.agent.launch.start import ServiceManager
 
 
 @pytest.fixture

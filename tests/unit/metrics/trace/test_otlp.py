@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from kubeletpy.agent.launch.tracing import start_tracing
+from kubeletpy.agent.launch.start import start_tracing
 from kubeletpy.config.settings import Tracing
 from kubeletpy.metrics.trace.names import Step, TraceCall
 from kubeletpy.metrics.trace.otlp import OtlpTracer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.agent.takeover.adopt.drop_in import (
+from kubeletpy.agent.takeover.adopt.steps import (
     KEPT,
     TRIAL,
     DropInError,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.agent.takeover.adopt.drop_in import KEPT, TRIAL
 from kubeletpy.agent.takeover.adopt.host import HostError, UnitSeen
-from kubeletpy.agent.takeover.adopt.journal import Journal, entry_text
-from kubeletpy.agent.takeover.adopt.run import AdoptionTask, Runner
+from kubeletpy.agent.takeover.adopt.run import AdoptionTask, Journal, Runner, entry_text
 from kubeletpy.agent.takeover.adopt.steps import (
+    KEPT,
+    TRIAL,
     AdoptionState,
     AdoptionStep,
     UnitProgram,

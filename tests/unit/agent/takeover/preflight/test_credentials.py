@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.agent.takeover.preflight.credentials import check_credentials
+from kubeletpy.agent.takeover.preflight.settings import check_credentials
 from kubeletpy.config import NodeFlags, default_settings
 
 KUBECONFIG = """apiVersion: v1

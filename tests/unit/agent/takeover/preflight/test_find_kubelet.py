@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.agent.takeover.preflight.choice import KubeletChoice
+from kubeletpy.agent.takeover.preflight.checks import KubeletChoice
 from kubeletpy.agent.takeover.preflight.findings import Severity
 from kubeletpy.agent.takeover.preflight.gather import Options, find_kubelet
 

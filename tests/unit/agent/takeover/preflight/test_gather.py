@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kubeletpy import config
-from kubeletpy.agent.launch.server_version import resolve_auto
+from kubeletpy.agent.launch.runtime import resolve_auto
 from kubeletpy.agent.takeover.preflight.gather import resolve_version
 from kubeletpy.config import NodeFlags
 from kubeletpy.config.version_choice import VersionSource

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from kubeletpy.agent.takeover.preflight.holdings import holdings_by_pod, recorded_resources
-from kubeletpy.agent.takeover.preflight.node import admission_facts
-from kubeletpy.agent.takeover.preflight.node_pods import (
+from kubeletpy.agent.takeover.preflight.findings import Holdings
+from kubeletpy.agent.takeover.preflight.node import (
+    admission_facts,
     desired_pods,
     judge_pods,
     read_node_state,
     with_uids,
 )
-from kubeletpy.agent.takeover.preflight.pods import Holdings
+from kubeletpy.agent.takeover.preflight.state_files import holdings_by_pod, recorded_resources
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.kubeapi.errors import Forbidden
 from kubeletpy.node.build import RuntimeInfo

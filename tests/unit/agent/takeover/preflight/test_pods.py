@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.agent.takeover.preflight.pods import (
+from kubeletpy.agent.takeover.preflight.findings import (
     Holdings,
     PodOutcome,
     PodVerdict,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.agent.takeover.preflight import render
+from kubeletpy.agent.takeover.preflight import findings
 from kubeletpy.agent.takeover.preflight.findings import (
     Area,
     Finding,
+    Holdings,
     KubeletFound,
+    PodOutcome,
+    PodVerdict,
     PreflightReport,
     Severity,
 )
-from kubeletpy.agent.takeover.preflight.pods import Holdings, PodOutcome, PodVerdict
 
 KUBELET = KubeletFound("process 7 of kubelet.service", "/usr/bin/kubelet", ("--secret=1",), pid=7)
 DIFFERS = Finding(Area.SETTINGS, Severity.DIFFERS, "iptablesDropBit", "3", "no effect")
@@ -29,7 +31,7 @@ RESTARTED = PodVerdict("ns", "b", "v", PodOutcome.RESTARTED, "definition changed
 
 
 def test_text() -> None:
-    assert render.text(PreflightReport(KUBELET, (DIFFERS,), (KEPT, RESTARTED))) == (
+    assert findings.text(PreflightReport(KUBELET, (DIFFERS,), (KEPT, RESTARTED))) == (
         "kubelet: process 7 of kubelet.service, /usr/bin/kubelet\n"
         "\n"
         "settings:\n"
@@ -45,7 +47,7 @@ def test_text() -> None:
 
 
 def test_json() -> None:
-    found = render.document(PreflightReport(KUBELET, (DIFFERS,), (KEPT,)))
+    found = findings.document(PreflightReport(KUBELET, (DIFFERS,), (KEPT,)))
     assert "secret" not in str(found)
     assert found["safe"] is True
     assert found["counts"]["kept"] == 1
@@ -53,7 +55,7 @@ def test_json() -> None:
 
 
 def test_without_a_kubelet() -> None:
-    text = render.text(PreflightReport(None, ()))
+    text = findings.text(PreflightReport(None, ()))
     assert text.startswith("kubelet: not found\n\nthe pods could not be determined; ")
 
 

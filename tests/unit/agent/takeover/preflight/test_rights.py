@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
-from kubeletpy.agent.takeover.preflight.rights import missing_rights, needed_rights, review
+from kubeletpy.agent.takeover.preflight.node import missing_rights, needed_rights, review
 from kubeletpy.base.api.types import JSON
 from kubeletpy.config import default_settings
 from kubeletpy.kubeapi.errors import Unavailable

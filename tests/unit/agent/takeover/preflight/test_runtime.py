@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.agent.takeover.preflight.checks import runtime_findings
 from kubeletpy.agent.takeover.preflight.node import has_events
-from kubeletpy.agent.takeover.preflight.runtime import runtime_findings
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.errors import Unavailable, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.agent.takeover.preflight.checks import FIELDS, other_effects
 from kubeletpy.agent.takeover.preflight.findings import KubeletFound, Severity
-from kubeletpy.agent.takeover.preflight.other_effects import FIELDS, other_effects
 from kubeletpy.agent.takeover.preflight.settings import load_settings, read_flags
 from kubeletpy.config import NodeFlags, default_settings
 from tools.rulebook import differences

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.agent.takeover.preflight.findings import Severity
-from kubeletpy.agent.takeover.preflight.state import read_state
+from kubeletpy.agent.takeover.preflight.settings import read_state
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.images.records.model import PulledRecord, file_name, write_intent, write_record
 from kubeletpy.resources.allocation import checkpoint_file

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.agent.takeover.preflight.command_line import expand_command, kubelet_command
 from kubeletpy.agent.takeover.preflight.unit_file import (
     Service,
     UnitError,
+    expand_command,
+    kubelet_command,
     read_environment_file,
     read_service,
     split_words,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kubeletpy.agent.takeover.preflight.checks import version_findings
 from kubeletpy.agent.takeover.preflight.findings import Severity
-from kubeletpy.agent.takeover.preflight.versions import version_findings
 from kubeletpy.base.kubernetes_version import KubernetesVersion
 from kubeletpy.config.version_choice import NoVersion, ServerVersion, decide
 
