@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kubeletpy.agent.signals import Signals
-from kubeletpy.base.backlog import Backlog
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.config import KubeletSettings, NodeFlags, Notice
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.version_choice import ResolvedVersion

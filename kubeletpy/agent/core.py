@@ -39,8 +39,8 @@ from kubeletpy.agent.resources import (
 from kubeletpy.agent.runtime import Images, build_images, build_runtime_changes, runtime_settings
 from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.storage import Storage, build_storage
-from kubeletpy.base.backlog import Backlog
 from kubeletpy.base.clock import SteadyClock
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.options import NodeOptions

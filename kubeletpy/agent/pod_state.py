@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.agent.context import BuildContext, Component, Outside, Task
 from kubeletpy.agent.flight_recorder import build_flight_recorder
-from kubeletpy.base.backlog import Backlog
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.kept import KeptEvents
 from kubeletpy.kubeapi.events.log_recorder import LogRecorder

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.agent.context import BuildContext, Component, Task
 from kubeletpy.base.api import types as api
+from kubeletpy.base.kubernetes_version import version_facts
 from kubeletpy.base.structs import Struct
-from kubeletpy.config.version_facts import version_facts
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi

@@ -8,8 +8,8 @@ instead, so that nothing continues after an error, a cancellation or the agent's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
@@ -117,3 +117,41 @@ class Lasting:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # raised in the caller, if it still waits
+
+
+# Pods that wait for their turn to start or stop, and work that waits until there are none.
+#
+# In a burst every core is busy, and a pod's start waits for whatever else is done. Work that
+# nobody waits for is done afterwards, or after a bounded time.
+
+
+class Backlog:
+    """Counts pods that wait for their turn."""
+
+    def __init__(self) -> None:
+        self._waiting = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A pod waits for its turn while the block runs."""
+        self._waiting += 1
+        self._empty.clear()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._empty.set()
+
+    def __bool__(self) -> bool:
+        """Whether a pod waits for its turn."""
+        return self._waiting > 0
+
+    async def cleared(self, at_most: float) -> None:
+        """Wait until no pod waits for its turn, but at most ``at_most`` seconds."""
+        if self and at_most > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(at_most):
+                    await self._empty.wait()

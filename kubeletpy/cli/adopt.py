@@ -52,7 +52,7 @@ from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT, Options, gat
 from kubeletpy.agent.takeover.preflight.node import connect_api
 from kubeletpy.agent.takeover.preflight.unit_file import UnitError, is_kubelet
 from kubeletpy.agent.takeover.preflight.unit_paths import UnitMissing, exec_start, read_process
-from kubeletpy.base.api.durations import parse_duration
+from kubeletpy.base.api.times import parse_duration
 from kubeletpy.base.clock import Clock, SystemClock
 from kubeletpy.cli import agent_socket
 from kubeletpy.cli.deploy_files import deploy_files

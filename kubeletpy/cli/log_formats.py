@@ -11,7 +11,7 @@ import logging
 import time
 from typing import Any
 
-from kubeletpy.base.host.exhausted import exhausted
+from kubeletpy.base.host.errors import exhausted
 from kubeletpy.config.settings import Logging
 
 DEBUG_VERBOSITY = 4

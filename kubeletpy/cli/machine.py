@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubeletpy import config
-from kubeletpy.base.host.kernel_text import lines
+from kubeletpy.base.text import lines
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.node.guards.kernel_settings import compare, refusal
 from kubeletpy.node.guards.sysctls import read_sysctls

@@ -17,7 +17,7 @@ from kubeletpy import config
 from kubeletpy.base.kubernetes_version import KubernetesVersion, supported
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import background
-from kubeletpy.base.wire.accepting import LoopProblems
+from kubeletpy.base.wire.listener import LoopProblems
 from kubeletpy.cli import logs, pauses, version
 from kubeletpy.cli.allocator import give_back_freed_memory, keep_little_freed_memory
 from kubeletpy.cli.endings import run_until_signalled

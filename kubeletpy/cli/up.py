@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from kubeletpy import config
-from kubeletpy.base.api.scrub import first_line
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import background, until_one_ends
+from kubeletpy.base.text import first_line
 from kubeletpy.cli import pauses, run
 from kubeletpy.cli.allocator import keep_little_freed_memory
 from kubeletpy.cli.ports import API, UP_PORTS, choose_ports, port

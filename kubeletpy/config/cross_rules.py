@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kubeletpy.base.api import quantity
+from kubeletpy.base.kubernetes_version import version_facts
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.config.version_facts import version_facts
 
 _FORMER_THROTTLING_FACTOR = 0.9
 """The default until 1.36, which files contain: no use of the feature."""

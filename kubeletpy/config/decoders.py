@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.base.api import quantity
-from kubeletpy.base.api.durations import parse_duration
+from kubeletpy.base.api.times import parse_duration
 from kubeletpy.config.problems import ProblemReport
 from kubeletpy.config.settings import attribute
 

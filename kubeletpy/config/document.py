@@ -12,8 +12,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct, structs
 
-from kubeletpy.base.api.durations import format_duration
 from kubeletpy.base.api.quantity import spelled
+from kubeletpy.base.api.times import format_duration
 from kubeletpy.config import decoders
 from kubeletpy.config.fields import API_VERSION, KIND, ConfigField, known_fields
 from kubeletpy.config.gates import FeatureGates

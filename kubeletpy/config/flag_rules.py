@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 
-from kubeletpy.base.api import node_labels
+from kubeletpy.base.api import names
 from kubeletpy.base.kubernetes_version import SUPPORTED, supported
 from kubeletpy.config.problems import Problem, show
 from kubeletpy.config.rules import dns_subdomain, host_address, label_value, qualified_name
@@ -77,4 +77,4 @@ def _own_label(key: str) -> bool:
     domain = f".{key.rpartition('/')[0]}"
     reserved = domain.endswith((".kubernetes.io", ".k8s.io"))
     allowed = domain.endswith((".kubelet.kubernetes.io", ".node.kubernetes.io"))
-    return not reserved or allowed or key in node_labels.OWN
+    return not reserved or allowed or key in names.OWN

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-from kubeletpy.base.api.durations import parse_duration
+from kubeletpy.base.api.times import parse_duration
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.config import effects
 from kubeletpy.config.flag_rules import (

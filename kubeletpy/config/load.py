@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kubeletpy.base.api.merge_patch import apply_merge_patch
+from kubeletpy.base.api.json_patch import apply_merge_patch
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion, supported
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import cross_rules, decode, effects

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubeletpy.base.api import quantity
-from kubeletpy.base.api.durations import format_duration
-from kubeletpy.base.api.sysctls import MAX_NAME, is_name, namespace_of, normalize
+from kubeletpy.base.api.names import MAX_NAME, is_name, namespace_of, normalize
+from kubeletpy.base.api.times import format_duration
 from kubeletpy.config.settings import MemoryReservation, Taint
 
 Rule = Callable[[Any], str]

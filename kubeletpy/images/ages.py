@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.images.gc_selection import ImageRecord
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.scrub import shown_image
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.text import shown_image
 from kubeletpy.images.errors import ImageError, ImageErrorCode, never_pulled, runtime_text
 from kubeletpy.images.local_image import LocalImage, local_image
 from kubeletpy.images.metrics import ImageMetrics, NoPullTimes, PullTimes

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.durations import format_duration
-from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_now
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import scrub
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images.backoff import PullBackoff
 from kubeletpy.images.credentials import Credential, distinct

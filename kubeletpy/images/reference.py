@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from kubeletpy.base.api.scrub import shown_image
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import shown_image
 
 DEFAULT_TAG = "latest"
 DEFAULT_DOMAIN = "docker.io"

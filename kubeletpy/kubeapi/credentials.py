@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
 

@@ -11,10 +11,10 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
-from kubeletpy.base.api import nulls
+from kubeletpy.base.api import object_text
+from kubeletpy.base.api.object_text import ObjectText
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi import errors
-from kubeletpy.kubeapi.object_text import ObjectText
 from kubeletpy.kubeapi.protocol import JSONPatch, Resource, WatchEvent
 
 logger = logging.getLogger(__name__)
@@ -100,9 +100,9 @@ async def decode_json(text: bytes) -> Any:
 
     See :mod:`.object_text` for what else is left out of single objects.
     """
-    if len(text) <= nulls.MOST_TEXT:
+    if len(text) <= object_text.MOST_TEXT:
         return _objects.decode(text)
-    return await asyncio.to_thread(nulls.loads, text)
+    return await asyncio.to_thread(object_text.loads, text)
 
 
 def event_of(kind: object, obj: object) -> WatchEvent | None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from kubeletpy.base.api.scrub import first_line
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import first_line
 from kubeletpy.config.yaml_depth import check_depth
 
 _CLUSTER_FILES = ("certificate-authority",)

@@ -12,8 +12,8 @@ import platform
 import socket
 from pathlib import Path
 
-from kubeletpy.base.host.kernel_text import lines, number, sizes
-from kubeletpy.base.host.user_namespace import in_user_namespace
+from kubeletpy.base.host.mount_table import in_user_namespace
+from kubeletpy.base.text import lines, number, sizes
 from kubeletpy.node.facts import MachineFacts
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}

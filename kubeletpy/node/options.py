@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.kubernetes_version import version_facts
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.config.flag_rules import node_addresses
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
-from kubeletpy.config.version_facts import version_facts
 
 
 class NodeOptions(Struct, frozen=True):

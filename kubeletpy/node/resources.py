@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Decimal
 
-from kubeletpy.base.api.canonical import Format, written
-from kubeletpy.base.api.quantity import parse, spelled, value
+from kubeletpy.base.api.quantity import Format, parse, spelled, value, written
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.options import NodeOptions
 from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from kubeletpy.base.host.private_files import write_whole
+from kubeletpy.base.host.files import write_whole
 from kubeletpy.base.kubernetes_version import KubernetesVersion
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.files import VERSION_RECORD

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.base.api.canonical import canonical
+from kubeletpy.base.api.quantity import canonical
 from kubeletpy.base.api.types import JSON
 
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")

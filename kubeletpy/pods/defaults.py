@@ -10,7 +10,7 @@ service accounts.
 
 from __future__ import annotations
 
-from kubeletpy.base.api.canonical import parse_quantity
+from kubeletpy.base.api.quantity import parse_quantity
 from kubeletpy.base.api.types import JSON
 
 _FILE_MODE = 0o644

@@ -14,8 +14,7 @@ from decimal import Decimal
 from typing import Any, TypeVar, cast
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.canonical import Quantity
-from kubeletpy.base.api.quantity import parse, whole
+from kubeletpy.base.api.quantity import Quantity, parse, whole
 from kubeletpy.pods.pod import Pod
 
 GATE = "DRANodeAllocatableResources"

@@ -11,9 +11,8 @@ from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.canonical import Quantity
-from kubeletpy.base.api.canonical import parse_quantity as read_quantity
-from kubeletpy.base.api.quantity import parse
+from kubeletpy.base.api.quantity import Quantity, parse
+from kubeletpy.base.api.quantity import parse_quantity as read_quantity
 from kubeletpy.pods.node_allocatable import added_to_pod, claims
 from kubeletpy.pods.pod import Pod, is_sidecar
 

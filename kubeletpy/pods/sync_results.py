@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision

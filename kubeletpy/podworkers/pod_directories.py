@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from kubeletpy.base.host.trees import holds_mount, remove_tree
+from kubeletpy.base.host.files import holds_mount, remove_tree
 from kubeletpy.volumes.files.paths import UnsafePath
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.trace.names import Step
 from kubeletpy.pods.config_errors import SpecField

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.exhausted import exhausted, machine_fault
+from kubeletpy.base.host.errors import exhausted, machine_fault
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference

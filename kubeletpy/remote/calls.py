@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.text import scrub
 from kubeletpy.metrics.trace.tracer import NO_TRACER, OpenSpan, Tracer
 from kubeletpy.remote import cancellation
 from kubeletpy.remote.connection import GrpcChannel

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.text import scrub
 
 
 class Code(StrEnum):

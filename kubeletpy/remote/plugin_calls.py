@@ -17,7 +17,7 @@ import grpc.aio
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.text import scrub
 from kubeletpy.remote import cancellation
 from kubeletpy.remote.endpoint import dial_target
 from kubeletpy.remote.errors import Code

@@ -11,9 +11,9 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
-from kubeletpy.base.backlog import Backlog
 from kubeletpy.base.clock import Clock, SteadyClock
 from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.metrics.pods import PodStartMetrics

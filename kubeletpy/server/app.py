@@ -16,11 +16,9 @@ from typing import Any
 
 from aiohttp import web
 
-from kubeletpy.base.host.exhausted import exhausted
-from kubeletpy.base.wire.door import Door, guarded, most_connections
-from kubeletpy.base.wire.http_log import http_log
-from kubeletpy.base.wire.http_server import set_up
-from kubeletpy.base.wire.listener import Listener
+from kubeletpy.base.host.errors import exhausted
+from kubeletpy.base.wire.http_server import http_log, set_up
+from kubeletpy.base.wire.listener import Door, Listener, guarded, most_connections
 from kubeletpy.metrics.http import HttpMetrics
 from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 from kubeletpy.server.access import Access, AccessError, Busy

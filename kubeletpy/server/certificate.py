@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.kubeapi.protocol import KubeApi

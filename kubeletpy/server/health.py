@@ -12,9 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from kubeletpy.base.wire.accepting import ListeningSocket
-from kubeletpy.base.wire.door import guarded
-from kubeletpy.base.wire.listener import Listener
+from kubeletpy.base.wire.listener import Listener, ListeningSocket, guarded
 from kubeletpy.server.listening import listen, listen_error
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ class HealthServer:
     code: ClassVar[Sequence[str]] = (
         "aiohttp.web",
         "kubeletpy.base.wire.http_server",
-        "kubeletpy.base.wire.http_log",
+        "kubeletpy.base.wire.http_server",
     )
 
     def __init__(
@@ -100,8 +98,7 @@ class HealthServer:
         """Answer, once it has been started."""
         from aiohttp import web
 
-        from kubeletpy.base.wire.http_log import http_log
-        from kubeletpy.base.wire.http_server import set_up
+        from kubeletpy.base.wire.http_server import http_log, set_up
 
         app = web.Application()
         app.on_response_prepare.append(_close_after)

@@ -7,8 +7,7 @@ import ipaddress
 import socket
 from collections.abc import Collection
 
-from kubeletpy.base.wire.accepting import ListeningSocket
-from kubeletpy.base.wire.listener import BACKLOG
+from kubeletpy.base.wire.listener import BACKLOG, ListeningSocket
 from kubeletpy.probes.handlers.ports import host_port
 from kubeletpy.server.errors import ServerError
 

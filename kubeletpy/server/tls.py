@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair, Stamp, stamp
 from kubeletpy.base.host.pki import Certificate, CertificateError, Names
-from kubeletpy.base.host.stamps import Stamp, stamp
-from kubeletpy.base.host.tls_limits import limit_key_exchange
+from kubeletpy.base.wire.listener import limit_key_exchange
 from kubeletpy.pods.hostname import SUBDOMAIN
 
 log = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ def self_signed(
         CertificateError: a name can't go into a certificate.
         OSError: the directory can't be written.
     """
-    from kubeletpy.base.host import signing
+    from kubeletpy.base.host import x509
 
     pair = KeyPair.named(directory, _SELF_SIGNED)
     ips = tuple(dict.fromkeys(filter(None, map(_canonical_ip, addresses))))
@@ -61,7 +60,7 @@ def self_signed(
     names = Names(node_name, dns_names=tuple(dict.fromkeys([node_name, *others])), ip_addresses=ips)
     now = time.time() if now is None else now
     if why := _why_made_anew(pair, names, now):
-        signing.make_self_signed(pair, names, now=now)
+        x509.make_self_signed(pair, names, now=now)
         log.info(
             "made a serving certificate for the node",
             extra={"certificate": str(pair.certificate), "why": why},

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.canonical import Quantity
+from kubeletpy.base.api.quantity import Quantity
 from kubeletpy.pods.node_allocatable import claims
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class

@@ -13,10 +13,9 @@ import random
 from collections.abc import Callable, Iterable
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.backlog import Backlog
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import replace
-from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.base.tasks import Backlog, cancel_tasks
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import Pod

@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 
-from kubeletpy.base.backlog import Backlog
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.metrics.trace.spans import Traces

@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-from kubeletpy.base.api.durations import format_duration
+from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_ns
 from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.metrics.pleg import PlegMetrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import Pod
 

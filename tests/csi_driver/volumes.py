@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kubeletpy.base.host import loop_devices, mount_table
+from kubeletpy.base.host import machine, mount_table
 from kubeletpy.volumes.files.syscalls import MS_BIND, mount, unmount
 
 MS_RDONLY, MS_REMOUNT = 1, 32
@@ -63,15 +63,15 @@ class Volumes:
     def remove(self, volume: Volume) -> None:
         """Delete it and what it holds."""
         image = str(self._state / volume.id / "image")
-        device = loop_devices.loop_device_of(image)
+        device = machine.loop_device_of(image)
         if device is not None:
-            loop_devices.detach(device)
+            machine.detach(device)
         shutil.rmtree(self._state / volume.id)
 
     def source(self, volume: Volume) -> str:
         """The source of its mounts: its directory, or its loop device."""
         where = self._state / volume.id
-        return loop_devices.attach(str(where / "image")) if volume.block else str(where / "data")
+        return machine.attach(str(where / "image")) if volume.block else str(where / "data")
 
     def used(self, volume: Volume) -> tuple[int, int]:
         """Bytes and files in it."""
@@ -81,9 +81,9 @@ class Volumes:
 
     def release(self, volume: Volume) -> None:
         """Detach its loop device."""
-        device = loop_devices.loop_device_of(str(self._state / volume.id / "image"))
+        device = machine.loop_device_of(str(self._state / volume.id / "image"))
         if device is not None:
-            loop_devices.detach(device)
+            machine.detach(device)
 
 
 def bind(source: str, target: str, *, read_only: bool = False) -> None:

@@ -6,8 +6,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.base.host import signing
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.kubeapi.credentials import ALPN
 
@@ -21,9 +21,9 @@ class Certificates:
     @classmethod
     def made(cls, directory: Path) -> Certificates:
         authority = KeyPair.named(directory, "ca")
-        signing.make_authority(authority, "ca")
+        x509.make_authority(authority, "ca")
         names = Names("api", (), ("api.test",), ("127.0.0.1",))
-        signing.make_signed(KeyPair.named(directory, "server"), authority, names)
+        x509.make_signed(KeyPair.named(directory, "server"), authority, names)
         return cls(directory)
 
     def server(self, *protocols: str) -> ssl.SSLContext:

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kubeletpy.agent.context import Task
-from kubeletpy.base.host import signing
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.certificates import request
 from kubeletpy.node.certificates.certificate_manager import CertificateManager, Purpose
@@ -38,7 +38,7 @@ class Cluster:
         self.lives: list[float] = []
         self.manager: CertificateManager | None = None
         authority = KeyPair.named(root, "ca")
-        signing.make_authority(authority, "sim")
+        x509.make_authority(authority, "sim")
         self.signer = CertificateController(world.registry, authority, LIFE_S)
         self.signer.start()
         self.pki = root / "pki"

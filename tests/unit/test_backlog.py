@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.tasks import Backlog
 from tests.virtual_time import on_virtual_time
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kubeletpy.base.clock import Clock, SystemClock
-from kubeletpy.base.host import private_files
+from kubeletpy.base.host import files
 from kubeletpy_up.controllers.binder import Binder
 from kubeletpy_up.controllers.csr_controller import LIFETIME_S, CertificateController
 from kubeletpy_up.controllers.device_claims import DeviceClaims
@@ -84,7 +84,7 @@ class StaticTokens:
 
 
 def _token(path: Path) -> str:
-    return private_files.read_or_make(path, _TOKEN_BYTES).hex()
+    return files.read_or_make(path, _TOKEN_BYTES).hex()
 
 
 class LocalApi:
@@ -168,7 +168,7 @@ class LocalApi:
             store,
             strict=self._strict,
             service_account_volumes=self._mount_tokens,
-            signing_key=private_files.read_or_make(self._dir / "sa.key"),
+            signing_key=files.read_or_make(self._dir / "sa.key"),
             root_ca=tls.ca_pem(),
             only_node=self._only_node,
             feature_gates=self._gates,

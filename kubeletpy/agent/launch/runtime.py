@@ -13,8 +13,8 @@ from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.context import Task
 from kubeletpy.agent.launch.errors import LaunchError
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.scrub import scrub
 from kubeletpy.base.kubernetes_version import supported
+from kubeletpy.base.text import scrub
 from kubeletpy.config import ConfigError, LoadedConfig, NodeFlags, in_effect, text_for_log
 from kubeletpy.config.files import read_version_record
 from kubeletpy.config.flag_rules import node_addresses

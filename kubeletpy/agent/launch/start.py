@@ -29,9 +29,9 @@ from kubeletpy.agent.launch.runtime import (
 )
 from kubeletpy.agent.placement import has_placement
 from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.host.files import remove_unfinished
+from kubeletpy.base.host.machine import booted_at, process_started_at
 from kubeletpy.base.host.patient_threads import SteadyThreads
-from kubeletpy.base.host.private_files import remove_unfinished
-from kubeletpy.base.host.uptime import booted_at, process_started_at
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
 from kubeletpy.config.effects import Notice

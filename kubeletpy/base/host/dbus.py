@@ -17,7 +17,7 @@ from dbus_fast import BusType, Message, MessageType
 from dbus_fast.aio import MessageBus
 from dbus_fast.errors import DBusFastError
 
-from kubeletpy.base.host.dbus_error import DBusError
+from kubeletpy.base.host.errors import DBusError
 
 CALL_TIMEOUT_S = 10.0
 MAX_SIGNALS = 64

@@ -12,13 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kubeletpy.base.host.exhausted import (
-    OF_DISKS,
-    DiskError,
-    FaultKind,
-    MachineFault,
-    machine_fault,
-)
+from kubeletpy.base.host.errors import OF_DISKS, DiskError, FaultKind, MachineFault, machine_fault
 from kubeletpy.base.structs import replace
 
 _DESCRIPTORS = "/proc/self/fd/"

@@ -15,7 +15,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from kubeletpy.base.host.exhausted import NoThread
+from kubeletpy.base.host.errors import NoThread
 
 P = ParamSpec("P")
 T = TypeVar("T")

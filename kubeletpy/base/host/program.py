@@ -13,8 +13,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kubeletpy.base.api.scrub import scrub
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import scrub
 
 TIMEOUT_S = 60.0
 MAX_OUTPUT = 1 << 20

@@ -6,7 +6,7 @@ bounds lengths and nesting, and a known field of another wire type is refused.
 
 Go's JSON has more than was set (docs/reference/api-wire.json has them): plain values marked ``!``
 are written even if they are empty, as is a nested object that is no pointer. A null is left out, as
-:mod:`kubeletpy.base.api.nulls` does.
+:mod:`kubeletpy.base.api.object_text` does.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from kubeletpy.base.api import nulls
+from kubeletpy.base.api import object_text
 from kubeletpy.base.api.times import format_microseconds, format_time
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.wire.api_messages import ApiMessages, Table
-from kubeletpy.base.wire.messages import MessageField
+from kubeletpy.base.wire.api_messages import ApiMessages, MessageField, Table
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
@@ -281,7 +280,7 @@ def _micro_time(message: Any) -> str | None:
 
 def _json(message: Any) -> Any:
     raw = _checked(message).raw
-    return nulls.loads(raw) if raw else None
+    return object_text.loads(raw) if raw else None
 
 
 _SPECIAL: dict[str, Callable[[Any], Any]] = {

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.base.api.durations import parse_duration
+from kubeletpy.base.api.times import parse_duration
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
 _FIELDS = frozenset({"apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"})

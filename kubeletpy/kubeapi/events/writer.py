@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.backlog import Backlog
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
 from kubeletpy.kubeapi.events.correlate import Correlator, Count, Create, Drop, ObjectEvent
 from kubeletpy.kubeapi.events.reasons import EventReason

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
+from kubeletpy.base.host.files import Stamp, stamp
 from kubeletpy.base.host.inotify import DirectoryWatch
-from kubeletpy.base.host.stamps import Stamp, stamp
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 
 log = logging.getLogger(__name__)

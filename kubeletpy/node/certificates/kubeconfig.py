@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from kubeletpy.base.api.scrub import first_line
+from kubeletpy.base.host.files import write_private
 from kubeletpy.base.host.pki import CertificateError
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.text import first_line
 from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
 
 

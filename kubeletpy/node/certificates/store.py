@@ -15,10 +15,8 @@ import time
 from pathlib import Path
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair, Stamp, stamp, write_private
 from kubeletpy.base.host.pki import Certificate, CertificateError
-from kubeletpy.base.host.private_files import write_private
-from kubeletpy.base.host.stamps import Stamp, stamp
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import NodeFlags
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.canonical import parse_quantity
+from kubeletpy.base.api.quantity import parse_quantity
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.node.stats.disk_plan import PodStorage
 from kubeletpy.pods.pod import Pod, is_sidecar

@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.kernel_text import sizes
 from kubeletpy.base.host.patient_threads import SteadyThreads
 from kubeletpy.base.tasks import run_together
+from kubeletpy.base.text import sizes
 from kubeletpy.node.eviction.notices import MemoryNotices
 from kubeletpy.node.eviction.signals import (
     Layout,

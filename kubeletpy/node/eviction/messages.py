@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.canonical import Quantity
-from kubeletpy.base.api.quantity import spelled
+from kubeletpy.base.api.quantity import Quantity, spelled
 from kubeletpy.node.eviction.decide import Crossing
 from kubeletpy.node.eviction.pod_use import MEMORY, STORAGE, Candidate, ContainerUse, Use
 from kubeletpy.node.eviction.signals import resource_of

@@ -16,7 +16,7 @@ import select
 from collections.abc import Mapping
 from pathlib import Path
 
-from kubeletpy.base.host.kernel_text import number
+from kubeletpy.base.text import number
 from kubeletpy.node.stats.group_files import read_text
 
 log = logging.getLogger(__name__)

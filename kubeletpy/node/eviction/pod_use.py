@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.canonical import Quantity, parse_quantity
-from kubeletpy.base.api.quantity import whole
+from kubeletpy.base.api.quantity import Quantity, parse_quantity, whole
 from kubeletpy.base.structs import Struct
 from kubeletpy.node.stats.usage import PodDisk, PodReading, TreeUse
 from kubeletpy.pods.pod import Pod

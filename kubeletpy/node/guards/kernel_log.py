@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from kubeletpy.base.host.kernel_text import number
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import number
 
 MAX_NAME = 64
 """Characters of a process's name that are kept: the kernel has 15 bytes, each escaped as 4."""

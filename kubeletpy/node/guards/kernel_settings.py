@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.base.host.kernel_text import number
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import number
 
 WANTED: Mapping[str, int] = {
     "vm.overcommit_memory": 1,

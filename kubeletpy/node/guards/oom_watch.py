@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.node.guards.kernel_log import Kill, Kills, parse
 
 log = logging.getLogger(__name__)

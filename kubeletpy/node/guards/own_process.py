@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from kubeletpy.base.host.kernel_text import number
+from kubeletpy.base.text import number
 
 CHECK_EVERY_S = 300.0
 """How often the score is checked again."""

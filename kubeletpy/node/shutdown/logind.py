@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kubeletpy.base.host.dbus_error import DBusError
-from kubeletpy.base.host.private_files import write_whole
+from kubeletpy.base.host.errors import DBusError
+from kubeletpy.base.host.files import write_whole
 
 if TYPE_CHECKING:
     from dbus_fast import Message

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.dbus_error import DBusError
+from kubeletpy.base.host.errors import DBusError
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, EventRecorder, node_reference

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from kubeletpy.base.api.times import format_micro_time, parse_time
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 
 NAME = "graceful_node_shutdown_state"
 _KEYS = {"start": "startTime", "end": "endTime"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.base.host.kernel_text import lines, number, words
+from kubeletpy.base.text import lines, number, words
 from kubeletpy.node.stats.usage import UNLIMITED, DeviceIo, GroupStats, Psi, PsiLine
 from kubeletpy.pods.cgroup_units import default_weight_to_shares
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.exhausted import NoThread
+from kubeletpy.base.host.errors import NoThread
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.base.tasks import cancel_tasks

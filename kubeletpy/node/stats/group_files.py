@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.kernel_text import lines, number
 from kubeletpy.base.structs import replace
+from kubeletpy.base.text import lines, number
 from kubeletpy.node.stats import cgroup_text
 from kubeletpy.node.stats.usage import GroupStats
 from kubeletpy.pods.cgroup_units import MIN_SHARES, weight_to_shares

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.kernel_text import number
+from kubeletpy.base.text import number
 from kubeletpy.node.stats import proc_text
 from kubeletpy.node.stats.disks import space_with_device
 from kubeletpy.node.stats.group_files import GroupFiles, read_text, with_kubelet_shares

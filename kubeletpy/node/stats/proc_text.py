@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.base.host.kernel_text import lines, number, sizes, words
+from kubeletpy.base.text import lines, number, sizes, words
 from kubeletpy.node.stats.cgroup_text import pressure, table
 from kubeletpy.node.stats.usage import GroupStats, Interface
 

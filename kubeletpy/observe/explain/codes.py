@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.images.errors import NOT_VERIFIED, ImageErrorCode
 from kubeletpy.observe.explain.containers import exits, last_exit
 from kubeletpy.observe.explain.facts import PodFacts

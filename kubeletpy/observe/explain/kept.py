@@ -12,7 +12,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.podworkers.troubles import Troubles
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from msgspec import to_builtins
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.structs import replace
-from kubeletpy.base.wire.accepting import ListeningSocket
+from kubeletpy.base.wire.listener import ListeningSocket
 from kubeletpy.config import Notice
 from kubeletpy.kubeapi.events.kept import KeptEvent
 from kubeletpy.metrics.trace.model import PodTrace

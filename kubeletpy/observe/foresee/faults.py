@@ -13,8 +13,8 @@ from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import parse
-from kubeletpy.base.api.scrub import shown_image
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import shown_image
 from kubeletpy.images.errors import ImageErrorCode, never_pulled
 from kubeletpy.images.policy import NEVER
 from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.strategic_merge import MalformedPatch
+from kubeletpy.base.api.json_patch import MalformedPatch
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.tasks import run_together
 from kubeletpy.observe.foresee import change, needs, patching, pressure, start, updates

@@ -9,8 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.base.api.json_patch import json_patch, merge_patch
-from kubeletpy.base.api.strategic_merge import MalformedPatch, strategic_merge
+from kubeletpy.base.api.json_patch import MalformedPatch, json_patch, merge_patch, strategic_merge
 from kubeletpy.base.api.types import JSON
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from kubeletpy.base.api.scrub import image_user_info
+from kubeletpy.base.text import image_user_info
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation with the complete object in it, as it was passed to kubectl apply."""

@@ -20,10 +20,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from kubeletpy.base.wire.door import Door, guarded
-from kubeletpy.base.wire.http_log import http_log
-from kubeletpy.base.wire.http_server import set_up
-from kubeletpy.base.wire.listener import Listener
+from kubeletpy.base.wire.http_server import http_log, set_up
+from kubeletpy.base.wire.listener import Door, Listener, guarded
 from kubeletpy.observe.view import feed
 from kubeletpy.observe.view.drawing import source_hash
 from kubeletpy.observe.view.watcher import Ask, Watcher

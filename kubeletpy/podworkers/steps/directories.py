@@ -10,7 +10,7 @@ import asyncio
 from pathlib import Path
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.exhausted import machine_fault
+from kubeletpy.base.host.errors import machine_fault
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.names import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kubeletpy.base.host.exhausted import machine_fault
+from kubeletpy.base.host.errors import machine_fault
 from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.names import Step, TraceCall

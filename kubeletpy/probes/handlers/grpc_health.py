@@ -15,8 +15,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from kubeletpy.base.host.tls_limits import curves
-from kubeletpy.base.wire.messages import MessageField, message_classes
+from kubeletpy.base.wire.api_messages import MessageField, message_classes
+from kubeletpy.base.wire.listener import curves
 from kubeletpy.probes.handlers.network import connected, raise_if_not_probed
 from kubeletpy.probes.handlers.outcome import HandlerResult, Reply, go_seconds
 from kubeletpy.probes.handlers.ports import host_port

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from kubeletpy.base.host.tls_limits import curves
+from kubeletpy.base.wire.listener import curves
 from kubeletpy.probes.handlers.http_request import BadHandlerRequest, HttpRequest, redirected
 from kubeletpy.probes.handlers.http_response import MalformedResponse, ResponseReader
 from kubeletpy.probes.handlers.network import Resolver, connected, in_words, raise_if_not_probed

@@ -12,7 +12,7 @@ import errno
 import os
 import socket
 
-from kubeletpy.base.host.exhausted import exhausted
+from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.probes.handlers.outcome import HandlerError
 from kubeletpy.probes.handlers.ports import is_address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import ssl
 
-from kubeletpy.base.host.tls_limits import NO_FINITE_FIELD, limit_key_exchange
+from kubeletpy.base.wire.listener import NO_FINITE_FIELD, limit_key_exchange
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from kubeletpy.base.api.sysctls import UTS, namespace_of, normalize, shared_namespaces
+from kubeletpy.base.api.names import UTS, namespace_of, normalize, shared_namespaces
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.admission.verdict import Rejection

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.base.structs import replace
 from kubeletpy.resources.allocation import checkpoint_file
 from kubeletpy.resources.allocation.resources import PodResources, Requirements

@@ -11,9 +11,9 @@ from decimal import Decimal
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import parse, whole
+from kubeletpy.base.kubernetes_version import version_facts
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.config.version_facts import version_facts
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class

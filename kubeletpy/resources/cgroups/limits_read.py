@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from kubeletpy.base.host.kernel_text import number
 from kubeletpy.base.structs import replace
+from kubeletpy.base.text import number
 from kubeletpy.pods.cgroup_units import shares_to_weight, weight_to_shares
 from kubeletpy.resources.cgroups.values import NO_LIMIT, CgroupResources, rounded_quota
 

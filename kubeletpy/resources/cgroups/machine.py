@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubeletpy.base.host import selinux
-from kubeletpy.base.host.kernel_text import number
+from kubeletpy.base.host import machine
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import number
 from kubeletpy.pods.cgroup_units import page_size_name
 from kubeletpy.resources.cgroups.detect import MOUNT_POINT
 
@@ -46,7 +46,7 @@ def read_kernel_facts(root: Path = Path("/")) -> KernelFacts:
         thermal_throttle_paths=tuple(f"/{path.relative_to(root)}" for path in throttles),
         max_pids=_max_pids(root),
         apparmor=_text(root / "sys/module/apparmor/parameters/enabled").startswith("Y"),
-        selinux_label=selinux.file_label(root),
+        selinux_label=machine.file_label(root),
     )
 
 

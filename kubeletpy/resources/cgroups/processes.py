@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from kubeletpy.base.host.kernel_text import lines, number
+from kubeletpy.base.text import lines, number
 from kubeletpy.resources.cgroups.errors import CgroupError
 from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem, safe_path
 from kubeletpy.resources.cgroups.values import CgroupResources

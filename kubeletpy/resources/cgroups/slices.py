@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.base.host.dbus_error import DBusError
+from kubeletpy.base.host.errors import DBusError
 from kubeletpy.resources.cgroups.errors import CgroupError
 from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem
 from kubeletpy.resources.cgroups.limits_read import with_more

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from kubeletpy.base.host.kernel_text import number
 from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.text import number
 from kubeletpy.pods.cgroup_units import MIN_SHARES, weight_to_shares
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import QoSClass, qos_class

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.base.tasks import Lasting
 from kubeletpy.resources.devices import checkpoint
 from kubeletpy.resources.devices.state import DeviceState

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
-from kubeletpy.base.api.scrub import scrub
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import scrub
 from kubeletpy.remote.generated import (
     dra_health_pb2,
     dra_health_v1_pb2,

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.scrub import scrub
 from kubeletpy.base.api.times import format_micro_time, parse_time
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import scrub
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.dra.claims import ClaimUse
 from kubeletpy.resources.dra.model import ClaimDevice, Claims

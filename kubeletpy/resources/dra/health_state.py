@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.resources.dra import health
 from kubeletpy.resources.dra.health import DeviceHealth, DeviceKey, Known
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.base.tasks import Lasting
 from kubeletpy.resources.dra.claims import ClaimProblem
 from kubeletpy.resources.dra.model import BadClaimState, ClaimInfo, ClaimKey, Claims

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.text import scrub
 from kubeletpy.remote.endpoint import EndpointError, socket_path
 from kubeletpy.resources.plugins.model import PluginInfo, Stamp
 from kubeletpy.resources.plugins.protocol import Conversation, PluginRefused

@@ -13,8 +13,8 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from kubeletpy.base.host.below import open_folder, open_folder_of
 from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.host.files import open_folder, open_folder_of
 from kubeletpy.runtime_manager.names.container_paths import container_parts, termination_file
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock, steady_now
-from kubeletpy.base.host.trees import remove_tree
+from kubeletpy.base.host.files import remove_tree
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError

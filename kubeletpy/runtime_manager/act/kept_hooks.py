@@ -14,8 +14,7 @@ import re
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.below import open_file
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import open_file, write_private
 from kubeletpy.runtime_manager.act.container_files import (
     container_directory,
     made_container_directory,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from kubeletpy.base.host.exhausted import machine_fault
+from kubeletpy.base.host.errors import machine_fault
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.names import TraceCall

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import IntEnum
 
-from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.metrics.trace.names import TraceCall
 from kubeletpy.metrics.trace.spans import span
 

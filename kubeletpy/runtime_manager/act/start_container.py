@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.exhausted import machine_fault
+from kubeletpy.base.host.errors import machine_fault
 from kubeletpy.base.structs import replace
 from kubeletpy.images.errors import ImageError
 from kubeletpy.images.image_manager import ImageManager, LocalImage

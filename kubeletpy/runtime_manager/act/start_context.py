@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from kubeletpy.base.host.exhausted import MachineFault, machine_fault
+from kubeletpy.base.host.errors import MachineFault, machine_fault
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder

@@ -15,8 +15,7 @@ import secrets
 from typing import Any
 
 from kubeletpy.base.clock import steady_now
-from kubeletpy.base.host.below import open_file
-from kubeletpy.base.host.private_files import write_whole
+from kubeletpy.base.host.files import open_file, write_whole
 from kubeletpy.runtime_manager.act.container_files import (
     container_directory,
     made_container_directory,

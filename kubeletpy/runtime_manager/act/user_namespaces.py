@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.base.host.kernel_text import lines, number
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import lines, number
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, requests_user_namespace

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.sysctls import namespace_of, normalize, shared_namespaces
+from kubeletpy.base.api.names import namespace_of, normalize, shared_namespaces
 from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.hostname import HostnameError, kernel_hostname
 from kubeletpy.pods.known_values import pod_problem

@@ -23,7 +23,7 @@ import json
 import math
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.durations import format_duration
+from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.backoff import BackoffState, ExponentialBackoff
 from kubeletpy.pods.fnv import fnv1a_64

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.text import scrub
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 

@@ -84,7 +84,7 @@ def read_tail(root: str, path: str, limit: int, *, container_id: str = "") -> by
     Raises:
         OSError: it cannot be opened, is somewhere else, or is another link or not a regular file.
     """
-    from kubeletpy.base.host.runtime_log import open_container_log
+    from kubeletpy.base.host.files import open_container_log
 
     descriptor, _ = open_container_log(root, path, container_id)
     try:

@@ -9,7 +9,7 @@ import gzip
 from collections.abc import Mapping
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.base.wire.messages import MessageField, message_classes
+from kubeletpy.base.wire.api_messages import MessageField, message_classes
 
 
 class CodeLocation(Struct, frozen=True):

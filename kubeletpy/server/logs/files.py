@@ -1,7 +1,7 @@
 """A container's log file, opened safely and read in blocks from any position.
 
 Any pod that mounts podLogsDir from the host can write there: no symbolic link is followed except a
-runtime's own (:mod:`kubeletpy.base.host.runtime_log`), and only regular files are read. Blocking: call
+runtime's own (:mod:`kubeletpy.base.host.files`), and only regular files are read. Blocking: call
 it on a thread.
 """
 
@@ -13,9 +13,8 @@ import signal
 import zlib
 from pathlib import Path
 
-from kubeletpy.base.host.below import open_file
-from kubeletpy.base.host.held_fd import HeldFd
-from kubeletpy.base.host.runtime_log import open_container_log
+from kubeletpy.base.host.files import open_container_log, open_file
+from kubeletpy.base.host.inotify import HeldFd
 from kubeletpy.server.logs.rotation_plan import COMPRESSED
 
 BLOCK = 256 << 10

@@ -21,7 +21,7 @@ from functools import partial
 from typing import IO
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.below import open_folder_of
+from kubeletpy.base.host.files import open_folder_of
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import run_together

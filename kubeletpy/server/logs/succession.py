@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from kubeletpy.base.host.below import open_folder_of
+from kubeletpy.base.host.files import open_folder_of
 from kubeletpy.base.structs import Struct
 from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.rotation_plan import COMPRESSED, UNFINISHED

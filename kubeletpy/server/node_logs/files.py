@@ -11,7 +11,7 @@ import os
 import stat
 from urllib.parse import quote
 
-from kubeletpy.base.host.held_fd import HeldFd
+from kubeletpy.base.host.inotify import HeldFd
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath

@@ -2,7 +2,7 @@
 
 aiohttp's own reader parses all that has arrived in one turn of the loop, answers pings without a
 pause, and accepts frames that are not masked. Here each frame counts as work of the stream
-(:mod:`kubeletpy.base.wire.stream_work`).
+(:mod:`kubeletpy.base.wire.relay`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 
 from aiohttp import web
 
-from kubeletpy.base.wire.stream_work import StreamWork
+from kubeletpy.base.wire.relay import StreamWork
 from kubeletpy.base.wire.websocket import (
     BINARY,
     CLOSE,

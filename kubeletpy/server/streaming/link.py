@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from kubeletpy.base.tasks import background
-from kubeletpy.base.wire import takeover
+from kubeletpy.base.wire import upgrade
 from kubeletpy.base.wire.relay import Leaving
 from kubeletpy.base.wire.upgrade import (
     HOP_HEADERS,
@@ -73,7 +73,7 @@ class RuntimeLink:
                 answer = await self._request_upgrade(url, request.method, _passed_on(request))
                 if answer.status != 101:
                     return _refusal(answer)
-                return await takeover.join(request, answer, idle_timeout=self._idle)
+                return await upgrade.join(request, answer, idle_timeout=self._idle)
             if (way is StreamRoute.TUNNELLED) != (streams is None):
                 return web.Response(status=400, text="this subprotocol is not for this\n")
             accepted = handshake(request, TUNNEL if streams is None else V5)
@@ -119,7 +119,7 @@ class RuntimeLink:
     ) -> web.StreamResponse:
         async with (
             _streams_of(answer) as (reader, writer),
-            takeover.streams(request, accepted, CLIENT_BUFFER) as client,
+            upgrade.streams(request, accepted, CLIENT_BUFFER) as client,
         ):
             socket = ClientSocket(*client)
             try:
@@ -132,7 +132,7 @@ class RuntimeLink:
             except* (ConnectionError, ValueError) as broken:
                 log.debug("a stream broke", extra={"why": str(broken.exceptions[0])})
             await socket.close()
-        return takeover.TakenOver()
+        return upgrade.TakenOver()
 
     async def _until_idle(
         self, carrier: _Carrier, run: Callable[[], Coroutine[Any, Any, None]]

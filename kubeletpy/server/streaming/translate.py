@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from kubeletpy.base.wire import spdy
-from kubeletpy.base.wire.stream_work import StreamWork
+from kubeletpy.base.wire.relay import StreamWork
 from kubeletpy.server.streaming.client_socket import ClientSocket
 from kubeletpy.server.streaming.options import Streams
 

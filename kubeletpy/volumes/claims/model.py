@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
-from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
 

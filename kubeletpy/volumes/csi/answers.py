@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from itertools import islice
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.scrub import scrub
 from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.text import scrub
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats

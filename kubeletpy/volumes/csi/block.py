@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubeletpy.base.host.trees import remove_tree
+from kubeletpy.base.host.files import remove_tree
 from kubeletpy.volumes.claims.attached import attachment_name
 from kubeletpy.volumes.claims.model import AttachmentMetadata, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import (

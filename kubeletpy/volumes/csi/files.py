@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.base.host.private_files import write_whole
+from kubeletpy.base.host.files import write_whole
 from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.files import disk
 

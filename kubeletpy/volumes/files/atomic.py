@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kubeletpy.base.host.below import NotBelow, open_file, open_folder, parts_below
 from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.host.files import NotBelow, open_file, open_folder, parts_below
 from kubeletpy.volumes.files.content import FileContent, Payload
 
 DATA = "..data"

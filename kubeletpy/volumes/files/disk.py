@@ -14,7 +14,7 @@ import os
 import stat
 from pathlib import Path
 
-from kubeletpy.base.host import loop_devices, mount_table
+from kubeletpy.base.host import machine, mount_table
 from kubeletpy.volumes.files.syscalls import MS_BIND, mount, table, unmount
 
 DIRECTORY_MODE = 0o750
@@ -141,7 +141,7 @@ def map_device(device: str, bound: str, link: str) -> None:
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(device)
         fresh.replace(made)
-    loop_devices.attach(bound)
+    machine.attach(bound)
 
 
 def unmap_device(bound: str, link: str) -> None:
@@ -152,9 +152,9 @@ def unmap_device(bound: str, link: str) -> None:
 
 def release_device(bound: str) -> None:
     """Undo ``map_device`` except for the link. Raises OSError."""
-    loop = loop_devices.loop_device_of(bound)
+    loop = machine.loop_device_of(bound)
     if loop is not None:
-        loop_devices.detach(loop)
+        machine.detach(loop)
     force_unmount(bound)
     with contextlib.suppress(FileNotFoundError):
         remove_target(bound)

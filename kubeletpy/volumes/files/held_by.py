@@ -7,7 +7,7 @@ in a thread of its own.
 
 from __future__ import annotations
 
-from kubeletpy.base.host.exhausted import NoThread
+from kubeletpy.base.host.errors import NoThread
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.volumes.files.busy import mentions_busy
 from kubeletpy.volumes.files.disk import as_in_table

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from kubeletpy.base.host.trees import Tree
+from kubeletpy.base.host.files import Tree
 from kubeletpy.base.structs import Struct
 
 MAX_ENTRIES = 1_000_000

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from kubeletpy.base.host.below import make_directory
+from kubeletpy.base.host.files import make_directory
 from kubeletpy.volumes.files.paths import UnsafePath
 
 MAX_LINKS = 40

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.exhausted import MachineFault, NoThread
+from kubeletpy.base.host.errors import MachineFault, NoThread
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.base.tasks import run_together

@@ -5,7 +5,7 @@ Source: docs/reference/behaviour-storage.md, sd2; kubernetes/kubelet 39.
 
 from __future__ import annotations
 
-from kubeletpy.base.host.exhausted import machine_fault
+from kubeletpy.base.host.errors import machine_fault
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.operations.model import Failure, Key, OperationKind
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from kubeletpy.base.host.exhausted import MachineFault
+from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec, Waits

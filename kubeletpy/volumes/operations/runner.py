@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from kubeletpy.base.host.exhausted import exhausted
+from kubeletpy.base.host.errors import exhausted
 from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, Waits
 from kubeletpy.volumes.claims.on_disk import FailureOutcome

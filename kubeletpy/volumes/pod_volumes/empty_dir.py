@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.api.quantity import parse, value
-from kubeletpy.base.host.kernel_text import number
+from kubeletpy.base.text import number
 from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_level_limit, pod_limits

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.exhausted import MachineFault, machine_fault
+from kubeletpy.base.host.errors import MachineFault, machine_fault
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.files import host_path

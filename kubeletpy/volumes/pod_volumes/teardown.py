@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 
-from kubeletpy.base.host.trees import remove_tree
+from kubeletpy.base.host.files import remove_tree
 from kubeletpy.volumes.files.paths import PLUGINS, PodPaths
 from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 

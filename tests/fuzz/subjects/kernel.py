@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubeletpy.base.host import mount_table
-from kubeletpy.base.host.kernel_text import sizes
+from kubeletpy.base.text import sizes
 from kubeletpy.node.guards import kernel_log
 from kubeletpy.node.stats import cgroup_text, proc_text
 from tests.fuzz.target import target, text

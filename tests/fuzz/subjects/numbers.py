@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.base.api import durations, quantity, times
+from kubeletpy.base.api import quantity, times
 from kubeletpy.pods.expansion import ExpansionTooLong, expand
 from kubeletpy.resources.placement.id_lists import parse_ids
 from kubeletpy.volumes.containers.env_file import parse_env_file
@@ -36,8 +36,8 @@ def time_text(data: bytes) -> None:
 @target(ValueError, seeds=(b"1h2m3s", b"1.5ms", b"-4us"), words=(b"ns", b"us", b"ms", b"h"))
 def duration(data: bytes) -> None:
     """A duration as Go writes it; written again it is the same."""
-    seconds = durations.parse_duration(text(data))
-    durations.parse_duration(durations.format_duration(seconds))
+    seconds = times.parse_duration(text(data))
+    times.parse_duration(times.format_duration(seconds))
 
 
 @target(ValueError, seeds=(b"0-3,8", b"1", b""))

@@ -9,10 +9,9 @@ import urllib.request
 
 import pytest
 
-from kubeletpy.base.host import signing, x509
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair, write_private
 from kubeletpy.base.host.pki import Names
-from kubeletpy.base.host.private_files import write_private
 from kubeletpy.node.certificates import request
 from tests.integration.certificates.joining import JoiningNode
 from tests.integration.node.pods import container, pod
@@ -61,7 +60,7 @@ def test_another_program_renews_the_certificate(joining: JoiningNode, rotates: b
     assert ttl(joining) > 7200
     key = x509.new_key()
     names = request.client_names(joining.name)
-    certificate = signing.sign_request(
+    certificate = x509.sign_request(
         x509.new_request(key, names),
         KeyPair.named(joining.directory / "api" / "pki", "ca"),
         names,
@@ -113,9 +112,9 @@ def test_a_kubelets_certificate_without_the_address_is_replaced(joining: Joining
     pair = KeyPair.named(joining.pki, "kubelet")
     authority = KeyPair.named(joining.directory, "kubelet-ca")
     joining.prepare()
-    signing.make_authority(authority, f"{joining.name}-ca@1")
+    x509.make_authority(authority, f"{joining.name}-ca@1")
     names = Names(f"{joining.name}@1", dns_names=(joining.name,))
-    signing.make_signed(pair, authority, names)
+    x509.make_signed(pair, authority, names)
     joining.start_agent()
     joining.wait_ready()
     pem = ssl.get_server_certificate(("127.0.0.1", joining.port), timeout=10)

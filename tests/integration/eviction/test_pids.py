@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubeletpy.base.host.kernel_text import number
+from kubeletpy.base.text import number
 from tests.integration.eviction.eaters import STAY, bound, emptied
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.seen import status

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.host.dbus import MAX_SIGNALS, Bus
-from kubeletpy.base.host.dbus_error import DBusError
+from kubeletpy.base.host.errors import DBusError
 from kubeletpy.node.shutdown.logind import NoLogind, SystemLogind
 from tests.integration.lifecycle.logind import FakeLogind
 from tests.integration.node.conftest import MakeNode, remove_pods

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from kubeletpy.base.host import loop_devices
+from kubeletpy.base.host import machine
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 from tools.env.process import Daemon
@@ -97,6 +97,6 @@ class DriverProcess:
         for point in mounts_below(str(self.directory)):
             unmount(point)
         for image in self.directory.glob("volumes/*/image"):
-            device = loop_devices.loop_device_of(str(image))
+            device = machine.loop_device_of(str(image))
             if device is not None:
-                loop_devices.detach(device)
+                machine.detach(device)

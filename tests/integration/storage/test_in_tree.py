@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.host import loop_devices
+from kubeletpy.base.host import machine
 from tests.integration.storage.cluster import Storage
 
 DISK_BYTES = 64 << 20
@@ -26,13 +26,13 @@ def make_disk(storage: Storage) -> Iterator[Callable[[str], str]]:
         with image.open("wb") as file:
             file.truncate(DISK_BYTES)
         images.append(image)
-        return loop_devices.attach(str(image))
+        return machine.attach(str(image))
 
     yield make
     for image in images:
-        device = loop_devices.loop_device_of(str(image))
+        device = machine.loop_device_of(str(image))
         if device is not None:
-            loop_devices.detach(device)
+            machine.detach(device)
 
 
 def here(storage: Storage, path: str, **more: str) -> JSON:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host import loop_devices
+from kubeletpy.base.host import machine
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import Mode, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, StagedOnDisk
@@ -38,7 +38,7 @@ class Node:
         self.image = directory / "disk.img"
         with self.image.open("wb") as file:
             file.truncate(32 << 20)
-        self.device = loop_devices.attach(str(self.image))
+        self.device = machine.attach(str(self.image))
         self.target = StandIn(directory / "target")
         self.target.directory.mkdir()
         self.target.begin(IQN, [PORTAL], {0: self.device})
@@ -71,11 +71,11 @@ class Node:
 
     def end(self) -> None:
         for path in mounts_below(str(self.root)):
-            loop = loop_devices.loop_device_of(path)
+            loop = machine.loop_device_of(path)
             if loop is not None:
-                loop_devices.detach(loop)
+                machine.detach(loop)
             unmount(path)
-        loop_devices.detach(self.device)
+        machine.detach(self.device)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ async def test_a_device_of_a_pod(node: Node) -> None:
     published = await node.plugin.publish(spec, None, use("u1"), remount=False)
     assert at(published.path).resolve() == Path(node.device)
     assert (maps / "u1").is_block_device()
-    assert loop_devices.loop_device_of(str(maps / "u1")) is not None
+    assert machine.loop_device_of(str(maps / "u1")) is not None
     with pytest.raises(OperationFailed, match="still mounted by other references"):
         await node.plugin.unstage(node.plugin.staged(spec))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy import config
-from kubeletpy.base.api.merge_patch import apply_merge_patch
+from kubeletpy.base.api.json_patch import apply_merge_patch
 from kubeletpy.config.fields import DEFAULT_EVICTION_HARD
 from kubeletpy.config.flag_texts import flag_texts
 from kubeletpy.config.gates import HERE, known_gates, resolve

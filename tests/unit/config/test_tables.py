@@ -8,12 +8,11 @@ import pytest
 from msgspec import structs
 
 from kubeletpy import config
-from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion
+from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion, version_facts
 from kubeletpy.config.fields import DEFAULT_EVICTION_HARD, FIELDS, known_fields
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.config.gates import known_gates
 from kubeletpy.config.settings import attribute
-from kubeletpy.config.version_facts import version_facts
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 

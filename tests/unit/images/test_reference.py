@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.api.scrub import shown_image
+from kubeletpy.base.text import shown_image
 from kubeletpy.images.reference import (
     InvalidReference,
     Reference,

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from kubeletpy.base.host import signing
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi import credentials, kubeconfig_loader
@@ -186,11 +186,11 @@ async def test_a_missing_file_is_named() -> None:
 def certificates(tmp_path: Path) -> Path:
     """A CA (ca.crt), a server's (server.crt/.key) and a node's certificate (node.crt/.key)."""
     authority = KeyPair.named(tmp_path, "ca")
-    signing.make_authority(authority, "ca")
+    x509.make_authority(authority, "ca")
     server = Names("api", (), ("api.test",), ("127.0.0.1",))
     node = Names("system:node:n", ("system:nodes",))
     for name, names in (("server", server), ("node", node)):
-        signing.make_signed(KeyPair.named(tmp_path, name), authority, names)
+        x509.make_signed(KeyPair.named(tmp_path, name), authority, names)
     return tmp_path
 
 

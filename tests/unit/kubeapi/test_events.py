@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unavailable
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import EventRecorder

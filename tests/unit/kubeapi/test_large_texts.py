@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.api import nulls
+from kubeletpy.base.api import object_text
 from kubeletpy.kubeapi.formats import JSON_FORMAT, JSON_TYPE
 
 
@@ -18,13 +18,13 @@ async def test_a_large_text_is_decoded_off_the_event_loop(
     keys: int, apart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, threads = threading.get_ident(), []
-    read = nulls.loads
+    read = object_text.loads
 
     def loads(text: bytes) -> Any:
         threads.append(threading.get_ident())
         return read(text)
 
-    monkeypatch.setattr(nulls, "loads", loads)
+    monkeypatch.setattr(object_text, "loads", loads)
     obj = {"metadata": {"name": "s"}, "data": {f"key-{n}": "" for n in range(keys)}}
     line = json.dumps({"type": "MODIFIED", "object": obj}).encode() + b"\n"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.kubeapi import object_text
-from kubeletpy.kubeapi.object_text import ObjectText
+from kubeletpy.base.api import object_text
+from kubeletpy.base.api.object_text import ObjectText
 
 MANAGED = [{"manager": "kubelet", "fieldsV1": {'k:{"name":"a"}': {".": {}}}}]
 POD = {

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.base.api.strategic_merge import strategic_merge
+from kubeletpy.base.api.json_patch import strategic_merge
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
 from kubeletpy.metrics.registry import Metrics

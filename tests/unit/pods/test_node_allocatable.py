@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.api.canonical import parse_quantity
-from kubeletpy.base.api.quantity import parse
+from kubeletpy.base.api.quantity import parse, parse_quantity
 from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.pods.node_allocatable import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.exhausted import NO_THREAD, NoThread
+from kubeletpy.base.host.errors import NO_THREAD, NoThread
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod

@@ -12,8 +12,8 @@ import aiohttp
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import SystemClock
-from kubeletpy.base.host import signing
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.metrics.registry import Metrics
@@ -62,13 +62,13 @@ class Pki:
         self.ca, self.client, self.other_ca, self.stranger, self.server = (
             KeyPair.named(directory, name) for name in names
         )
-        signing.make_authority(self.ca, "ca")
-        signing.make_authority(self.other_ca, "other")
+        x509.make_authority(self.ca, "ca")
+        x509.make_authority(self.other_ca, "other")
         alice = Names("alice", ("team",))
-        signing.make_signed(self.client, self.ca, alice)
-        signing.make_signed(self.stranger, self.other_ca, alice)
+        x509.make_signed(self.client, self.ca, alice)
+        x509.make_signed(self.stranger, self.other_ca, alice)
         node = Names("node-1", (), ("localhost",), ("127.0.0.1",))
-        signing.make_signed(self.server, self.ca, node)
+        x509.make_signed(self.server, self.ca, node)
 
     def context(self, client: KeyPair | None = None) -> ssl.SSLContext:
         """A context for a client that trusts the CA."""

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from kubeletpy.base.clock import SystemClock
-from kubeletpy.base.host import signing
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.registry import Metrics
@@ -230,7 +230,7 @@ async def test_a_new_certificate_is_served_at_once(pki: Pki, tmp_path: Path) -> 
         # with broken files the old certificate stays in use
         mine.certificate.write_text("spoilt")
         assert (await server.request("GET", "/pods", client=pki.client))[0] == 200
-        signing.make_signed(mine, pki.other_ca, Names("x", (), (), ("127.0.0.1",)))
+        x509.make_signed(mine, pki.other_ca, Names("x", (), (), ("127.0.0.1",)))
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await server.request("GET", "/pods", client=pki.client)
         mine.store(pki.server.certificate.read_bytes(), pki.server.key.read_bytes())

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.wire.accepting import ListeningSocket
-from kubeletpy.base.wire.door import guarded
+from kubeletpy.base.wire.listener import ListeningSocket, guarded
 from kubeletpy.server.build import Ports
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.listening import listen

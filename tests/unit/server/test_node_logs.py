@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import aiohttp
 import pytest
 
-from kubeletpy.base.host.held_fd import HeldFd
+from kubeletpy.base.host.inotify import HeldFd
 from kubeletpy.server.node_logs import query as queries
 from kubeletpy.server.node_logs.files import RefusedPath, open_entry
 from kubeletpy.server.node_logs.query import (

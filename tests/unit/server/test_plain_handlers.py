@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.server.routes import canonical
 from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Reviewer, Running, make_view, serving

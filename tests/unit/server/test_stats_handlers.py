@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host.exhausted import NoThread
+from kubeletpy.base.host.errors import NoThread
 from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host import signing, x509
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.build import KubeletServer, Ports
@@ -36,10 +36,10 @@ async def test_a_certificate_that_comes_later_and_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     authority = KeyPair.named(tmp_path, "ca")
-    signing.make_authority(authority, "test")
+    x509.make_authority(authority, "test")
 
     def made(name: str, pair: KeyPair) -> KeyPair:
-        signing.make_signed(pair, authority, Names(name, (), ("node",)))
+        x509.make_signed(pair, authority, Names(name, (), ("node",)))
         return pair
 
     in_use: list[KeyPair | None] = [None]
@@ -67,7 +67,7 @@ async def test_a_certificate_that_comes_later_and_changes(
 
 async def test_a_certificate_that_has_ended_is_not_shown(tmp_path: Path) -> None:
     pair = KeyPair.named(tmp_path, "node")
-    signing.make_self_signed(pair, Names("node", (), ("node",)))
+    x509.make_self_signed(pair, Names("node", (), ("node",)))
     in_use: list[KeyPair | None] = [pair]
     tls = ServingTls(lambda: in_use[0])
     server = await asyncio.start_server(
@@ -252,9 +252,9 @@ def test_files_that_cannot_be_used_are_made_anew(tmp_path: Path, broken: str) ->
 def kubelets_own(pair: KeyPair, root: Path, name: str, now: float) -> None:
     """A certificate as the kubelet makes it: an authority of its own, and no address."""
     authority = KeyPair.named(root, "kubelet-ca")
-    signing.make_authority(authority, f"{name}-ca@1700000000", now=now)
+    x509.make_authority(authority, f"{name}-ca@1700000000", now=now)
     made = Names(f"{name}@1700000000", dns_names=(name,))
-    signing.make_signed(pair, authority, made, now=now)
+    x509.make_signed(pair, authority, made, now=now)
 
 
 def test_the_certificate_of_a_kubelet_is_replaced(tmp_path: Path) -> None:
@@ -268,8 +268,8 @@ def test_the_certificate_of_a_kubelet_is_replaced(tmp_path: Path) -> None:
 
 def test_the_certificate_of_an_authority_is_never_replaced(tmp_path: Path) -> None:
     authority, pair = KeyPair.named(tmp_path, "ca"), KeyPair.named(tmp_path, "kubelet")
-    signing.make_authority(authority, "company", now=NOW)
-    signing.make_signed(pair, authority, Names("other", dns_names=("other",)), now=NOW)
+    x509.make_authority(authority, "company", now=NOW)
+    x509.make_signed(pair, authority, Names("other", dns_names=("other",)), now=NOW)
     before = pair.certificate.read_bytes()
     self_signed(tmp_path, "node-1", ["10.0.0.7"], NOW + 9999 * DAY)
     assert pair.certificate.read_bytes() == before
@@ -291,10 +291,10 @@ def test_problems_of_a_certificate_that_somebody_else_made(
     tmp_path: Path, names: tuple[str, ...], now: float, why: str
 ) -> None:
     authority, pair = KeyPair.named(tmp_path, "ca"), KeyPair.named(tmp_path, "tls")
-    signing.make_authority(authority, "company", now=NOW)
+    x509.make_authority(authority, "company", now=NOW)
     dns = tuple(each for each in names if not each[0].isdigit())
     ips = tuple(each for each in names if each[0].isdigit())
-    signing.make_signed(pair, authority, Names("x", (), dns, ips), now=NOW)
+    x509.make_signed(pair, authority, Names("x", (), dns, ips), now=NOW)
     problem = files_problem(pair, "node-1", ["10.0.0.7"], now)
     assert problem.startswith(f"the serving certificate {pair.certificate} {why}: ") is bool(why)
     assert bool(problem) is bool(why)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE, Pod
 from kubeletpy.status.status_manager import ApiStatusManager

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.syncloop.dead_containers import DeadContainers

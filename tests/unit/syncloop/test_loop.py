@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.backlog import Backlog
 from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.node_pods import NodePods

@@ -5,7 +5,7 @@ Source: docs/reference/api-server.md, ae. Each returns the reason of a refusal, 
 
 from __future__ import annotations
 
-from kubeletpy.base.api import node_labels
+from kubeletpy.base.api import names
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.pki.csr_rules import SIGNERS
 
@@ -18,7 +18,7 @@ def _label_allowed(key: str) -> bool:
     domain = key.rpartition("/")[0]
     if not any(domain == d or domain.endswith("." + d) for d in _KUBERNETES_DOMAINS):
         return True
-    if key in node_labels.OWN:
+    if key in names.OWN:
         return True
     return any(domain == p or domain.endswith("." + p) for p in _OWN_PREFIXES)
 

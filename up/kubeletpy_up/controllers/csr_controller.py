@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from kubeletpy.base.api.times import format_time, parse_time
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.pki import csr_rules
@@ -138,7 +138,7 @@ class CertificateController:
         await self._sign(found, pem, names)
 
     async def _sign(self, found: JSON, pem: bytes, names: Names) -> None:
-        from kubeletpy.base.host import signing
+        from kubeletpy.base.host import x509
 
         now = self._registry.clock.now()
         wanted = found["spec"].get("expirationSeconds")
@@ -146,7 +146,7 @@ class CertificateController:
         begin = now if lifetime < SHORT_S else now - BACKDATE_S
         try:
             certificate = await asyncio.to_thread(
-                signing.sign_request,
+                x509.sign_request,
                 pem,
                 self._authority,
                 names,

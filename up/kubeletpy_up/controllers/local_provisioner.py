@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.host.trees import remove_tree
+from kubeletpy.base.host.files import remove_tree
 from kubeletpy_up.controllers import claim_matching as matching
 from kubeletpy_up.controllers import local_volumes as local
 from kubeletpy_up.controllers.reconciler import RETRY_S, Key, Reconciler, key_of

@@ -10,7 +10,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.base.wire.messages import MessageField, message_classes
+from kubeletpy.base.wire.api_messages import MessageField, message_classes
 from kubeletpy_up.data import load_json
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.wire.door import Door
+from kubeletpy.base.wire.listener import Door
 from kubeletpy_up import errors
 from kubeletpy_up.auth import client_certificates
 from kubeletpy_up.errors import ApiError

@@ -8,10 +8,8 @@ import ssl
 
 from aiohttp import web
 
-from kubeletpy.base.wire.door import guarded, most_connections
-from kubeletpy.base.wire.http_log import http_log
-from kubeletpy.base.wire.http_server import set_up
-from kubeletpy.base.wire.listener import BACKLOG, Listener
+from kubeletpy.base.wire.http_server import http_log, set_up
+from kubeletpy.base.wire.listener import BACKLOG, Listener, guarded, most_connections
 from kubeletpy_up.http.handler import Handler
 from kubeletpy_up.node.proxy import NodeProxy
 from kubeletpy_up.registry.registry import Registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.base.api import json_patch as patching
-from kubeletpy.base.api.strategic_merge import MalformedPatch
+from kubeletpy.base.api.json_patch import MalformedPatch
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError, bad_request
 from kubeletpy_up.schema.json_types import json_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeletpy.base.api import strategic_merge as merging
+from kubeletpy.base.api import json_patch as merging
 from kubeletpy_up.errors import ApiError, bad_request
 from kubeletpy_up.schema import definitions
 

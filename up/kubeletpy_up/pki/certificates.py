@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError, Names
-from kubeletpy.base.host.tls_limits import limit_key_exchange
+from kubeletpy.base.wire.listener import limit_key_exchange
 
 __all__ = ["CertificateError", "Certificates", "ensure"]
 
@@ -88,13 +88,13 @@ def ensure(directory: Path, node_name: str, now: float | None = None) -> Certifi
             certificate.
         OSError: the directory can't be written.
     """
-    from kubeletpy.base.host import signing
+    from kubeletpy.base.host import x509
 
     now = time.time() if now is None else now
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority = KeyPair.named(directory, "ca")
     if not _stays(authority, Names(""), now):
-        signing.make_authority(authority, "kubeletpy-local-ca", now=now)
+        x509.make_authority(authority, "kubeletpy-local-ca", now=now)
     server, client, node = (
         KeyPair.named(directory, name) for name in ("server", "kubelet-client", "kubelet-server")
     )
@@ -106,8 +106,8 @@ def ensure(directory: Path, node_name: str, now: float | None = None) -> Certifi
     )
     for pair, names in ((server, _API), (client, _CLIENT), (node, as_node)):
         stays = _stays(pair, names, now)
-        if not stays or not signing.verifies(authority.certificate, pair.certificate, now=now):
-            signing.make_signed(pair, authority, names, now=now)
+        if not stays or not x509.verifies(authority.certificate, pair.certificate, now=now):
+            x509.make_signed(pair, authority, names, now=now)
     return found
 
 

@@ -9,7 +9,7 @@ import base64
 import json
 from pathlib import Path
 
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 
 
 def render(server: str, ca_pem: str, user: str, token: str) -> str:

@@ -23,7 +23,7 @@ from kubeletpy.agent.takeover.preflight.findings import KubeletFound
 from kubeletpy.agent.takeover.preflight.settings import load_settings, read_flags
 from kubeletpy.agent.takeover.preflight.unit_file import is_kubelet
 from kubeletpy.agent.takeover.preflight.unit_paths import read_process
-from kubeletpy.base.host.private_files import write_whole
+from kubeletpy.base.host.files import write_whole
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import LoadedConfig
 from kubeletpy.node.machine import read_machine_facts

@@ -19,7 +19,7 @@ from kubeletpy.agent.takeover.preflight.state_files import (
     readers,
 )
 from kubeletpy.base.api.times import format_time
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.base.kubernetes_version import KubernetesVersion
 from kubeletpy.base.structs import Struct, replace

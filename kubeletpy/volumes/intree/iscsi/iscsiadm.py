@@ -13,7 +13,7 @@ from functools import partial
 from glob import escape
 from pathlib import Path
 
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.intree.base import InThread, run

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.files import write_private
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, StagedOnDisk

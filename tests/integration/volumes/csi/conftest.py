@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.base.clock import SystemClock
-from kubeletpy.base.host import loop_devices
+from kubeletpy.base.host import machine
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
@@ -112,9 +112,9 @@ def release(top: Path) -> None:
     for point in mounts_below(str(top)):
         unmount(point)
     for image in top.glob("driver/volumes/*/image"):
-        device = loop_devices.loop_device_of(str(image))
+        device = machine.loop_device_of(str(image))
         if device is not None:
-            loop_devices.detach(device)
+            machine.detach(device)
 
 
 def use(uid: str = "u1", **given: Any) -> PodUse:

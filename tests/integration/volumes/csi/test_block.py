@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from kubeletpy.base.host import loop_devices
+from kubeletpy.base.host import machine
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.files.syscalls import mounts_below
@@ -21,7 +21,7 @@ TOP = "plugins/kubernetes.io/csi/volumeDevices"
 
 def holds(node: Node, uid: str) -> str | None:
     """The loop device that holds a pod's device."""
-    return loop_devices.loop_device_of(str(node.root / TOP / "pv" / "dev" / uid))
+    return machine.loop_device_of(str(node.root / TOP / "pv" / "dev" / uid))
 
 
 def first_bytes(path: str) -> bytes:

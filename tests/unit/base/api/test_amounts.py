@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from kubeletpy.base.api import quantity
-from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.text import scrub
 
 MOST = 2**63 - 1
 

@@ -8,7 +8,7 @@ from operator import add
 
 import pytest
 
-from kubeletpy.base.api.canonical import Format, Quantity, canonical, parse_quantity, written
+from kubeletpy.base.api.quantity import Format, Quantity, canonical, parse_quantity, written
 from kubeletpy_up.schema.quantities import canonical as of_the_server
 
 MOST = 2**63 - 1

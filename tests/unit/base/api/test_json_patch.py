@@ -10,11 +10,11 @@ import pytest
 from kubeletpy.base.api.json_patch import (
     MAX_OPERATIONS,
     DoesNotFit,
+    MalformedPatch,
     TooLarge,
     json_patch,
     merge_patch,
 )
-from kubeletpy.base.api.strategic_merge import MalformedPatch
 
 OBJECT: dict[str, Any] = {"a": {"b": 1, "c/d": 2, "e~f": 3}, "list": ["x", "y"]}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.api import nulls
+from kubeletpy.base.api import object_text
 from kubeletpy.pods.shape import pod_problem
 
 SCHEDULED = (
@@ -34,13 +34,13 @@ SCHEDULED = (
 )  # fmt: skip
 def test_null_keys_are_removed(value: Any, wanted: Any) -> None:
     text = json.dumps(value).encode()
-    assert nulls.loads(text) == wanted
-    assert nulls.loads(text + b" " * nulls.MOST_TEXT) == wanted
+    assert object_text.loads(text) == wanted
+    assert object_text.loads(text + b" " * object_text.MOST_TEXT) == wanted
 
 
 def test_a_scheduled_pod_of_a_real_api_has_the_right_shape() -> None:
     assert pod_problem(json.loads(SCHEDULED))
-    pod = nulls.loads(SCHEDULED)
+    pod = object_text.loads(SCHEDULED)
     assert not pod_problem(pod)
     assert pod["status"]["conditions"] == [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T06:53:03Z"}
@@ -48,7 +48,7 @@ def test_a_scheduled_pod_of_a_real_api_has_the_right_shape() -> None:
 
 
 def test_repeated_strings_are_shared() -> None:
-    one, other = (nulls.loads(SCHEDULED)["status"]["conditions"][0] for _ in range(2))
+    one, other = (object_text.loads(SCHEDULED)["status"]["conditions"][0] for _ in range(2))
     assert all(a is b for a, b in zip(one, other, strict=True))
     assert all(a is b for a, b in zip(one.values(), other.values(), strict=True))
 
@@ -57,7 +57,7 @@ def test_repeated_strings_are_shared() -> None:
     "text", [b'{"data":{"password":"c2VjcmV0"}}', b'{"image":"%s"}' % (b"x" * 65)]
 )
 def test_secret_or_long_strings_are_not_kept(text: bytes) -> None:
-    (one,), (other,) = (_leaves(nulls.loads(text)) for _ in range(2))
+    (one,), (other,) = (_leaves(object_text.loads(text)) for _ in range(2))
     assert one == other
     assert one is not other
 
@@ -70,15 +70,17 @@ def _leaves(value: Any) -> list[str]:
 
 @pytest.mark.parametrize(("more", "shared"), [(0, True), (1, False)])
 def test_long_text_is_not_held_up(more: int, shared: bool) -> None:
-    text = SCHEDULED + b" " * (nulls.MOST_TEXT - len(SCHEDULED) + more)
-    assert (next(iter(nulls.loads(text))) is next(iter(nulls.loads(SCHEDULED)))) is shared
+    text = SCHEDULED + b" " * (object_text.MOST_TEXT - len(SCHEDULED) + more)
+    assert (
+        next(iter(object_text.loads(text))) is next(iter(object_text.loads(SCHEDULED)))
+    ) is shared
 
 
 def test_shared_strings_are_bounded() -> None:
-    before = nulls.loads(SCHEDULED)
-    many = {str(number): 0 for number in range(nulls.MOST_SHARED + 1)}
-    assert nulls.loads(json.dumps(many).encode()) == many
-    after = nulls.loads(SCHEDULED)
+    before = object_text.loads(SCHEDULED)
+    many = {str(number): 0 for number in range(object_text.MOST_SHARED + 1)}
+    assert object_text.loads(json.dumps(many).encode()) == many
+    after = object_text.loads(SCHEDULED)
     assert next(iter(after)) is not next(iter(before))
-    assert nulls.loads(SCHEDULED).keys() == after.keys()
-    assert next(iter(nulls.loads(SCHEDULED))) is next(iter(after))
+    assert object_text.loads(SCHEDULED).keys() == after.keys()
+    assert next(iter(object_text.loads(SCHEDULED))) is next(iter(after))

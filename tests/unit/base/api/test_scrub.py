@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.base.api.scrub import scrub
+from kubeletpy.base.text import scrub
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.api.strategic_merge import MalformedPatch, NoMergeKey, strategic_merge
+from kubeletpy.base.api.json_patch import MalformedPatch, NoMergeKey, strategic_merge
 from kubeletpy_up.schema import definitions
 
 POD = definitions.definition("io.k8s.api.core.v1.Pod")

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.base.api.durations import format_duration, parse_duration
-from kubeletpy.base.api.times import format_micro_time, format_nanoseconds, format_time, parse_time
+from kubeletpy.base.api.times import (
+    format_duration,
+    format_micro_time,
+    format_nanoseconds,
+    format_time,
+    parse_duration,
+    parse_time,
+)
 
 NOW = 1_800_000_000
 TEXT = "2027-01-15T08:00:00Z"

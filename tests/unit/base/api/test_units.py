@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.base.api import durations, quantity
+from kubeletpy.base.api import quantity, times
 
 
 @pytest.mark.parametrize(
@@ -34,20 +34,20 @@ from kubeletpy.base.api import durations, quantity
     ],
 )
 def test_durations(text: str, seconds: float, canonical: str) -> None:
-    assert durations.parse_duration(text) == seconds
-    assert durations.format_duration(seconds) == canonical
+    assert times.parse_duration(text) == seconds
+    assert times.format_duration(seconds) == canonical
 
 
 @pytest.mark.parametrize("text", ["", "1", "1d", "s", "1s ", "--1s", "1.s.", "9999999h", "-"])
 def test_bad_durations(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
-        durations.parse_duration(text)
+        times.parse_duration(text)
 
 
 @given(st.integers(min_value=-(10**15), max_value=10**15))
 def test_duration_round_trip(microseconds: int) -> None:
     seconds = microseconds / 1e6
-    assert durations.parse_duration(durations.format_duration(seconds)) == pytest.approx(seconds)
+    assert times.parse_duration(times.format_duration(seconds)) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.host.below import open_folder
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.exhausted import (
-    DiskError,
-    FaultKind,
-    MachineFault,
-    NoThread,
-    machine_fault,
-)
-from kubeletpy.base.host.private_files import write_private
+from kubeletpy.base.host.errors import DiskError, FaultKind, MachineFault, NoThread, machine_fault
+from kubeletpy.base.host.files import open_folder, write_private
 from kubeletpy.volumes.files.syscalls import mount, unmount
 
 

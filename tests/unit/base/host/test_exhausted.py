@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from kubeletpy.base.host.exhausted import NoThread, exhausted
+from kubeletpy.base.host.errors import NoThread, exhausted
 
 
 def _error(number: int) -> OSError:

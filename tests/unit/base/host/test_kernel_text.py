@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.base.host.kernel_text import lines, number, words
+from kubeletpy.base.text import lines, number, words
 
 
 @pytest.mark.parametrize(

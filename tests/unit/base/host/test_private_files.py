@@ -12,12 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host.private_files import (
-    read_or_make,
-    remove_unfinished,
-    write_private,
-    write_whole,
-)
+from kubeletpy.base.host.files import read_or_make, remove_unfinished, write_private, write_whole
 from kubeletpy.images.records.files import RecordFiles
 from kubeletpy.images.records.model import PulledRecord
 from kubeletpy.volumes.csi import files as csi_files

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.host.below import NotBelow
-from kubeletpy.base.host.runtime_log import open_container_log
+from kubeletpy.base.host.files import NotBelow, open_container_log
 from kubeletpy.server.logs.files import LogFile
 from kubeletpy.server.logs.records import read_json
 from kubeletpy.server.logs.succession import open_next

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.host import signing, tls_limits
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
-from kubeletpy.base.host.tls_limits import curves
+from kubeletpy.base.wire import listener
+from kubeletpy.base.wire.listener import curves
 from kubeletpy.probes.handlers.unchecked_tls import unchecked_context
 from kubeletpy.server.tls import ServingTls
 from kubeletpy_up.pki import certificates
@@ -21,7 +22,7 @@ _FINITE_FIELD = range(0x0100, 0x0105)
 
 def _node(directory: Path) -> ssl.SSLContext:
     pair = KeyPair.named(directory, "node")
-    signing.make_self_signed(pair, Names("node"))
+    x509.make_self_signed(pair, Names("node"))
     return ServingTls(lambda: pair).context
 
 
@@ -59,5 +60,5 @@ def test_a_curve_that_python_cannot_offer_is_left_out(monkeypatch: pytest.Monkey
         if curve == "X25519":
             raise ssl.SSLError("unknown group")
 
-    monkeypatch.setattr(tls_limits, "limit_key_exchange", offer)
+    monkeypatch.setattr(listener, "limit_key_exchange", offer)
     assert curves.__wrapped__() == ("prime256v1", "secp384r1", "secp521r1")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.host import trees
-from kubeletpy.base.host.trees import Tree, holds_mount, remove_tree
+from kubeletpy.base.host import files
+from kubeletpy.base.host.files import Tree, holds_mount, remove_tree
 from kubeletpy.podworkers.pod_directories import remove_orphan
 from kubeletpy.volumes.files.ownership import give_to_group
 from kubeletpy.volumes.files.paths import PodPaths
@@ -70,7 +70,7 @@ def test_a_deep_volume_changes_its_group(deep: Path) -> None:
 def test_many_files_links_and_pipes_go_and_what_links_name_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trees, "AT_ONCE", 3)
+    monkeypatch.setattr(files, "AT_ONCE", 3)
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").touch()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.host.uptime import booted_at, process_started_at
+from kubeletpy.base.host.machine import booted_at, process_started_at
 
 
 def test_the_boot_time_is_the_kernels() -> None:
@@ -20,7 +20,7 @@ def test_the_boot_time_is_the_kernels() -> None:
 
 def test_a_process_that_has_just_started() -> None:
     before = time.time()
-    code = "import time; from kubeletpy.base.host.uptime import process_started_at as at; "
+    code = "import time; from kubeletpy.base.host.machine import process_started_at as at; "
     ran = subprocess.run(
         [sys.executable, "-c", code + "print(at(time.time()), time.time())"],
         capture_output=True,

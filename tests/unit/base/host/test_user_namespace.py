@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.base.host.user_namespace import in_user_namespace
+from kubeletpy.base.host.mount_table import in_user_namespace
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.base.host import signing, x509
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError, Names
 from tests.unit.base.host.requests import HIDDEN, NODE, request
 
@@ -35,7 +35,7 @@ NOW = 1_800_000_000.0
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> KeyPair:
     pair = KeyPair.named(tmp_path_factory.mktemp("ca"), "ca")
-    signing.make_authority(pair, "test")
+    x509.make_authority(pair, "test")
     return pair
 
 
@@ -55,7 +55,7 @@ def test_no_name_smuggles_in_another(bad: str) -> None:
 
 def test_a_certificate_has_the_names_that_the_signer_set(authority: KeyPair) -> None:
     request = x509.new_request(x509.new_key(), SERVER)
-    certificate = signing.sign_request(
+    certificate = x509.sign_request(
         request, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
     found = x509.read_certificate(certificate)
@@ -66,7 +66,7 @@ def test_a_certificate_has_the_names_that_the_signer_set(authority: KeyPair) -> 
     assert list(usages) == [ExtendedKeyUsageOID.SERVER_AUTH]
     # claims of a request beyond its names are not copied
     fewer = Names(SERVER.common_name, SERVER.organizations, ("n",))
-    certificate = signing.sign_request(
+    certificate = x509.sign_request(
         request, authority, fewer, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
     assert x509.read_certificate(certificate).names == fewer
@@ -78,7 +78,7 @@ def test_a_request_with_another_keys_signature_is_not_signed(authority: KeyPair)
     der[-1] ^= 1
     broken = library.load_der_x509_csr(bytes(der)).public_bytes(Encoding.PEM)
     with pytest.raises(CertificateError, match="signature is invalid"):
-        signing.sign_request(
+        x509.sign_request(
             broken, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
         )
 
@@ -90,7 +90,7 @@ def test_a_subject_hides_nothing(authority: KeyPair, subject: library.Name) -> N
     shown = {*names.organizations, *names.others}
     assert any("system:masters" in each for each in shown)
     # a signer deceived by the shown names still grants no more than these
-    certificate = signing.sign_request(
+    certificate = x509.sign_request(
         pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
     assert library.load_pem_x509_certificate(certificate).subject == NODE
@@ -118,7 +118,7 @@ def test_alternative_names_of_other_kinds_are_reported_separately() -> None:
 @pytest.mark.parametrize("bits", [2048, 3072])
 def test_rsa_keys_are_certified(authority: KeyPair, bits: int) -> None:
     pem = request(key=rsa.generate_private_key(65537, bits))
-    made = signing.sign_request(
+    made = x509.sign_request(
         pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
     assert x509.read_certificate(made).names == SERVER
@@ -141,7 +141,7 @@ def test_keys_of_other_kinds_and_sizes_are_refused(
         with pytest.raises(CertificateError, match=why):
             x509.read_request(pem)
         with pytest.raises(CertificateError, match=why):
-            signing.sign_request(
+            x509.sign_request(
                 pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
             )
 
@@ -180,13 +180,13 @@ def test_a_node_may_have_a_long_name(authority: KeyPair, tmp_path: Path) -> None
     names = Names("system:node:" + "n." * 120 + "n", ("system:nodes",))
     pem = x509.new_request(x509.new_key(), names)
     assert x509.read_request(pem) == names
-    certificate = signing.sign_request(
+    certificate = x509.sign_request(
         pem, authority, names, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
     assert x509.read_certificate(certificate).names == names
     long = Names(names.common_name, (), ("n",))
-    signing.make_self_signed(KeyPair.named(tmp_path, "own"), long)
-    signing.make_signed(KeyPair.named(tmp_path, "made"), authority, long)
+    x509.make_self_signed(KeyPair.named(tmp_path, "own"), long)
+    x509.make_signed(KeyPair.named(tmp_path, "made"), authority, long)
     assert KeyPair.named(tmp_path, "made").loads()
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.wire.accepting import ListeningSocket, LoopProblems
-from kubeletpy.base.wire.door import Entrance, guarded
+from kubeletpy.base.wire.listener import Entrance, ListeningSocket, LoopProblems, guarded
 from kubeletpy.server.listening import listen
 
 RETRIES = 4

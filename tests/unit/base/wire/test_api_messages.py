@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.wire.api_messages import OWN_FORM, ApiMessages, Unfit
-from kubeletpy.base.wire.messages import MessageField
+from kubeletpy.base.wire.api_messages import OWN_FORM, ApiMessages, MessageField, Unfit
 
 TABLE = {
     "core/Thing": {

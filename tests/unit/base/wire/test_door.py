@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.wire.door import Door, Entrance, Guest, guarded
+from kubeletpy.base.wire.listener import Door, Entrance, Guest, guarded
 from kubeletpy.server.settings import AccessSettings
 from tests.unit.kubeletpy_up.serving import serving as serving_api
 from tests.unit.server.helpers import Pki, make_view, serving
@@ -199,7 +199,7 @@ async def serve_echo(entrance: Entrance) -> AsyncIterator[None]:
 async def test_an_unidentified_peer_is_closed_after_a_short_time(
     pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubeletpy.base.wire.door.STRANGER_S", 0.2)
+    monkeypatch.setattr("kubeletpy.base.wire.listener.STRANGER_S", 0.2)
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=pki.context())
         async with asyncio.timeout(5):

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.wire import listener as wire_listener
-from kubeletpy.base.wire.door import STRANGERS_OF_ONE, source_of
+from kubeletpy.base.wire.listener import STRANGERS_OF_ONE, source_of
 from kubeletpy.observe.view.server import ViewServer
 from kubeletpy.server.health import HealthServer
 from kubeletpy.server.settings import AccessSettings
@@ -288,7 +288,7 @@ async def test_a_connection_that_waits_for_its_handshake_is_closed_by_the_door(
 ) -> None:
     monkeypatch.setattr("kubeletpy.base.wire.listener.HANDSHAKES", 1)
     monkeypatch.setattr("kubeletpy.base.wire.listener.STALLED_S", 60.0)
-    monkeypatch.setattr("kubeletpy.base.wire.door.STRANGERS_OF_ONE", 5)
+    monkeypatch.setattr("kubeletpy.base.wire.listener.STRANGERS_OF_ONE", 5)
     async with node(pki, tmp_path) as port:
         clients = []
         for _ in range(8):
@@ -348,8 +348,8 @@ async def test_a_burst_of_an_api_server_is_served(pki: Pki, tmp_path: Path) -> N
 async def test_an_address_with_too_many_silent_connections_loses_the_oldest(
     pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kubeletpy.base.wire.door.STRANGERS_OF_ONE", 5)
-    caplog.set_level(logging.WARNING, "kubeletpy.base.wire.door")
+    monkeypatch.setattr("kubeletpy.base.wire.listener.STRANGERS_OF_ONE", 5)
+    caplog.set_level(logging.WARNING, "kubeletpy.base.wire.listener")
     async with node(pki, tmp_path) as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
         for reader, _ in held[:7]:
@@ -359,7 +359,7 @@ async def test_an_address_with_too_many_silent_connections_loses_the_oldest(
         assert not open_still.done()
         for _, writer in held:
             writer.close()
-    (line,) = (record for record in caplog.records if record.name == "kubeletpy.base.wire.door")
+    (line,) = (record for record in caplog.records if record.name == "kubeletpy.base.wire.listener")
     shown: dict[str, Any] = vars(line)
     assert shown["why"] == "too many unauthenticated connections of one address"
     assert (shown["last_from"], shown["closed"]) == ("127.0.0.1", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from google.protobuf.message import DecodeError
 
-from kubeletpy.base.wire.messages import MessageField, message_classes
+from kubeletpy.base.wire.api_messages import MessageField, message_classes
 
 TABLE = {
     "Outer": (

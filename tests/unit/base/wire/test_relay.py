@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from kubeletpy.base.wire import relay, stream_work, takeover, upgrade
+from kubeletpy.base.wire import relay, upgrade
 from tests.unit.base.wire.turns_of import events_per_turn
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -47,13 +47,13 @@ class Chain:
         writer.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        assert takeover.is_upgrade(request)
+        assert upgrade.is_upgrade(request)
         answer = await upgrade.request_upgrade(
             "127.0.0.1", self.backend_port, method="POST", target="/", headers=[], timeout=5
         )
         if answer.status != 101:
             return web.Response(status=answer.status, body=answer.body)
-        return await takeover.join(request, answer, idle_timeout=self._idle)
+        return await upgrade.join(request, answer, idle_timeout=self._idle)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -273,6 +273,6 @@ async def test_many_relays_share_the_turns_of_the_loop(monkeypatch: pytest.Monke
             assert await asyncio.gather(*(takes(chain) for _ in range(count))) == [size] * count
     assert counted.total > count * (size >> 12) * 3 // 4
     turns = sorted(counted.turns)
-    most = stream_work.SLICE_WORK * stream_work.SLICES_A_TURN
+    most = relay.SLICE_WORK * relay.SLICES_A_TURN
     # a relay's first read, and one after its slice, need no permission
     assert turns[len(turns) * 3 // 4] <= 2 * most

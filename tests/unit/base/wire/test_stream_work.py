@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubeletpy.base.wire.stream_work import SLICE_WORK, SLICES_A_TURN, StreamWork
+from kubeletpy.base.wire.relay import SLICE_WORK, SLICES_A_TURN, StreamWork
 from tests.unit.base.wire.turns_of import events_per_turn
 
 A_TURN = SLICE_WORK * SLICES_A_TURN

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from kubeletpy.base.wire import takeover
+from kubeletpy.base.wire import upgrade
 
 
 class TlsTransport(asyncio.Transport):
@@ -57,7 +57,7 @@ async def test_aiohttp_forgets_a_connection_whoever_ends_it(first: str) -> None:
     client = TlsTransport()
     handler = SimpleNamespace(connection_lost=lambda _: forgotten.set())
     request = cast(web.Request, SimpleNamespace(transport=client, protocol=handler))
-    async with takeover.streams(request, b"HTTP/1.1 101 \r\n\r\n", 1 << 16):
+    async with upgrade.streams(request, b"HTTP/1.1 101 \r\n\r\n", 1 << 16):
         if first == "client":
             client.peer_leaves()
     async with asyncio.timeout(5):

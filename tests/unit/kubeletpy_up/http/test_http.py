@@ -14,8 +14,8 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from kubeletpy.base.host import signing, x509
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
 from kubeletpy.kubeapi.streamed_lists import INITIAL_EVENTS_END
@@ -354,7 +354,7 @@ def test_an_authority_and_its_certificates_are_made_anew_in_time(
     made = certificates.ensure(tmp_path, "node-1", later)
     assert [one == other for one, other in zip(first, of_pki(made), strict=True)] == [kept] * 4
     leaves = made.certificate, made.client.certificate, made.node.certificate
-    assert signing.verifies(made.ca, *leaves, now=later)
+    assert x509.verifies(made.ca, *leaves, now=later)
 
 
 async def test_a_running_api_serves_with_a_new_authority_in_time(
@@ -367,7 +367,7 @@ async def test_a_running_api_serves_with_a_new_authority_in_time(
     try:
         old = (tmp_path / "pki" / "ca.crt").read_bytes()
         # this machine's clock is not set ahead, and checks the new certificates
-        monkeypatch.setattr(signing, "_life", lambda now: (time.time() - 60, now + 10 * YEAR))
+        monkeypatch.setattr(x509, "_life", lambda now: (time.time() - 60, now + 10 * YEAR))
         replaced, replace = asyncio.Event(), local.registry.replace_root_ca
 
         def replace_root_ca(root_ca: str) -> None:
@@ -400,7 +400,7 @@ def test_a_key_of_another_certificate_is_noticed(tmp_path: Path, name: str) -> N
     made = certificates.ensure(tmp_path, "node-1", NOW)
     pairs = made.authority, made.client, made.node, KeyPair(made.certificate, made.key)
     assert all(pair.loads() for pair in pairs)
-    assert signing.verifies(made.ca, *(pair.certificate for pair in pairs[1:]), now=NOW)
+    assert x509.verifies(made.ca, *(pair.certificate for pair in pairs[1:]), now=NOW)
 
 
 def test_certificates_from_before_the_clock_was_set_last(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.api import nulls
+from kubeletpy.base.api import object_text
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.credentials import connect_kubeconfig
@@ -132,4 +132,4 @@ def test_objects_that_protobuf_cannot_hold_are_not_encoded() -> None:
     assert protobuf.encode({"apiVersion": "v1", "kind": "Pod", "novel": 1}) is None
     assert protobuf.encode({"apiVersion": "v1", "kind": "Gadget"}) is None
     assert protobuf.encode({"kind": "Pod"}) is None
-    assert protobuf.encode(nulls.loads(b'{"apiVersion":"v1","kind":"Pod"}')) is not None
+    assert protobuf.encode(object_text.loads(b'{"apiVersion":"v1","kind":"Pod"}')) is not None

@@ -15,8 +15,8 @@ from cryptography.x509 import Name
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import SystemClock
-from kubeletpy.base.host import signing, x509
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.node.certificates import request
 from kubeletpy_up.auth import bootstrap_tokens, client_certificates
@@ -172,7 +172,7 @@ def test_serving_certificates_wait_for_approval() -> None:
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> KeyPair:
     pair = KeyPair.named(tmp_path_factory.mktemp("ca"), "ca")
-    signing.make_authority(pair, "test")
+    x509.make_authority(pair, "test")
     return pair
 
 
@@ -234,7 +234,7 @@ async def test_a_joining_node_gets_its_certificate(
     pair.certificate.write_bytes(pem)
     pair.key.write_bytes(key)
     assert pair.loads()
-    assert signing.verifies(authority.certificate, pair.certificate)
+    assert x509.verifies(authority.certificate, pair.certificate)
 
 
 async def test_a_serving_certificate_waits_for_approval_and_is_signed(

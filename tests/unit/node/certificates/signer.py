@@ -6,8 +6,8 @@ import base64
 from pathlib import Path
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.host import signing, x509
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 
 CLIENT_USAGES = ("digital signature", "client auth")
@@ -18,7 +18,7 @@ class Signer:
 
     def __init__(self, directory: Path) -> None:
         self.pair = KeyPair.named(directory, "test-ca")
-        signing.make_authority(self.pair, "test")
+        x509.make_authority(self.pair, "test")
 
     def certificate(self, key: bytes, names: Names, not_before: float, not_after: float) -> bytes:
         """A certificate (PEM) for a key."""
@@ -26,7 +26,7 @@ class Signer:
 
     def sign(self, request: bytes, not_before: float, not_after: float) -> bytes:
         """Returns the requested certificate (PEM), whatever it contains."""
-        return signing.sign_request(
+        return x509.sign_request(
             request,
             self.pair,
             x509.read_request(request),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.host import x509
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy.node.certificates import store as store_module
 from kubeletpy.node.certificates.store import KEPT, CertificateStore

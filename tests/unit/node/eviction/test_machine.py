@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.base.host.kernel_text import sizes
+from kubeletpy.base.text import sizes
 from kubeletpy.node.eviction import machine
 from kubeletpy.node.eviction.machine import MachineSignals, node_memory
 from kubeletpy.node.eviction.notices import MemoryNotices

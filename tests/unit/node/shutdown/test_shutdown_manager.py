@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host.dbus_error import DBusError
+from kubeletpy.base.host.errors import DBusError
 from kubeletpy.node.shutdown.logind import NoLogind
 from kubeletpy.node.shutdown.plan import Period
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.clock import SystemClock
-from kubeletpy.base.host.exhausted import NoThread
+from kubeletpy.base.host.errors import NoThread
 from kubeletpy.node.eviction.local_storage import Limit, LocalStorageLimits, judge
 from kubeletpy.node.stats import disks, tree_walk
 from kubeletpy.node.stats.disk_plan import PodTrees, pod_disk, pod_storage, trees

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host.kernel_text import sizes
+from kubeletpy.base.text import sizes
 from kubeletpy.node.stats import cgroup_text, proc_text
 from kubeletpy.node.stats.usage import DeviceIo, GroupStats, Interface
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.host.trees import remove_tree
+from kubeletpy.base.host.files import remove_tree
 from kubeletpy.node.stats import tree_walk
 from kubeletpy.node.stats.tree_walk import walk
 from tests.descriptors import open_descriptors

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host.exhausted import FaultKind, MachineFault
+from kubeletpy.base.host.errors import FaultKind, MachineFault
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.names import Step
 from kubeletpy.observe.explain.advice import advice

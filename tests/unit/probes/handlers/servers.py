@@ -8,8 +8,8 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from kubeletpy.base.host import signing
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -92,7 +92,7 @@ async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 def certificate(directory: Path) -> ssl.SSLContext:
     """A server's TLS context with a certificate that no client trusts."""
     pair = KeyPair.named(directory, "nobody")
-    signing.make_self_signed(pair, Names("nobody"))
+    x509.make_self_signed(pair, Names("nobody"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)
     return context

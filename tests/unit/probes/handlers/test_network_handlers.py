@@ -18,10 +18,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]  # not in its stubs
 
-from kubeletpy.base.host import signing
-from kubeletpy.base.host.key_pair import KeyPair
+from kubeletpy.base.host import x509
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
-from kubeletpy.base.host.tls_limits import curves
+from kubeletpy.base.wire.listener import curves
 from kubeletpy.probes.handlers import grpc_health, http, http2, network, tcp
 from kubeletpy.probes.handlers.http_request import request_for
 from kubeletpy.probes.handlers.http_response import ResponseReader
@@ -329,7 +329,7 @@ async def test_grpc_health() -> None:
 def key_and_certificate(directory: Path) -> tuple[bytes, bytes]:
     """A key and a certificate that no client trusts."""
     pair = KeyPair.named(directory, "nobody")
-    signing.make_self_signed(pair, Names("nobody"))
+    x509.make_self_signed(pair, Names("nobody"))
     return pair.key.read_bytes(), pair.certificate.read_bytes()
 
 

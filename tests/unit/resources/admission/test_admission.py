@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.sysctls import normalize
+from kubeletpy.base.api.names import normalize
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.resources.admission.facts import NodeState
 from kubeletpy.resources.admission.fit import is_extended, no_fewer, pod_needs, shortages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.base.api.sysctls import is_name, namespace_of, normalize
+from kubeletpy.base.api.names import is_name, namespace_of, normalize
 from kubeletpy.resources.admission.sysctls import safe_sysctls
 
 

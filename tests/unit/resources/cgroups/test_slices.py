@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from dbus_fast import Variant
 
-from kubeletpy.base.host.dbus_error import DBusError
+from kubeletpy.base.host.errors import DBusError
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.cgroups.errors import CgroupError
 from kubeletpy.resources.cgroups.limits_read import as_requested

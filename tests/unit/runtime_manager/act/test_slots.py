@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeletpy.base.backlog import Backlog
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.runtime_manager.act.slots import (
     STOP_AT_MOST_S,
     STOP_WAITS_AT_MOST_S,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.api.sysctls import normalize
+from kubeletpy.base.api.names import normalize
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.granted import DeviceNode, Placement

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from kubeletpy.base.api.sysctls import normalize
+from kubeletpy.base.api.names import normalize
 from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.granted import DeviceNode, Placement
 from kubeletpy.pods.mount import Mount

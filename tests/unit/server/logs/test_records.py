@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.base.api.times import parse_time
-from kubeletpy.base.host.below import NotBelow
+from kubeletpy.base.host.files import NotBelow
 from kubeletpy.server.logs.choice import (
     InvalidOptions,
     LogOptions,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.wire import spdy, stream_work, websocket
-from kubeletpy.base.wire.stream_work import SLICE_WORK, SLICES_A_TURN
+from kubeletpy.base.wire import relay, spdy, websocket
+from kubeletpy.base.wire.relay import SLICE_WORK, SLICES_A_TURN
 from kubeletpy.server.streaming.options import TUNNEL, V5
 from tests.unit.base.wire.test_websocket import frame
 from tests.unit.base.wire.turns_of import PerTurn, events_per_turn
@@ -54,15 +54,15 @@ async def connected(
 @contextlib.contextmanager
 def frames_per_turn(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Counts the frames that streams report."""
-    report = stream_work.StreamWork.exceeds
+    report = relay.StreamWork.exceeds
 
     with events_per_turn() as counted:
 
-        def counting(work: stream_work.StreamWork, size: int) -> bool:
+        def counting(work: relay.StreamWork, size: int) -> bool:
             counted.count()
             return report(work, size)
 
-        monkeypatch.setattr(stream_work.StreamWork, "exceeds", counting)
+        monkeypatch.setattr(relay.StreamWork, "exceeds", counting)
         yield counted
 
 

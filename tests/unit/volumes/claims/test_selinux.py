@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host.selinux import DEFAULT_LABEL, file_label
+from kubeletpy.base.host.machine import DEFAULT_LABEL, file_label
 from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.config import default_settings
 from kubeletpy.volumes.claims.model import Mode, WaitCause

@@ -20,7 +20,7 @@ import pytest
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import SystemClock
-from kubeletpy.base.host.exhausted import FaultKind
+from kubeletpy.base.host.errors import FaultKind
 from kubeletpy.kubeapi.errors import NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS

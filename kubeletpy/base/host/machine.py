@@ -9,6 +9,8 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
+import time
 from pathlib import Path
 
 _LOOP_SET_FD, _LOOP_CLR_FD, _LOOP_CTL_GET_FREE = 0x4C00, 0x4C01, 0x4C82
@@ -72,3 +74,51 @@ def _open(path: str) -> int:
         if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+# The machine's SELinux policy for container files. Reads files only; blocking, once.
+
+DEFAULT_LABEL = "system_u:object_r:container_file_t:s0"
+"""Default of policies that ship without their own contexts file."""
+_FILE = re.compile(r'^\s*file\s*=\s*"?([^"\s]+)"?\s*$', re.MULTILINE)
+_TYPE = re.compile(r"^\s*SELINUXTYPE\s*=\s*([\w.-]+)\s*$", re.MULTILINE)
+
+
+def file_label(root: Path = Path("/")) -> str:
+    """The default label of container files; empty: the kernel labels nothing."""
+    if not (root / "sys/fs/selinux/enforce").exists():
+        return ""
+    found = _TYPE.search(_text(root / "etc/selinux/config"))
+    policy = found[1] if found else "targeted"
+    contexts = _text(root / "etc/selinux" / policy / "contexts/lxc_contexts")
+    label = _FILE.search(contexts)
+    return label[1] if label is not None and label[1].count(":") >= 3 else DEFAULT_LABEL
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+# When this machine and this process started, according to the kernel's own clock.
+#
+# Must never be used by a decision: it is read once, at startup.
+
+_START_TICKS = 22
+"""The field of /proc/PID/stat with the start time of the process (proc_pid_stat(5))."""
+
+
+def booted_at(now: float) -> float:
+    """When the machine was booted; ``now`` and the answer in Unix seconds."""
+    return now - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def process_started_at(now: float, stat: Path = Path("/proc/self/stat")) -> float:
+    """When this process was started; ``now`` where the kernel does not show it. Unix seconds."""
+    try:
+        ticks = int(stat.read_text().rpartition(") ")[2].split()[_START_TICKS - 3])
+    except (OSError, ValueError, IndexError):
+        return now
+    return min(booted_at(now) + ticks / os.sysconf("SC_CLK_TCK"), now)
