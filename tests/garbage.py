@@ -1,6 +1,6 @@
 """Checks whether ended objects are freed with their last reference, or wait in a cycle.
 
-The agent collects all of its garbage once an hour only (kubeletpy/cli/pauses.py): what is in
+The agent collects all of its garbage once an hour only (kubeletpy/cli/process.py): what is in
 cycles grows until then.
 """
 

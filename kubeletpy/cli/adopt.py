@@ -57,7 +57,7 @@ from kubeletpy.base.clock import Clock, SystemClock
 from kubeletpy.cli import agent_socket
 from kubeletpy.cli.deploy_files import deploy_files
 from kubeletpy.cli.endings import STOP_SIGNALS, interruptible, run_until_signalled
-from kubeletpy.cli.machine import problems_here
+from kubeletpy.cli.process import problems_here
 from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.node.server_version import write_version_record

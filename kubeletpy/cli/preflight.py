@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from kubeletpy.agent.takeover.preflight import findings
 from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT, Options, gather
 from kubeletpy.cli.endings import run_until_signalled
-from kubeletpy.cli.machine import problems_here
+from kubeletpy.cli.process import problems_here
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,10 +18,9 @@ from kubeletpy.base.kubernetes_version import KubernetesVersion, supported
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import background
 from kubeletpy.base.wire.listener import LoopProblems
-from kubeletpy.cli import logs, pauses, version
-from kubeletpy.cli.allocator import give_back_freed_memory, keep_little_freed_memory
+from kubeletpy.cli import logs, process, version
 from kubeletpy.cli.endings import run_until_signalled
-from kubeletpy.cli.machine import problems_here
+from kubeletpy.cli.process import give_back_freed_memory, keep_little_freed_memory, problems_here
 from kubeletpy.config import version_choice
 from kubeletpy.config.flag_table import FLAGS
 from kubeletpy.kubeapi.credentials import begin_loading
@@ -140,6 +139,6 @@ def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
 
 
 def _default_agent() -> Agent:
-    with pauses.importing():
+    with process.importing():
         agent: Agent = importlib.import_module("kubeletpy.agent.launch").run_agent
     return agent

@@ -25,9 +25,9 @@ from kubeletpy import config
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import background, until_one_ends
 from kubeletpy.base.text import first_line
-from kubeletpy.cli import pauses, run
-from kubeletpy.cli.allocator import keep_little_freed_memory
+from kubeletpy.cli import process, run
 from kubeletpy.cli.ports import API, UP_PORTS, choose_ports, port
+from kubeletpy.cli.process import keep_little_freed_memory
 from kubeletpy.remote.endpoint import EndpointError, socket_path
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         return run.fail(error)
     node_name = loaded.node.hostname_override
     keep_little_freed_memory()
-    with pauses.importing():
+    with process.importing():
         for name in ("kubeletpy.agent.launch", "kubeletpy_up.api"):
             importlib.import_module(name)
     # a person reads the terminal; /configz has it

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bench.soak.leftovers import log_lines
-from kubeletpy.cli.log_formats import formatter
+from kubeletpy.cli.logs import formatter
 from kubeletpy.config import default_settings
 
 

@@ -16,7 +16,7 @@ import pytest
 def _keep_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("run", "up"):
         monkeypatch.setattr(f"kubeletpy.cli.{command}.keep_little_freed_memory", lambda: None)
-    monkeypatch.setattr("kubeletpy.cli.pauses.importing", contextlib.nullcontext)
+    monkeypatch.setattr("kubeletpy.cli.process.importing", contextlib.nullcontext)
 
 
 @pytest.fixture(autouse=True)

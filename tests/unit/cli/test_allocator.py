@@ -12,7 +12,7 @@ import pytest
 _THREADS = """
 import ctypes, sys, threading
 if sys.argv[1] == "ours":
-    from kubeletpy.cli.allocator import keep_little_freed_memory
+    from kubeletpy.cli.process import keep_little_freed_memory
     keep_little_freed_memory()
 barrier = threading.Barrier(6)
 def work():
@@ -60,7 +60,7 @@ def test_arenas(which: str, environment: dict[str, str], least: int, most: int) 
 _BLOCKS = """
 import asyncio, ctypes, re, sys  # both with what ours imports
 if sys.argv[1] == "ours":
-    from kubeletpy.cli.allocator import keep_little_freed_memory
+    from kubeletpy.cli.process import keep_little_freed_memory
     keep_little_freed_memory()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -83,7 +83,7 @@ def test_large_blocks_are_returned_to_the_kernel() -> None:
 
 _PAGES = """
 import asyncio, re
-from kubeletpy.cli.allocator import give_back_freed_memory
+from kubeletpy.cli.process import give_back_freed_memory
 def mebibytes():
     return int(re.search("RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) >> 10
 async def main():

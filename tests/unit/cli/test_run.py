@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy import config
-from kubeletpy.cli import machine, run
+from kubeletpy.cli import process, run
 from kubeletpy.config.version_choice import NoVersion, ServerVersion
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 
@@ -19,8 +19,8 @@ HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(machine, "cgroup_version", lambda: 2)
-    monkeypatch.setattr(machine, "swap_on", lambda: False)
+    monkeypatch.setattr(process, "cgroup_version", lambda: 2)
+    monkeypatch.setattr(process, "swap_on", lambda: False)
     (tmp_path / "config.yaml").write_text(HEAD + "maxPods: 7\n")
     (tmp_path / "kubeconfig").write_text("")
     return [f"--config={tmp_path}/config.yaml", f"--kubeconfig={tmp_path}/kubeconfig"]
@@ -148,7 +148,7 @@ def test_a_missing_kubeconfig_names_its_flag(
 def test_the_machine_must_fit(
     files: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "cgroup_version", lambda: 1)
+    monkeypatch.setattr(process, "cgroup_version", lambda: 1)
     assert run.main(files, never) == 1
     assert "failCgroupV1 is true: this machine uses cgroup v1" in capsys.readouterr().err
 
@@ -159,7 +159,7 @@ def test_problems_of_the_machine_hide_no_other_problem(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "cgroup_version", lambda: 1)
+    monkeypatch.setattr(process, "cgroup_version", lambda: 1)
     (tmp_path / "config.yaml").write_text(HEAD + "maxPods: -5\nsingleProcessOOMKill: false\n")
     assert run.main([files[0], "--kubeconfig=/no/such"], never) == 1
     said = capsys.readouterr().err
@@ -179,7 +179,7 @@ def test_a_field_that_could_not_be_read_is_one_problem(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "cgroup_version", lambda: 1)
+    monkeypatch.setattr(process, "cgroup_version", lambda: 1)
     (tmp_path / "config.yaml").write_text(HEAD + "failCgroupV1: perhaps\n")
     assert run.main(files, never) == 1
     said = capsys.readouterr().err
@@ -190,7 +190,7 @@ def test_a_field_that_could_not_be_read_is_one_problem(
 def test_kernel_settings_are_refused_by_name(
     files: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "wrong_kernel_settings", lambda: "vm.x is 0, must be 1")
+    monkeypatch.setattr(process, "wrong_kernel_settings", lambda: "vm.x is 0, must be 1")
     ended: list[bool] = []
 
     async def agent(_loaded: config.LoadedConfig) -> None:
@@ -203,7 +203,7 @@ def test_kernel_settings_are_refused_by_name(
 
 
 def test_which_kernel_settings_are_wrong(tmp_path: Path) -> None:
-    assert "kernel.panic is not readable, must be 10" in machine.wrong_kernel_settings(tmp_path)
+    assert "kernel.panic is not readable, must be 10" in process.wrong_kernel_settings(tmp_path)
 
 
 GATE_OF_1_36 = HEAD + "featureGates: {SidecarContainers: true}\n"
@@ -284,16 +284,16 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_machine_facts(tmp_path: Path) -> None:
-    assert machine.cgroup_version(tmp_path) == 1
+    assert process.cgroup_version(tmp_path) == 1
     (tmp_path / "cgroup.controllers").write_text("cpu\n")
-    assert machine.cgroup_version(tmp_path) == 2
+    assert process.cgroup_version(tmp_path) == 2
     swaps = tmp_path / "swaps"
-    assert not machine.swap_on(swaps)
+    assert not process.swap_on(swaps)
     swaps.write_text("Filename Type\n")
-    assert not machine.swap_on(swaps)
+    assert not process.swap_on(swaps)
     swaps.write_text("Filename Type\n/dev/sda2 partition\n")
-    assert machine.swap_on(swaps)
+    assert process.swap_on(swaps)
     online = tmp_path / "online"
-    assert machine.online_cpus(online) is None
+    assert process.online_cpus(online) is None
     online.write_text("0-2,5\n")
-    assert machine.online_cpus(online) == frozenset({0, 1, 2, 5})
+    assert process.online_cpus(online) == frozenset({0, 1, 2, 5})

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.cli import view_sources
+from kubeletpy.cli import view
 from kubeletpy.cli.own_api import OwnApiUnavailable
-from kubeletpy.cli.view_sources import Sources
+from kubeletpy.cli.view import Sources
 
 NOT_HERE = {"error": "no pod ns/web on this node", "last": None}
 
@@ -87,7 +87,7 @@ async def test_the_api_adds_pods_and_events() -> None:
 async def test_an_api_that_does_not_answer_is_a_trouble_of_the_node(
     monkeypatch: pytest.MonkeyPatch, unread: str, why: str
 ) -> None:
-    monkeypatch.setattr(view_sources, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(view, "PATIENCE_S", 0.01)
     api = Api()
     api.unread, api.hangs = unread, not unread
     sources = Sources(agent, api, asyncio.get_running_loop())  # type: ignore[arg-type]

@@ -31,8 +31,8 @@ LOADING = {
     "mergeDefaultEvictionSettings": "changes evictionHard (decode.derive)",
     "logging.flushFrequency": "cli/logs.py writes lines as they come: sooner than any period",
     "showHiddenMetricsForVersion": "no supported version hides a metric of the kubelet",
-    "logging.options.text.splitStream": "cli/log_formats.py",
-    "logging.options.json.splitStream": "cli/log_formats.py",
+    "logging.options.text.splitStream": "cli/logs.py",
+    "logging.options.json.splitStream": "cli/logs.py",
     "runOnce": "refused when true",
 }
 """Fields that no other package reads, with the code that applies them."""
