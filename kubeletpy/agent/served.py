@@ -21,7 +21,7 @@ from kubeletpy.agent.eviction import Eviction, new_collector
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.config import document, in_effect
-from kubeletpy.config.flag_texts import flag_texts
+from kubeletpy.config.flags import flag_texts
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.metrics.exposition import CONTENT_TYPE

@@ -3,15 +3,14 @@
 Pure but for :mod:`kubeletpy.config.files`. Imports nothing from the rest of the project.
 """
 
-from kubeletpy.config.document import document, text_for_log
+from kubeletpy.config.decode import document, text_for_log
 from kubeletpy.config.effects import Notice, in_effect
 from kubeletpy.config.fields import PROTOBUF
 from kubeletpy.config.files import expected_version, load_files, printed_version
-from kubeletpy.config.flag_rules import check_node_name
-from kubeletpy.config.flags import FlagValues, NodeFlags, parse_flags
-from kubeletpy.config.host import check_host
+from kubeletpy.config.flags import FlagValues, NodeFlags, check_node_name, parse_flags
 from kubeletpy.config.load import LoadedConfig, default_settings, load, load_document
 from kubeletpy.config.problems import ConfigError, Problem
+from kubeletpy.config.rules import check_host
 from kubeletpy.config.settings import KubeletSettings
 
 __all__ = [

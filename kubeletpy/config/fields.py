@@ -3,7 +3,7 @@
 Pure.
 
 Source: docs/reference/config.csv. Must stay data: rules about several fields are in
-:mod:`kubeletpy.config.cross_rules`.
+:mod:`kubeletpy.config.load`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import first_line
-from kubeletpy.config.yaml_depth import check_depth
+from kubeletpy.config.problems import check_depth
 
 _CLUSTER_FILES = ("certificate-authority",)
 _FILES = ("client-certificate", "client-key", "tokenFile")

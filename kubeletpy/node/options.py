@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from kubeletpy.base.api import types as api
 from kubeletpy.base.kubernetes_version import version_facts
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.config.flag_rules import node_addresses
-from kubeletpy.config.flags import NodeFlags
+from kubeletpy.config.flags import NodeFlags, node_addresses
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
 

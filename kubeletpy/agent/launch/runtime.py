@@ -17,7 +17,7 @@ from kubeletpy.base.kubernetes_version import supported
 from kubeletpy.base.text import scrub
 from kubeletpy.config import ConfigError, LoadedConfig, NodeFlags, in_effect, text_for_log
 from kubeletpy.config.files import read_version_record
-from kubeletpy.config.flag_rules import node_addresses
+from kubeletpy.config.flags import node_addresses
 from kubeletpy.config.version_choice import (
     NoVersion,
     ResolvedVersion,

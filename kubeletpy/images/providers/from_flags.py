@@ -9,13 +9,13 @@ from pathlib import Path
 
 from kubeletpy.base.host.program import Program, run_program
 from kubeletpy.config import ConfigError, KubeletSettings, NodeFlags, Problem
-from kubeletpy.config.credential_provider_files import (
+from kubeletpy.config.credential_providers import TOKENS_GATE, load_credential_providers
+from kubeletpy.config.files import (
     BIN_DIR_FLAG,
     FLAG,
     check_programs,
     read_credential_provider_files,
 )
-from kubeletpy.config.credential_providers import TOKENS_GATE, load_credential_providers
 from kubeletpy.images.providers.accounts import ServiceAccounts
 from kubeletpy.images.providers.plugins import Plugins
 from kubeletpy.images.providers.provider import Provider

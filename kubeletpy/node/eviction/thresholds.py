@@ -1,7 +1,7 @@
 """From settings to the thresholds of a node. Pure.
 
 Source: docs/reference/behaviour-resources.md, rb. Settings are checked for sense where they are
-loaded (:mod:`kubeletpy.config.cross_rules`): an error there names the field.
+loaded (:mod:`kubeletpy.config.load`): an error there names the field.
 """
 
 from __future__ import annotations

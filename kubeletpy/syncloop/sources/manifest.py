@@ -16,7 +16,7 @@ import yaml
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
-from kubeletpy.config.yaml_depth import TooDeep, check_depth
+from kubeletpy.config.problems import TooDeep, check_depth
 from kubeletpy.pods import defaults, volume_fields
 from kubeletpy.pods.canonical_spec import canonical_spec
 from kubeletpy.pods.hostname import LABEL, SUBDOMAIN

@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.config.credential_provider_files import (
-    check_programs,
-    read_credential_provider_files,
-)
 from kubeletpy.config.credential_providers import (
     CredentialProvider,
     EnvironmentVariable,
     TokenAttributes,
     load_credential_providers,
 )
+from kubeletpy.config.files import check_programs, read_credential_provider_files
 from kubeletpy.config.problems import ConfigError
 
 V1 = "kubelet.config.k8s.io/v1"

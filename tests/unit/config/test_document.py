@@ -7,8 +7,7 @@ import yaml
 
 from kubeletpy.config.decode import decode, parse, without_zeros
 from kubeletpy.config.fields import API_VERSION, KIND
-from kubeletpy.config.problems import ProblemReport
-from kubeletpy.config.yaml_depth import MAX_DEPTH, TooDeep, check_depth
+from kubeletpy.config.problems import MAX_DEPTH, ProblemReport, TooDeep, check_depth
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from kubeletpy import config
 from kubeletpy.base.api.json_patch import apply_merge_patch
 from kubeletpy.config.fields import DEFAULT_EVICTION_HARD
-from kubeletpy.config.flag_texts import flag_texts
+from kubeletpy.config.flags import flag_texts
 from kubeletpy.config.gates import HERE, known_gates, resolve
-from kubeletpy.config.host import check_host
 from kubeletpy.config.problems import ConfigError, Problem, show
+from kubeletpy.config.rules import check_host
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 DEFAULTS = config.document(config.default_settings())

@@ -41,12 +41,12 @@ PLAIN_FLAGS = {"config": "config/files.py", "config-dir": "config/files.py"}
 SWITCHES = {
     "AllAlpha": "config/gates.py",
     "AllBeta": "config/gates.py",
-    "LoggingAlphaOptions": "config/cross_rules.py refuses logging.options",
-    "LoggingBetaOptions": "config/cross_rules.py refuses logging.format json",
-    "CustomCPUCFSQuotaPeriod": "config/cross_rules.py refuses cpuCFSQuotaPeriod",
-    "GracefulNodeShutdown": "config/cross_rules.py refuses shutdownGracePeriod",
-    "GracefulNodeShutdownBasedOnPodPriority": "config/cross_rules.py refuses the field",
-    "KubeletCrashLoopBackOffMax": "config/cross_rules.py refuses crashLoopBackOff",
+    "LoggingAlphaOptions": "config/load.py refuses logging.options",
+    "LoggingBetaOptions": "config/load.py refuses logging.format json",
+    "CustomCPUCFSQuotaPeriod": "config/load.py refuses cpuCFSQuotaPeriod",
+    "GracefulNodeShutdown": "config/load.py refuses shutdownGracePeriod",
+    "GracefulNodeShutdownBasedOnPodPriority": "config/load.py refuses the field",
+    "KubeletCrashLoopBackOffMax": "config/load.py refuses crashLoopBackOff",
     "KubeletServiceAccountTokenForCredentialProviders": "images/providers/from_flags.py",
 }
 """Gates read while the configuration is loaded."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.config import NodeFlags, default_settings
-from kubeletpy.config.flag_texts import flag_texts
+from kubeletpy.config.flags import flag_texts
 from kubeletpy.server import endpoints
 from kubeletpy.server.debug.log_sinks import log_problem
 from kubeletpy.server.debug.profile_proto import CodeLocation, Weight, encode, folded
