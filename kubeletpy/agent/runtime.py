@@ -10,13 +10,11 @@ from kubeletpy.agent.context import BuildContext, Component, Machine, Task
 from kubeletpy.agent.pod_state import PodState
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.images.ages import ImageAges
-from kubeletpy.images.gc import ImageGarbageCollector
+from kubeletpy.images.gc import ImageAges, ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy, pod_images
-from kubeletpy.images.image_manager import ImageManager
-from kubeletpy.images.node_credentials import NodeCredentials, default_paths
-from kubeletpy.images.puller import PullSettings
-from kubeletpy.images.records.from_settings import pull_records
+from kubeletpy.images.image_manager import ImageManager, PullSettings
+from kubeletpy.images.pod_credentials import NodeCredentials, default_paths
+from kubeletpy.images.records.ledger import pull_records
 from kubeletpy.images.uses import ImageUses
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.resources.cgroups.setup import memory_qos
@@ -29,7 +27,7 @@ from kubeletpy.syncloop.pleg import Pleg
 from kubeletpy.volumes.projected.tokens import PodTokens
 
 if TYPE_CHECKING:
-    from kubeletpy.images.providers.plugins import Plugins
+    from kubeletpy.images.providers.provider import Plugins
 
 
 def runtime_settings(
@@ -144,7 +142,7 @@ def build_images(context: BuildContext, state: PodState, tokens: PodTokens) -> I
     providers: Plugins | None = None
     if flags.image_credential_provider_config or flags.image_credential_provider_bin_dir:
         # most nodes have none and start without loading this
-        from kubeletpy.images.providers.from_flags import providers_from_flags
+        from kubeletpy.images.providers.provider import providers_from_flags
         from kubeletpy.volumes.projected.service_accounts import ClusterAccounts
 
         accounts = ClusterAccounts(context.kube_api, tokens)

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.images.records.names import full_name
+from kubeletpy.images.records.model import full_name
 from kubeletpy.images.reference import InvalidReference, with_default_tag
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import api_pb2 as cri

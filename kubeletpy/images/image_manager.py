@@ -7,34 +7,307 @@ log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.clock import Clock
-from kubeletpy.base.text import shown_image
-from kubeletpy.images.errors import ImageError, ImageErrorCode, never_pulled, runtime_text
-from kubeletpy.images.local_image import LocalImage, local_image
-from kubeletpy.images.metrics import ImageMetrics, NoPullTimes, PullTimes
-from kubeletpy.images.node_credentials import NodeCredentials
-from kubeletpy.images.pod_credentials import CredentialProviders, CredentialSources, PodCredentials
-from kubeletpy.images.policy import ImageAction, decide, needs_lookup
-from kubeletpy.images.pull_secrets import PullSecretLike
-from kubeletpy.images.puller import ImagePuller, PullSettings, WantedImage
-from kubeletpy.images.records.ledger import PullRecords
-from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag
-from kubeletpy.images.uses import ImageUses
+from kubeletpy.base.api.times import format_duration
+from kubeletpy.base.clock import Clock, steady_now
+from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import scrub, shown_image
+from kubeletpy.config import KubeletSettings
+from kubeletpy.images.credentials import Credential, PullSecretLike, distinct
+from kubeletpy.images.pod_credentials import (
+    CredentialProviders,
+    CredentialSources,
+    NodeCredentials,
+    PodCredentials,
+)
+from kubeletpy.images.policy import (
+    ImageAction,
+    ImageError,
+    ImageErrorCode,
+    ImageMetrics,
+    NoPullTimes,
+    PullBackoff,
+    PullTimes,
+    decide,
+    needs_lookup,
+    never_pulled,
+    pull_failure,
+    runtime_text,
+)
+from kubeletpy.images.records.ledger import (
+    UNCERTAIN,
+    IntentNotRecorded,
+    PullInProgress,
+    PullRecords,
+)
+from kubeletpy.images.reference import (
+    InvalidReference,
+    LocalImage,
+    default_pull_policy,
+    local_image,
+    with_default_tag,
+)
+from kubeletpy.images.uses import ImageUses, PullQueue, PullRateExceeded, Start, Ticket
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.names import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
-from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 
 if TYPE_CHECKING:
-    from kubeletpy.images.pull_position import PullPosition
+    from kubeletpy.images.policy import PullPosition
+
+
+# Pulls an image: waits for a slot, tries the credentials, records who may use it, and reports.
+#
+# Must never put a credential into an event, an error or the log.
+
+logger = logging.getLogger(__name__)
+
+SHOW_BACK_OFF_S = 1.0
+"""Seconds after a failed pull at which the container's reason becomes ImagePullBackOff."""
+
+
+class PullSettings(Struct, frozen=True):
+    """KubeletConfiguration's fields about pulls."""
+
+    serialize: bool = True
+    max_parallel: int | None = None
+    qps: float = 5
+    burst: int = 10
+
+    @classmethod
+    def from_settings(cls, settings: KubeletSettings) -> PullSettings:
+        """The limits of the settings."""
+        return cls(
+            serialize=settings.serialize_image_pulls,
+            max_parallel=settings.max_parallel_image_pulls,
+            qps=settings.registry_pull_qps,
+            burst=settings.registry_burst,
+        )
+
+    @property
+    def parallel(self) -> int | None:
+        """How many pulls may run together; None: no limit."""
+        return 1 if self.serialize else self.max_parallel
+
+
+class WantedImage(Struct, frozen=True):
+    """An image that a container needs."""
+
+    pod: Pod
+    image: str
+    """The name in the spec, for messages and events."""
+    spec: cri.ImageSpec
+    reference: api.ObjectReference
+    policy: str
+    start: Start
+
+    @property
+    def purpose(self) -> str:
+        """The container and the image pulled for it."""
+        return f"{self.reference.get('fieldPath', '')} {self.image}"
+
+
+class ImagePuller:
+    """Pulls, within the node's limits and with memory of failures."""
+
+    def __init__(
+        self,
+        service: ImageService,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: ImageMetrics,
+        *,
+        settings: PullSettings,
+        records: PullRecords | None,
+        pull_times: PullTimes,
+        pulled: Callable[[str], None] = lambda image_id: None,
+        uses: ImageUses,
+    ) -> None:
+        """``records`` None: who pulled what is not recorded. ``pulled`` is called with the id of
+        each image that arrives. ``uses`` keeps it from being removed."""
+        self._service = service
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._records = records
+        self._pull_times = pull_times
+        self._pulled = pulled
+        self._uses = uses
+        self._backoff = PullBackoff()
+        self._queue = PullQueue(parallel=settings.parallel, qps=settings.qps, burst=settings.burst)
+
+    async def pull(
+        self,
+        wanted: WantedImage,
+        pod_credentials: PodCredentials,
+        sandbox_config: cri.PodSandboxConfig | None,
+    ) -> LocalImage:
+        """Pull, unless the last failure is too recent.
+
+        Raises:
+            ImageError: with the container's waiting reason and message.
+        """
+        key = f"{wanted.pod.uid}_{wanted.image}"
+        if (blocked := self._backoff.blocked_until(key, steady_now())) is not None:
+            left, cause = blocked[0] - steady_now(), blocked[1]
+            until = self._clock.now() + left
+            message = f'Back-off pulling image "{wanted.image}"'
+            self._recorder.event(wanted.reference, NORMAL, Reason.BACK_OFF, message)
+            note(TraceCall.BACK_OFF, wanted.image, lasts=left)
+            raise ImageError(ImageErrorCode.BACK_OFF, f"{message}: {cause}", until)
+        self._pull_times.pull_began(wanted.pod.uid, wanted.purpose)
+        self._recorder.event(
+            wanted.reference, NORMAL, Reason.PULLING, f'Pulling image "{wanted.image}"'
+        )
+        credentials = distinct(await pod_credentials.get())
+        loop = asyncio.get_running_loop()
+        queued_at = loop.time()
+        try:
+            with span(TraceCall.PULL_IMAGE, wanted.image, milestone=True):
+                ticket = Ticket(wanted.pod.uid, wanted.image)
+                async with self._queue.place(ticket), self._recorded(wanted) as record:
+                    started_at = loop.time()
+                    held = False
+                    while not held:
+                        since = self._uses.removals
+                        ref, used = await self._pull_with_any(
+                            wanted.spec, credentials, sandbox_config
+                        )
+                        image, image_id, size = await self._inspect_pulled(wanted.spec, ref)
+                        held = await self._uses.hold(wanted.start, image_id, since)
+                    ended_at = loop.time()
+                    self._pulled(image_id)
+                    if record is not None:
+                        await record.succeeded(image_id, used)
+        except (CRIError, PullRateExceeded, IntentNotRecorded) as error:
+            raise self._failed(wanted, key, error) from error
+        self._pull_times.image_there(wanted.pod.uid, wanted.purpose)
+        waited, pulled = ended_at - queued_at, ended_at - started_at
+        self._recorder.event(
+            wanted.reference,
+            NORMAL,
+            Reason.PULLED,
+            f'Successfully pulled image "{wanted.image}" in {_shown(pulled)} '
+            f"({_shown(waited)} including waiting). Image size: {size} bytes.",
+        )
+        self._metrics.image_pulled(waited, size)
+        self._backoff.forget_expired(steady_now())
+        return image
+
+    def positions(self, uid: str) -> dict[str, PullPosition]:
+        """Image -> where its pull for a pod (by uid) stands."""
+        found = self._queue.positions()
+        return {ticket.what: position for ticket, position in found if ticket.pod == uid}
+
+    @asynccontextmanager
+    async def _recorded(self, wanted: WantedImage) -> AsyncIterator[PullInProgress | None]:
+        if self._records is None:
+            yield None
+            return
+        before = await self._image_id(wanted.spec)
+        async with self._records.pulling(wanted.image) as record:
+            try:
+                yield record
+            except CRIError:
+                # an error may follow a completed pull: compare the image's id
+                record.changed_nothing = before is not None and before == await self._image_id(
+                    wanted.spec
+                )
+                raise
+
+    async def _image_id(self, spec: cri.ImageSpec) -> str | None:
+        """The id of an image, "" when it is not on the node; None: unknown."""
+        try:
+            found = local_image(await self._service.image_status(spec))
+        except CRIError:
+            return None
+        return found.ref if found is not None else ""
+
+    def _failed(self, wanted: WantedImage, key: str, error: Exception) -> ImageError:
+        text = runtime_text(error) if isinstance(error, CRIError) else str(error)
+        self._recorder.event(
+            wanted.reference,
+            WARNING,
+            Reason.FAILED,
+            f'Failed to pull image "{wanted.image}": {text}',
+        )
+        failure = pull_failure(wanted.image, text)
+        now = self._clock.now()
+        steady = steady_now()
+        due = self._backoff.failed(key, steady, f"{failure.code}: {failure.message}")
+        failure.tries_at = now + due - steady
+        failure.retry_at = now + SHOW_BACK_OFF_S
+        return failure
+
+    async def _pull_with_any(
+        self,
+        spec: cri.ImageSpec,
+        credentials: Sequence[Credential],
+        sandbox_config: cri.PodSandboxConfig | None,
+    ) -> tuple[str, Credential | None]:
+        """Pull with each credential in turn, or anonymously when there is none."""
+        failures: list[CRIError] = []
+        for credential in credentials or (None,):
+            auth = None if credential is None else _auth_config(credential)
+            try:
+                self._queue.take_token()
+                return await self._service.pull_image(spec, auth, sandbox_config), credential
+            except PullRateExceeded as error:
+                if not failures:
+                    raise
+                failures.append(ResourceExhausted("PullImage", str(error)))
+                break
+            except CRIError as error:
+                # with its traceback, which holds this list, neither would go by its references
+                failures.append(error.with_traceback(None))
+        if len(failures) == 1 and not credentials:
+            raise failures.pop()
+        hidden = [text for credential in credentials for text in credential.secrets]
+        texts = dict.fromkeys(scrub(runtime_text(error), hidden) for error in failures)
+        text = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"
+        # one pull that may go on in the runtime is not ended by another's refusal
+        code = next((f.code for f in failures if f.code in UNCERTAIN), failures[-1].code)
+        raise CRIError("PullImage", text, target=spec.image, code=code)
+
+    async def _inspect_pulled(self, spec: cri.ImageSpec, ref: str) -> tuple[LocalImage, str, int]:
+        """The id and size of what was pulled; the pull counts even if these are unknown."""
+        try:
+            answer = await self._service.image_status(spec)
+        except CRIError as error:
+            logger.warning(
+                "image was pulled but not found",
+                extra={"image": spec.image, "error": str(error)},
+            )
+            return LocalImage(ref), ref, 0
+        found = local_image(answer)
+        if found is None:
+            return LocalImage(ref), ref, 0
+        return LocalImage(ref, found.uid, found.username), found.ref, answer.image.size
+
+
+def _auth_config(credential: Credential) -> cri.AuthConfig:
+    return cri.AuthConfig(
+        username=credential.username,
+        password=credential.password,
+        identity_token=credential.identity_token,
+    )
+
+
+def _shown(seconds: float) -> str:
+    """A duration, truncated to whole milliseconds as in the kubelet."""
+    return format_duration(max(0, int(seconds * 1000 + 1e-6)) / 1000)
+
 
 __all__ = ["ImageManager", "LocalImage", "PullSettings"]
 

@@ -6,6 +6,11 @@ Source: docs/reference/behaviour.md, g1. Must never call the runtime.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
+
+from kubeletpy.base.structs import Struct
+from kubeletpy.pods.backoff import ExponentialBackoff
+from kubeletpy.remote.errors import CRIError
 
 ALWAYS = "Always"
 IF_NOT_PRESENT = "IfNotPresent"
@@ -38,3 +43,200 @@ def decide(pull_policy: str, *, present: bool, accessible: bool = True) -> Image
     if present and accessible and pull_policy in (IF_NOT_PRESENT, NEVER):
         return ImageAction.USE
     return ImageAction.PULL if pull_policy == IF_NOT_PRESENT else ImageAction.REFUSE
+
+
+# Why an image is not available to a container, as the reasons that kubectl shows.
+#
+# Must never carry credentials: messages reach pod statuses and events.
+
+
+class ImageErrorCode(StrEnum):
+    """Waiting reasons of a container whose image is missing.
+
+    Source: docs/reference/reasons.csv: container-waiting.
+    """
+
+    PULL = "ErrImagePull"
+    BACK_OFF = "ImagePullBackOff"
+    NEVER_PULL = "ErrImageNeverPull"
+    INSPECT = "ImageInspectError"
+    INVALID_NAME = "InvalidImageName"
+    REGISTRY_UNAVAILABLE = "RegistryUnavailable"
+    SIGNATURE = "SignatureValidationFailed"
+
+
+NOT_VERIFIED = "is on the node, but no pull has verified this pod's credentials for it"
+"""Part of the message of NEVER_PULL where the image is there, and the pod may not use it."""
+
+
+def never_pulled(image: str, *, present: bool, policy: str = "Never") -> str:
+    """The message of NEVER_PULL. ``present``: the image is on the node, but not for this pod."""
+    if present:
+        return (
+            f'Container image "{image}" {NOT_VERIFIED}, '
+            f"and the pull policy of {policy} allows no pull"
+        )
+    return f'Container image "{image}" is not present with pull policy of {policy}'
+
+
+class ImageError(Exception):
+    """An image that cannot be used now.
+
+    ``code`` is the waiting reason, the text its message. ``retry_at`` is the Unix time in seconds
+    at which a retry makes sense, None when something else must change first. ``tries_at`` is when
+    it is really tried again, where the retry is earlier only to show that it backs off.
+    """
+
+    def __init__(self, code: ImageErrorCode, message: str, retry_at: float | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retry_at = retry_at
+        self.tries_at: float | None = None
+
+
+def pull_failure(image: str, error_text: str) -> ImageError:
+    """The error for a failed pull: runtimes mark two causes by the first word."""
+    for code, cause in (
+        (ImageErrorCode.REGISTRY_UNAVAILABLE, "the registry is unavailable"),
+        (ImageErrorCode.SIGNATURE, "the signature validation failed"),
+    ):
+        if error_text.startswith(code):
+            rest = error_text.removeprefix(code)
+            return ImageError(code, f"image pull failed for {image} because {cause}{rest}")
+    return ImageError(ImageErrorCode.PULL, error_text)
+
+
+def runtime_text(error: CRIError) -> str:
+    """The runtime's message, without our own prefix naming the call."""
+    return error.details or str(error.code)
+
+
+# When an image whose pull failed may be pulled again, and why it failed.
+#
+# 10 s doubling to 5 min, per pod and image, counted from the last failure; it is forgotten after
+# ten minutes without a failure (docs/reference/behaviour.md, d). Must never read a clock: times
+# are arguments, in seconds of one monotonic clock.
+
+BASE = 10.0
+MAXIMUM = 300.0
+FORGET_AFTER = 2 * MAXIMUM
+
+
+class PullBackoff:
+    """Failures by key (pod and image)."""
+
+    def __init__(self) -> None:
+        self._backoff = ExponentialBackoff(BASE, MAXIMUM, FORGET_AFTER)
+        self._causes: dict[str, str] = {}
+
+    def blocked_until(self, key: str, now: float) -> tuple[float, str] | None:
+        """End of the backoff and the last failure's text; None: pull now."""
+        state = self._backoff.state(key, now)
+        if state is None or now >= state.raised_at + state.delay:
+            return None
+        return state.raised_at + state.delay, self._causes.get(key, "")
+
+    def failed(self, key: str, now: float, cause: str) -> float:
+        """Record a failure; returns when the next pull may start."""
+        self._causes[key] = cause
+        due = now + self._backoff.next(key, now, now)
+        if len(self._causes) > len(self._backoff):
+            self.forget_expired(now)
+        return due
+
+    def forget_expired(self, now: float) -> None:
+        """Drop what has not failed for ten minutes; called after a successful pull."""
+        self._backoff.collect(now)
+        self._causes = {
+            key: cause for key, cause in self._causes.items() if self._backoff.state(key, now)
+        }
+
+
+# Where a pull stands: in the queue, or under way.
+
+
+class PullPosition(Struct, frozen=True):
+    """One pull. The CRI reports nothing of a pull between its call and its answer, so that how much
+    has arrived is not known.
+
+    Attributes:
+        since: event-loop seconds at which it was queued, or began.
+        ahead: how many pulls come before it; None: it is under way.
+        running: how many pulls are under way.
+        limit: how many may be; None: no limit.
+    """
+
+    since: float
+    ahead: int | None
+    running: int
+    limit: int | None
+
+
+# Metrics of the image components, as an interface.
+#
+# Must never import a metrics library: the agent's registry is passed in.
+
+
+class ImageMetrics(Protocol):
+    """Where the image parts count what they do."""
+
+    def image_requested(
+        self, pull_policy: str, present: bool | None, pull_required: bool | None
+    ) -> None:
+        """kubelet_image_manager_ensure_image_requests_total; None is "unknown"."""
+        ...
+
+    def image_pulled(self, seconds: float, size: int) -> None:
+        """kubelet_image_pull_duration_seconds, queueing included; ``size`` in bytes, 0 unknown."""
+        ...
+
+    def image_garbage_collected(self, reason: str) -> None:
+        """kubelet_image_garbage_collected_total; ``reason`` is age or space."""
+        ...
+
+
+class PullTimes(Protocol):
+    """Observes how long pods wait for images."""
+
+    def pull_began(self, uid: str, what: str) -> None:
+        """A pull for a pod begins; ``what``: container and image."""
+        ...
+
+    def image_there(self, uid: str, what: str) -> None:
+        """The pod has the image, pulled now or found on the node."""
+        ...
+
+
+class NoPullTimes:
+    """Observes nothing."""
+
+    def pull_began(self, uid: str, what: str) -> None:
+        """Do nothing."""
+
+    def image_there(self, uid: str, what: str) -> None:
+        """Do nothing."""
+
+
+class RecordMetrics(Protocol):
+    """Where pull records are counted."""
+
+    def access_checked(self, result: str) -> None:
+        """kubelet_imagemanager_image_mustpull_checks_total."""
+        ...
+
+    def records_on_disk(self, intents: int, records: int) -> None:
+        """kubelet_imagemanager_ondisk_pullintents and _pulledrecords."""
+        ...
+
+    def records_in_memory(self, intents: int, records: int) -> None:
+        """kubelet_imagemanager_inmemory_*_usage_percent."""
+        ...
+
+
+class ProviderMetrics(Protocol):
+    """Where calls of credential provider plugins are counted."""
+
+    def provider_called(self, name: str, seconds: float, *, failed: bool) -> None:
+        """kubelet_credential_provider_plugin_duration and _errors_total."""
+        ...

@@ -16,7 +16,7 @@ HIDDEN = (
     "images/credentials Credential.username",
     "images/credentials Credential.password",
     "images/credentials Credential.identity_token",
-    "images/providers/cache _CachedAnswer.auths",
+    "images/providers/protocol _CachedAnswer.auths",
     "images/providers/protocol ProviderResponse.auths",
     "kubeapi/credentials Connection.authorization",
     "kubeapi/credentials Connection.proxy",

@@ -7,31 +7,97 @@ waits for a running call whose answer may cover it. Must never log an answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+import hashlib
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Protocol
 
-from kubeletpy.base.host.program import Program, ProgramFailed, RunProgram
-from kubeletpy.base.structs import Struct, replace
-from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.config.credential_providers import CredentialProvider, TokenAttributes
-from kubeletpy.images.credentials import AccountSource
-from kubeletpy.images.metrics import ProviderMetrics
-from kubeletpy.images.providers.accounts import (
-    AccountError,
-    AccountFacts,
-    ServiceAccounts,
-    chosen_annotations,
+from kubeletpy.base.host.program import Program, ProgramFailed, RunProgram, run_program
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, replace
+from kubeletpy.base.tasks import cancel_tasks, run_together
+from kubeletpy.config import ConfigError, KubeletSettings, NodeFlags, Problem
+from kubeletpy.config.credential_providers import (
+    TOKENS_GATE,
+    CredentialProvider,
+    TokenAttributes,
+    load_credential_providers,
 )
-from kubeletpy.images.providers.cache import Auths, ResponseCache, registry_of
+from kubeletpy.config.files import (
+    BIN_DIR_FLAG,
+    FLAG,
+    check_programs,
+    read_credential_provider_files,
+)
+from kubeletpy.images.credentials import AccountSource, Config, Keyring, Source
+from kubeletpy.images.policy import ProviderMetrics
 from kubeletpy.images.providers.protocol import (
+    Auths,
     CacheKeyType,
     ProviderError,
     ProviderResponse,
+    ResponseCache,
     read_response,
+    registry_of,
     write_request,
 )
-from kubeletpy.images.registry_pattern import RegistryPattern, Repository
+from kubeletpy.images.reference import RegistryPattern, Repository
+from kubeletpy.metrics.image_credentials import CredentialProviderMetrics
 from kubeletpy.pods.pod import Pod
+
+# A provider's view of a pod's service account: annotations and a token.
+#
+# Source: KEP-4412, tokenAttributes. Must never keep or show a token.
+
+
+class AccountError(Exception):
+    """An account or its token is unavailable; the text contains the reason and may be logged."""
+
+
+class ServiceAccounts(Protocol):
+    """Service accounts of the cluster."""
+
+    async def read_account(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
+        """The uid and annotations of an account. Raises AccountError."""
+        ...
+
+    async def token(self, pod: Pod, account: AccountSource, audience: str) -> str:
+        """A token of the account, bound to the pod. Raises AccountError."""
+        ...
+
+
+class AccountFacts(HidesFields, Struct, frozen=True):
+    """The account of one pod, as one provider sees it."""
+
+    source: AccountSource
+    annotations: Mapping[str, str]
+    token: Hidden[str] = ""
+    """Empty until it is needed."""
+
+    def scope(self, cache_type: str) -> Hashable:
+        """The cache key for answers for this account."""
+        return (self.source, tuple(sorted(self.annotations.items())), self.proof(cache_type))
+
+    def proof(self, cache_type: str = "Token") -> str:
+        """The token's hash, if answers are cached by token."""
+        return hashlib.sha256(self.token.encode()).hexdigest() if cache_type == "Token" else ""
+
+
+def chosen_annotations(
+    attributes: TokenAttributes, annotations: Mapping[str, str]
+) -> dict[str, str] | None:
+    """The annotations that a provider requests; None when a required one is missing. Pure.
+
+    An account opts its pods into this provider by its annotations. Without them the provider is
+    not called.
+    """
+    required = attributes.required_service_account_annotation_keys
+    if any(key not in annotations for key in required):
+        return None
+    wanted = (*required, *attributes.optional_service_account_annotation_keys)
+    return {key: annotations[key] for key in wanted if key in annotations}
+
 
 MAX_CALLS = 10
 """Concurrent calls of one provider."""
@@ -193,3 +259,94 @@ class Provider:
                 "the response holds the service account token itself as the password: that needs "
                 "tokenAttributes.cacheType: Token"
             )
+
+
+# All credential providers of a node: which are called for an image, and in which order.
+#
+# A provider that fails costs a line in the log, never the pull. Must never log an answer.
+
+logger = logging.getLogger(__name__)
+
+
+class Plugins:
+    """The providers, in order."""
+
+    def __init__(self, providers: Sequence[Provider]) -> None:
+        self._providers = tuple(providers)
+
+    async def keyring(self, repository: str, pod: Pod) -> Keyring:
+        """The answers of the providers responsible for a repository, called concurrently."""
+        parsed = Repository.parse(repository)
+        responsible = [provider for provider in self._providers if provider.fits(parsed)]
+        answers = await run_together(
+            *(_provider_auths(each, repository, pod) for each in responsible)
+        )
+        return Keyring(answer for answer in answers if answer is not None)
+
+    async def close(self) -> None:
+        """Stop the running programs."""
+        for provider in self._providers:
+            await provider.close()
+
+
+async def _provider_auths(
+    provider: Provider, repository: str, pod: Pod
+) -> tuple[Config, Source] | None:
+    try:
+        auths, source = await provider.auths(repository, pod)
+    except ProviderError as error:
+        logger.warning(
+            "no credentials from provider",
+            extra={
+                "provider": provider.name,
+                "image": repository,
+                "pod": pod.key,
+                "error": str(error),
+            },
+        )
+        return None
+    return {"auths": auths}, source
+
+
+# Builds credential providers from flags: their configuration and their programs.
+#
+# Must never run one.
+
+
+def providers_from_flags(
+    settings: KubeletSettings,
+    flags: NodeFlags,
+    accounts: ServiceAccounts,
+    metrics: CredentialProviderMetrics,
+) -> Plugins:
+    """The providers that the flags name; they name at least one.
+
+    Raises:
+        ConfigError: one flag without the other, a bad configuration, or a missing program.
+    """
+    path, bin_dir = flags.image_credential_provider_config, flags.image_credential_provider_bin_dir
+    for flag, value, other in ((FLAG, path, BIN_DIR_FLAG), (BIN_DIR_FLAG, bin_dir, FLAG)):
+        if not value:
+            raise ConfigError([Problem(flag, "", f"is needed with {other}")])
+    config = load_credential_providers(
+        read_credential_provider_files(path), token_gate=settings.feature_gates.enabled(TOKENS_GATE)
+    )
+    check_programs(bin_dir, tuple(provider.name for provider in config.providers))
+    metrics.configured(config.config_hash)
+    directory = Path(bin_dir).resolve()
+    return Plugins(
+        [
+            Provider(
+                provider,
+                Program(
+                    str(directory / provider.name),
+                    provider.args,
+                    {variable.name: variable.value for variable in provider.env},
+                ),
+                run_program,
+                accounts,
+                metrics,
+            )
+            for provider in config.providers
+        ]
+    )

@@ -11,24 +11,34 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+from kubeletpy.base.clock import Clock
 from kubeletpy.base.tasks import Lasting
+from kubeletpy.config import KubeletSettings
 from kubeletpy.images.credentials import Credential
-from kubeletpy.images.metrics import RecordMetrics
-from kubeletpy.images.pull_queue import PullRateExceeded
-from kubeletpy.images.records.intents import Intent
-from kubeletpy.images.records.model import NOBODY, Grants, MalformedRecord, PulledRecord, grants_of
-from kubeletpy.images.records.names import full_name, ids_by_name
-from kubeletpy.images.records.store import RecordStore
-from kubeletpy.images.records.verify import (
+from kubeletpy.images.policy import RecordMetrics
+from kubeletpy.images.records.model import (
+    NOBODY,
+    Grants,
+    Intent,
+    MalformedRecord,
     MustPullResult,
+    PulledRecord,
     Verification,
+    VerificationPolicy,
     by_credentials,
     by_record,
+    full_name,
+    grants_of,
+    ids_by_name,
     repository_as_given,
 )
+from kubeletpy.images.records.store import RecordFiles, RecordStore
+from kubeletpy.images.uses import PullRateExceeded
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import ImageService
 
 logger = logging.getLogger(__name__)
 
@@ -273,3 +283,34 @@ def _unrecorded(error: OSError) -> IntentNotRecorded:
 
 def _not_written(image: str, error: OSError) -> None:
     logger.warning("pull record not written", extra={"image": image, "error": str(error)})
+
+
+# The pull records of a node as configured.
+
+_RECORDS_PER_POD = 5
+_INTENTS_PER_POD = 2
+
+
+def pull_records(
+    settings: KubeletSettings,
+    root: Path,
+    images: ImageService,
+    clock: Clock,
+    metrics: RecordMetrics,
+) -> PullRecords | None:
+    """Below ``root``, not opened yet; None when their feature gate is off."""
+    if not settings.feature_gates.enabled("KubeletEnsureSecretPulledImages"):
+        return None
+    parallel = settings.max_parallel_image_pulls or 0
+    store = RecordStore(
+        RecordFiles(root),
+        clock,
+        metrics,
+        max_intents=_INTENTS_PER_POD * max(settings.max_pods, parallel),
+        max_records=_RECORDS_PER_POD * settings.max_pods,
+    )
+    verification = Verification(
+        VerificationPolicy(settings.image_pull_credentials_verification_policy),
+        settings.preloaded_images_verification_allowlist,
+    )
+    return PullRecords(store, verification, images.list_images, metrics)

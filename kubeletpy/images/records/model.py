@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -18,6 +20,8 @@ from msgspec import structs
 from kubeletpy.base.api.times import format_time, parse_time
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
+from kubeletpy.images.reference import DEFAULT_TAG, InvalidReference, parse_reference
+from kubeletpy.remote.generated import api_pb2 as cri
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 READ_VERSIONS = (API_VERSION, "kubelet.config.k8s.io/v1alpha1")
@@ -214,3 +218,251 @@ def _read_part(kind: type[Part], entry: Mapping[str, Any]) -> Part:
     if not isinstance(uid, str) or not isinstance(namespace, str) or not isinstance(name, str):
         raise MalformedRecord("coordinates are not complete")
     return kind(uid, namespace, name)
+
+
+# The pulled records in memory: read on a container start instead of the files.
+#
+# Bounded: beyond its limit the least recently used records live on disk only, and what is not
+# found here is looked up there. Must never do I/O.
+
+
+class RecordIndex:
+    """Records by image ref, at most ``limit``."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._records: OrderedDict[str, PulledRecord] = OrderedDict()
+        self.unreadable: set[str] = set()
+        """Names of files that are not records."""
+        self.complete = False
+        """Whether a record that is not here does not exist."""
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[PulledRecord]:
+        return iter(tuple(self._records.values()))
+
+    def fill(self, records: Iterable[PulledRecord], unreadable: Iterable[str]) -> None:
+        """Load what the disk holds, oldest first."""
+        self._records.clear()
+        self.unreadable = set(unreadable)
+        self.complete = True
+        for record in records:
+            self.put(record)
+
+    def get(self, image_ref: str) -> PulledRecord | None:
+        """The record, if it is here."""
+        record = self._records.get(image_ref)
+        if record is not None:
+            self._records.move_to_end(image_ref)
+        return record
+
+    def put(self, record: PulledRecord) -> None:
+        """Keep a record that is on disk."""
+        self._records[record.image_ref] = record
+        self._records.move_to_end(record.image_ref)
+        self.unreadable.discard(file_name(record.image_ref))
+        while len(self._records) > self._limit:
+            self._records.popitem(last=False)
+            self.complete = False
+
+    def remove(self, image_ref: str) -> None:
+        """Forget a record that has been removed."""
+        self._records.pop(image_ref, None)
+
+
+# Pulls that have begun, and pulls whose outcome is unknown.
+#
+# An intent outlives its pull when the image may have arrived without a record: the agent was
+# killed, the pod deleted, or the runtime lost meanwhile. While it remains, the image counts as
+# pulled here. Must never do I/O.
+
+
+class Intent(Struct):
+    """The pulls of one image that are under way or uncertain."""
+
+    names: set[str] = field(default_factory=set)
+    """The image's names in pods: each has a file."""
+    pulls: int = 0
+    """Pulls running now."""
+    uncertain: bool = False
+    """A pull may have brought the image without leaving a record."""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no reason to keep it."""
+        return not self.pulls and not self.uncertain
+
+
+class Intents:
+    """The intents, by full name."""
+
+    def __init__(self) -> None:
+        self._intents: dict[str, Intent] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._intents
+
+    def __len__(self) -> int:
+        return sum(len(intent.names) for intent in self._intents.values())
+
+    def get_or_create(self, name: str) -> Intent:
+        """The intent of an image, created if there is none."""
+        return self._intents.setdefault(name, Intent())
+
+    def drop(self, name: str, intent: Intent) -> None:
+        """Drop an intent that is over, unless there is a newer one with that name."""
+        if self._intents.get(name) is intent:
+            del self._intents[name]
+
+    def uncertain(self) -> Iterator[tuple[str, Intent]]:
+        """Those that no pull is responsible for any longer, oldest first."""
+        for name, intent in list(self._intents.items()):
+            if intent.uncertain and not intent.pulls:
+                yield name, intent
+
+    def excess(self, limit: int, arrived: Collection[str]) -> list[tuple[str, Intent]]:
+        """The oldest uncertain ones beyond a limit whose images have not arrived."""
+        waiting = [each for each in self.uncertain() if each[0] not in arrived]
+        return waiting[: max(0, len(waiting) - limit)]
+
+
+# One canonical name for an image, so that its aliases are recognized as the same.
+
+
+def full_name(image: str) -> str:
+    """``docker.io/library/busybox:latest`` for ``busybox``; by digest if there is one.
+
+    Anything that is not an image name is returned unchanged.
+    """
+    try:
+        reference = parse_reference(image)
+    except InvalidReference:
+        return image
+    if reference.digest:
+        return f"{reference.repository}@{reference.digest}"
+    return f"{reference.repository}:{reference.tag or DEFAULT_TAG}"
+
+
+def ids_by_name(images: Iterable[cri.Image]) -> dict[str, str]:
+    """Full name -> the runtime's id, for all tags and digests on the node."""
+    return {
+        full_name(name): image.id
+        for image in images
+        for name in (*image.repo_tags, *image.repo_digests)
+        if image.id
+    }
+
+
+# May a pod use an image that is on the node without showing the registry its credentials?
+#
+# Source: docs/reference/behaviour.md, g2; KEP-2535. Must never do I/O: credentials and records
+# are arguments.
+
+LEARNED_LIMIT = 100
+"""With this many secrets per image and repository, no more are learned without a pull."""
+
+
+class VerificationPolicy(StrEnum):
+    """imagePullCredentialsVerificationPolicy."""
+
+    NEVER = "NeverVerify"
+    NEVER_PRELOADED = "NeverVerifyPreloadedImages"
+    NEVER_ALLOWLISTED = "NeverVerifyAllowlistedImages"
+    ALWAYS = "AlwaysVerify"
+
+
+class MustPullResult(StrEnum):
+    """Label ``result`` of kubelet_imagemanager_image_mustpull_checks_total."""
+
+    POLICY_ALLOWED = "credentialPolicyAllowed"
+    RECORD_FOUND = "credentialRecordFound"
+    MUST_AUTHENTICATE = "mustAuthenticate"
+    ERROR = "error"
+
+    @property
+    def allows(self) -> bool:
+        """Whether the image may be used without a pull."""
+        return self in (MustPullResult.POLICY_ALLOWED, MustPullResult.RECORD_FOUND)
+
+
+class Verification(Struct, frozen=True):
+    """Which images need proof of access."""
+
+    policy: VerificationPolicy = VerificationPolicy.NEVER_PRELOADED
+    allowlist: tuple[str, ...] = ()
+    """Repositories, or prefixes ending in ``/*``."""
+
+    def needed(self, image: str, *, pulled_here: bool) -> bool:
+        """Whether an image needs proof.
+
+        Args:
+            image: as in the pod.
+            pulled_here: whether this node pulled it, as far as is known.
+        """
+        if self.policy is VerificationPolicy.NEVER_PRELOADED:
+            return pulled_here
+        if self.policy is VerificationPolicy.NEVER_ALLOWLISTED:
+            return not self._listed(image)
+        return self.policy is VerificationPolicy.ALWAYS
+
+    def _listed(self, image: str) -> bool:
+        name = repository_as_given(image)
+        return any(
+            name.startswith(entry[:-1]) if entry.endswith("/*") else name == entry
+            for entry in self.allowlist
+        )
+
+
+class Proof(Struct, frozen=True):
+    """The proof by a pod's credentials, and the grants learned from it."""
+
+    outcome: MustPullResult
+    learned: Grants = NOBODY
+    """To be recorded, so that it counts next time."""
+
+
+def repository_as_given(image: str) -> str:
+    """The image name as in the pod, without tag and digest; empty when it is no image name."""
+    try:
+        reference = parse_reference(image)
+    except InvalidReference:
+        return ""
+    # no name ends in a bare @ or colon
+    return image.removesuffix(f"@{reference.digest}").removesuffix(f":{reference.tag}")
+
+
+def by_record(record: PulledRecord | None, repository: str) -> MustPullResult | Grants:
+    """The outcome when the record alone decides; else the grants that credentials must match."""
+    grants = record.grants.get(repository) if record is not None and repository else None
+    if grants is None or grants.empty:
+        return MustPullResult.MUST_AUTHENTICATE
+    return MustPullResult.RECORD_FOUND if grants.everybody else grants
+
+
+def by_credentials(grants: Grants, credentials: Sequence[Credential]) -> Proof:
+    """Whether a pod with these credentials has proved access."""
+    for credential in credentials:
+        source = credential.source
+        if isinstance(source, SecretSource):
+            proof = _by_secret(grants, credential, source)
+            if proof is not None:
+                return proof
+    account = next((c.source for c in credentials if isinstance(c.source, AccountSource)), None)
+    if account in grants.accounts:
+        return Proof(MustPullResult.RECORD_FOUND)
+    return Proof(MustPullResult.MUST_AUTHENTICATE)
+
+
+def _by_secret(grants: Grants, credential: Credential, source: SecretSource) -> Proof | None:
+    """A match of the same credential, or of the same Secret with a credential changed since."""
+    known = credential.fingerprint in grants.secrets.values()
+    if not known and source not in grants.secrets:
+        return None
+    if grants.secrets.get(source) == credential.fingerprint:
+        return Proof(MustPullResult.RECORD_FOUND)
+    may_learn = len(grants.secrets) < LEARNED_LIMIT
+    if may_learn:
+        return Proof(MustPullResult.RECORD_FOUND, grants_of(credential))
+    return Proof(MustPullResult.RECORD_FOUND) if known else None

@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 
 from kubeletpy.base.host.errors import MachineFault
-from kubeletpy.images.errors import NOT_VERIFIED, ImageErrorCode
+from kubeletpy.images.policy import NOT_VERIFIED, ImageErrorCode
 from kubeletpy.observe.explain.containers import exits, last_exit
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import Wait, WaitKind

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.images.pull_position import PullPosition
+from kubeletpy.images.policy import PullPosition
 from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.node.build import RuntimeStart

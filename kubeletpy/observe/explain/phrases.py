@@ -5,7 +5,7 @@ The other modules of the package compare members and pass data on; only this one
 
 from __future__ import annotations
 
-from kubeletpy.images.pull_position import PullPosition
+from kubeletpy.images.policy import PullPosition
 from kubeletpy.metrics.trace.names import Name, TraceCall
 from kubeletpy.observe.explain import handlers
 from kubeletpy.observe.explain.amounts import sizes

@@ -30,7 +30,7 @@ from kubeletpy.status.status_manager import ApiStatusManager
 from kubeletpy.volumes.claims.model import VolumeWait
 
 if TYPE_CHECKING:
-    from kubeletpy.images.pull_position import PullPosition
+    from kubeletpy.images.policy import PullPosition
     from kubeletpy.observe.explain.facts import PodFacts
 
 

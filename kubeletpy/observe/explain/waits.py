@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kubeletpy.base.api import types as api
-from kubeletpy.images.errors import ImageErrorCode
+from kubeletpy.images.policy import ImageErrorCode
 from kubeletpy.metrics.trace.names import Name, Step, TraceCall
 from kubeletpy.observe.explain import handlers, phrases
 from kubeletpy.observe.explain.causes import cause

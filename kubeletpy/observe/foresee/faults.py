@@ -15,8 +15,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import parse
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import shown_image
-from kubeletpy.images.errors import ImageErrorCode, never_pulled
-from kubeletpy.images.policy import NEVER
+from kubeletpy.images.policy import NEVER, ImageErrorCode, never_pulled
 from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.observe.foresee.model import PresentImage, StartFault

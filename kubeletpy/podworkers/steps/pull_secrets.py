@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
-from kubeletpy.images.pull_secrets import MalformedPullSecret, decode_pull_secret
+from kubeletpy.images.credentials import MalformedPullSecret, decode_pull_secret
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from kubeletpy.images.errors import ImageErrorCode
+from kubeletpy.images.policy import ImageErrorCode
 from kubeletpy.metrics.trace.names import Step
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from kubeletpy.images.credentials import AccountSource
-from kubeletpy.images.providers.accounts import AccountError
+from kubeletpy.images.providers.provider import AccountError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi
 from kubeletpy.pods.pod import Pod

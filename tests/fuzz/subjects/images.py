@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextlib
 
-from kubeletpy.images.pull_secrets import MalformedPullSecret, parse_docker_config
-from kubeletpy.images.reference import InvalidReference, default_pull_policy, parse_reference
-from kubeletpy.images.registry_pattern import RegistryPattern, Repository
+from kubeletpy.images.credentials import MalformedPullSecret, parse_docker_config
+from kubeletpy.images.reference import (
+    InvalidReference,
+    RegistryPattern,
+    Repository,
+    default_pull_policy,
+    parse_reference,
+)
 from tests.fuzz.target import JSON_WORDS, target, text
 
 _DIGEST = b"@sha256:" + b"0" * 64

@@ -47,7 +47,7 @@ SWITCHES = {
     "GracefulNodeShutdown": "config/load.py refuses shutdownGracePeriod",
     "GracefulNodeShutdownBasedOnPodPriority": "config/load.py refuses the field",
     "KubeletCrashLoopBackOffMax": "config/load.py refuses crashLoopBackOff",
-    "KubeletServiceAccountTokenForCredentialProviders": "images/providers/from_flags.py",
+    "KubeletServiceAccountTokenForCredentialProviders": "images/providers/provider.py",
 }
 """Gates read while the configuration is loaded."""
 

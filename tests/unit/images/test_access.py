@@ -10,15 +10,13 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.images.credentials import AccountSource, Keyring
-from kubeletpy.images.errors import ImageError
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy
-from kubeletpy.images.image_manager import ImageManager, LocalImage
-from kubeletpy.images.puller import PullSettings
-from kubeletpy.images.records.files import RecordFiles
+from kubeletpy.images.image_manager import ImageManager, LocalImage, PullSettings
+from kubeletpy.images.policy import ImageError
 from kubeletpy.images.records.ledger import PullRecords
-from kubeletpy.images.records.store import RecordStore
-from kubeletpy.images.records.verify import Verification, VerificationPolicy
+from kubeletpy.images.records.model import Verification, VerificationPolicy
+from kubeletpy.images.records.store import RecordFiles, RecordStore
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.errors import CRIError, Internal, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri

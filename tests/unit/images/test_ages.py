@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.images import ages
-from kubeletpy.images.ages import FILE, ImageAges, read_ages, written
+from kubeletpy.images import gc
+from kubeletpy.images.gc import FILE, ImageAges, read_ages, written
 from kubeletpy.images.gc_selection import ImageRecord
 
 
@@ -51,7 +51,7 @@ def test_an_absent_directory_is_no_error(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_the_file_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ages, "MOST_IMAGES", 2)
+    monkeypatch.setattr(gc, "MOST_IMAGES", 2)
     records = [ImageRecord(str(n), 1, False, 0, n) for n in range(5)]
     text = written([*records, ImageRecord("x" * 300, 1, False, 10, 99)])
     assert list(json.loads(text)["images"]) == ["4", "3"]

@@ -14,13 +14,11 @@ from kubeletpy.images.credentials import (
     Config,
     Credential,
     Keyring,
+    MalformedPullSecret,
     SecretSource,
+    decode_pull_secret,
     distinct,
     find_credentials,
-)
-from kubeletpy.images.pull_secrets import (
-    MalformedPullSecret,
-    decode_pull_secret,
     parse_docker_config,
 )
 

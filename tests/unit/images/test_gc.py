@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.images.ages import ImageAges
-from kubeletpy.images.gc import ImageGarbageCollector, ImageGCError
+from kubeletpy.images.gc import ImageAges, ImageGarbageCollector, ImageGCError
 from kubeletpy.images.gc_selection import (
     Disk,
     ImageGCPolicy,

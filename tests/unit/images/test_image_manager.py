@@ -9,9 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.images.errors import ImageError
 from kubeletpy.images.image_manager import ImageManager, LocalImage, PullSettings
-from kubeletpy.images.policy import ImageAction, decide
+from kubeletpy.images.policy import ImageAction, ImageError, decide
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.errors import CRIError, Unavailable
 from tests.garbage import no_collections

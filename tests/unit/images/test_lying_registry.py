@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.images.errors import ImageError
 from kubeletpy.images.image_manager import ImageManager
+from kubeletpy.images.policy import ImageError
 from kubeletpy.pods.pod import ContainerKind, Pod
 from tests.unit.images.test_access import IMAGE, RIGHT, Node, ensure
 from tests.virtual_time import on_virtual_time

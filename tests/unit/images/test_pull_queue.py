@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kubeletpy.images.pull_position import PullPosition
-from kubeletpy.images.pull_queue import PullQueue, Ticket
+from kubeletpy.images.policy import PullPosition
+from kubeletpy.images.uses import PullQueue, Ticket
 from tests.virtual_time import on_virtual_time
 
 

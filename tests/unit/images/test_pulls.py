@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.images.backoff import PullBackoff
-from kubeletpy.images.errors import ImageErrorCode, pull_failure, runtime_text
-from kubeletpy.images.local_image import LocalImage, local_image
-from kubeletpy.images.policy import ImageAction, decide, needs_lookup
+from kubeletpy.images.policy import (
+    ImageAction,
+    ImageErrorCode,
+    PullBackoff,
+    decide,
+    needs_lookup,
+    pull_failure,
+    runtime_text,
+)
+from kubeletpy.images.reference import LocalImage, local_image
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 

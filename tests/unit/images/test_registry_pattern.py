@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.images.registry_pattern import RegistryPattern, Repository
+from kubeletpy.images.reference import RegistryPattern, Repository
 
 
 @pytest.mark.parametrize(

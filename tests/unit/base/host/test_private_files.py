@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.host.files import read_or_make, remove_unfinished, write_private, write_whole
-from kubeletpy.images.records.files import RecordFiles
 from kubeletpy.images.records.model import PulledRecord
+from kubeletpy.images.records.store import RecordFiles
 from kubeletpy.volumes.csi import files as csi_files
 
 Write = Callable[[Path, int], Path]

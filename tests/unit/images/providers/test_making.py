@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.config import ConfigError, NodeFlags, default_settings
-from kubeletpy.images.providers.from_flags import providers_from_flags
+from kubeletpy.images.providers.provider import providers_from_flags
 from kubeletpy.metrics.registry import Metrics
 
 CONFIG = "--image-credential-provider-config"

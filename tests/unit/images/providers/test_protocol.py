@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.images.providers.cache import MAX_ENTRIES, ResponseCache
 from kubeletpy.images.providers.protocol import (
+    MAX_ENTRIES,
     CacheKeyType,
     ProviderError,
     ProviderResponse,
+    ResponseCache,
     read_response,
     write_request,
 )

@@ -14,11 +14,9 @@ import pytest
 from kubeletpy.base.host.program import Program, ProgramFailed
 from kubeletpy.config.credential_providers import CredentialProvider, TokenAttributes
 from kubeletpy.images.credentials import AccountSource
-from kubeletpy.images.providers.accounts import AccountError
-from kubeletpy.images.providers.plugins import Plugins
 from kubeletpy.images.providers.protocol import ProviderError
-from kubeletpy.images.providers.provider import MAX_CALLS, Provider
-from kubeletpy.images.registry_pattern import Repository
+from kubeletpy.images.providers.provider import MAX_CALLS, AccountError, Plugins, Provider
+from kubeletpy.images.reference import Repository
 from kubeletpy.pods.pod import Pod
 from tests.virtual_time import on_virtual_time
 

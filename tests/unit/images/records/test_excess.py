@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.images.records.intents import Intents
+from kubeletpy.images.records.model import Intents
 
 
 @pytest.mark.parametrize(

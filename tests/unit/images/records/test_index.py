@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from kubeletpy.images.records.index import RecordIndex
-from kubeletpy.images.records.intents import Intent, Intents
-from kubeletpy.images.records.model import PulledRecord, file_name
-from kubeletpy.images.records.names import ids_by_name
+from kubeletpy.images.records.model import (
+    Intent,
+    Intents,
+    PulledRecord,
+    RecordIndex,
+    file_name,
+    ids_by_name,
+)
 from kubeletpy.remote.generated import api_pb2 as cri
 
 

@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.images.credentials import Credential, SecretSource
-from kubeletpy.images.pull_queue import PullRateExceeded
-from kubeletpy.images.records.files import RecordFiles
 from kubeletpy.images.records.ledger import IntentNotRecorded, PullRecords
-from kubeletpy.images.records.model import file_name
-from kubeletpy.images.records.store import RecordStore
-from kubeletpy.images.records.verify import Verification, VerificationPolicy
+from kubeletpy.images.records.model import Verification, VerificationPolicy, file_name
+from kubeletpy.images.records.store import RecordFiles, RecordStore
+from kubeletpy.images.uses import PullRateExceeded
 from kubeletpy.remote.errors import CRIError, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.virtual_time import LoopClock, on_virtual_time

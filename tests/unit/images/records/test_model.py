@@ -14,6 +14,7 @@ from kubeletpy.images.records.model import (
     MalformedRecord,
     PulledRecord,
     file_name,
+    full_name,
     grants_of,
     merged,
     read_intent,
@@ -22,7 +23,6 @@ from kubeletpy.images.records.model import (
     write_intent,
     write_record,
 )
-from kubeletpy.images.records.names import full_name
 
 ONE = SecretSource("uid-1", "ns", "one")
 TWO = SecretSource("uid-2", "ns", "two")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
-from kubeletpy.images.records.model import EVERYBODY, NOBODY, Grants, PulledRecord
-from kubeletpy.images.records.verify import (
+from kubeletpy.images.records.model import (
+    EVERYBODY,
     LEARNED_LIMIT,
+    NOBODY,
+    Grants,
     MustPullResult,
+    PulledRecord,
     Verification,
     VerificationPolicy,
     by_credentials,

@@ -11,8 +11,7 @@ import pytest
 from msgspec import to_builtins
 
 from kubeletpy.base.api.times import format_time
-from kubeletpy.images.errors import never_pulled
-from kubeletpy.images.pull_position import PullPosition
+from kubeletpy.images.policy import PullPosition, never_pulled
 from kubeletpy.metrics.trace.names import Step, TraceCall
 from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.causes import LONGEST, READ, cause

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.images.errors import never_pulled
+from kubeletpy.images.policy import never_pulled
 from kubeletpy.metrics.trace.names import Step
 from kubeletpy.observe.explain.codes import (
     CauseCode,

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from kubeletpy.images.errors import ImageError, ImageErrorCode
+from kubeletpy.images.policy import ImageError, ImageErrorCode
 from kubeletpy.pods.mount import Mount
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.generated import api_pb2 as cri
