@@ -21,7 +21,7 @@ from typing import Any
 
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.clock import SystemClock
-from kubeletpy.kubeapi.events.log_recorder import LogRecorder
+from kubeletpy.kubeapi.events.writer import LogRecorder
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.probes.probe_manager import KubeProbeManager

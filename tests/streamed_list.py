@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import WatchEvent
-from kubeletpy.kubeapi.streamed_lists import INITIAL_EVENTS_END
+from kubeletpy.kubeapi.watch_state import INITIAL_EVENTS_END
 
 
 def end_of_list(version: str) -> WatchEvent:

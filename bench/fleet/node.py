@@ -17,7 +17,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import Connection as Credentials
+from kubeletpy.kubeapi.kubeconfig import Connection as Credentials
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.resources.cgroups.machine import KernelFacts
 from kubeletpy_up.registry.registry import Registry

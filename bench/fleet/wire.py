@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 
 from bench.fleet.server import RETRY_AFTER, Asked, FleetServer, Lost
 from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, Attempt, TransportError
-from kubeletpy.kubeapi.usage import Usage
-from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+from kubeletpy.kubeapi.watch_state import MAX_WATCHES, Usage
 from kubeletpy_up.storage.watch import Subscription
 
 LATENCY_S = (0.0005, 0.002)

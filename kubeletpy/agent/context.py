@@ -15,7 +15,7 @@ from kubeletpy.base.tasks import Backlog
 from kubeletpy.config import KubeletSettings, NodeFlags, Notice
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.version_choice import ResolvedVersion
-from kubeletpy.kubeapi.events.kept import KeptEvents
+from kubeletpy.kubeapi.events.writer import KeptEvents
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer

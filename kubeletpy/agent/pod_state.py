@@ -15,18 +15,16 @@ from kubeletpy.agent.flight_recorder import build_flight_recorder
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.config import KubeletSettings
-from kubeletpy.kubeapi.events.kept import KeptEvents
-from kubeletpy.kubeapi.events.log_recorder import LogRecorder
-from kubeletpy.kubeapi.events.node_uid import NodeUidRecorder
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import (
     NORMAL,
     WARNING,
     AnnotatingRecorder,
+    NodeUidRecorder,
     node_reference,
     pod_reference,
 )
-from kubeletpy.kubeapi.events.writer import EventWriter
+from kubeletpy.kubeapi.events.writer import EventWriter, KeptEvents, LogRecorder
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.node.own_node import OwnNode

@@ -13,11 +13,10 @@ from kubeletpy.agent.context import BuildContext, Component, Task
 from kubeletpy.base.api import types as api
 from kubeletpy.base.kubernetes_version import version_facts
 from kubeletpy.base.structs import Struct
-from kubeletpy.kubeapi.failing_watches import FailingWatch
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi
-from kubeletpy.kubeapi.services import ServiceList
-from kubeletpy.kubeapi.watch_slots import WatchSlots
+from kubeletpy.kubeapi.reflector import ServiceList
+from kubeletpy.kubeapi.watch_state import FailingWatch, WatchSlots
 from kubeletpy.node.resources import allocatable, capacity
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.plugins.model import CSI
@@ -45,7 +44,7 @@ from kubeletpy.volumes.usage.meter import VolumeMeter
 from kubeletpy.volumes.usage.reporter import UsageReporter
 
 if TYPE_CHECKING:
-    from kubeletpy.kubeapi.pod_objects import PodObjects
+    from kubeletpy.kubeapi.tracked_object import PodObjects
     from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
     from kubeletpy.volumes.projected.trust_bundles import TrustBundles
 

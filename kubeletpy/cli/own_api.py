@@ -56,10 +56,8 @@ def once(path: Path, read: Callable[[OwnApi], Awaitable[_Read]]) -> _Read:
 @asynccontextmanager
 async def connected(path: Path) -> AsyncIterator[OwnApi]:
     """The API of a kubeconfig. Raises Unread."""
-    from kubeletpy.kubeapi.client import KubeClient
-    from kubeletpy.kubeapi.credentials import connect_kubeconfig
-    from kubeletpy.kubeapi.formats import JsonFormat
-    from kubeletpy.kubeapi.kubeconfig import KubeconfigError
+    from kubeletpy.kubeapi.client import JsonFormat, KubeClient
+    from kubeletpy.kubeapi.kubeconfig import KubeconfigError, connect_kubeconfig
     from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
 
     class NoData(JsonFormat):

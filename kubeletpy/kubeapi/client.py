@@ -1,6 +1,6 @@
 """The real Kubernetes API over HTTP: objects in and out, errors as types.
 
-The official client loads the credentials (:mod:`kubeletpy.kubeapi.credentials`); requests go
+The official client loads the credentials (:mod:`kubeletpy.kubeapi.kubeconfig`); requests go
 over our own transports (:mod:`kubeletpy.kubeapi.sessions`) because building the client's models
 costs more than the request. Must never log a header or a body.
 
@@ -14,22 +14,266 @@ caller's to retry.
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any, Protocol
+from urllib.parse import urlencode
 
+from kubeletpy.base.api import object_text
+from kubeletpy.base.api.object_text import ObjectText
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi import errors
-from kubeletpy.kubeapi.credentials import Connection, connect_kubeconfig
-from kubeletpy.kubeapi.formats import JSON_FORMAT, UNREADABLE, WireFormat
-from kubeletpy.kubeapi.http_calls import HttpCall, error_of, http_call
-from kubeletpy.kubeapi.limits import RateLimiter, spread
-from kubeletpy.kubeapi.observer import RequestObserver
-from kubeletpy.kubeapi.protocol import MAX_VERSION_BYTES, Call, KubeApi, WatchEvent
+from kubeletpy.kubeapi.kubeconfig import Connection, connect_kubeconfig
+from kubeletpy.kubeapi.protocol import (
+    MAX_VERSION_BYTES,
+    Call,
+    JSONPatch,
+    KubeApi,
+    PatchType,
+    Resource,
+    WatchEvent,
+    resource_path,
+)
 from kubeletpy.kubeapi.sessions import OpenTransport, Sessions
-from kubeletpy.kubeapi.transport import Response, TransportError, why
-from kubeletpy.kubeapi.usage import Usage, together
+from kubeletpy.kubeapi.transport import RateLimiter, Response, TransportError, spread, why
+from kubeletpy.kubeapi.watch_state import RequestObserver, Usage, together
 from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+
+# The encoding of objects in requests and answers: JSON, unless a client is given another format.
+#
+# Must never put anything of a body into an error.
+
+logger = logging.getLogger(__name__)
+
+JSON_TYPE = "application/json"
+UNREADABLE = (ValueError, RecursionError)
+"""Exceptions that decoding untrusted bytes may raise."""
+MAX_EVENT_BYTES = 32 * 1024 * 1024
+MAX_BLANK_LINES = 1000
+"""In a row in a watch: a kilobyte of gzip may hold a million of them."""
+_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+class WireFormat(Protocol):
+    """How objects are written and read. The Content-Type has an answer's format."""
+
+    def headers(self, resource: Resource) -> Mapping[str, str]:
+        """Headers of a request for a resource, where they differ from those of JSON."""
+        ...
+
+    def encode(self, obj: JSON) -> tuple[bytes, str]:
+        """A body, and its Content-Type."""
+        ...
+
+    async def decode(self, content_type: str, body: bytes) -> Any:
+        """An answer. Raises one of UNREADABLE."""
+        ...
+
+    def events(self, content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+        """The events of a watch as they arrive.
+
+        Raises:
+            ApiError: for an ERROR event, and for garbage.
+        """
+        ...
+
+
+class JsonFormat:
+    """JSON, whatever the Content-Type is; a watch has one event a line."""
+
+    def headers(self, resource: Resource) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+    def encode(self, obj: JSON | JSONPatch) -> tuple[bytes, str]:
+        """Encode an object or a patch."""
+        return _encode(obj).encode(), JSON_TYPE
+
+    async def decode(self, content_type: str, body: bytes) -> Any:
+        """Decode an object, without nulls."""
+        return await decode_json(body)
+
+    async def events(
+        self, content_type: str, chunks: AsyncIterator[bytes]
+    ) -> AsyncIterator[WatchEvent]:
+        """Decode an event of a watch."""
+        blank = 0
+        async for line in _lines(chunks):
+            if not line.strip():
+                blank += 1
+                if blank > MAX_BLANK_LINES:
+                    raise no_event()
+                continue
+            blank = 0
+            try:
+                found = await decode_json(line)
+                kind, obj = found["type"], found["object"]
+            except (*UNREADABLE, TypeError, KeyError):
+                raise no_event() from None
+            if (event := event_of(kind, obj)) is not None:
+                yield event
+
+
+JSON_FORMAT = JsonFormat()
+
+
+_objects = ObjectText()
+
+
+async def decode_json(text: bytes) -> Any:
+    """Decoded JSON without nulls; a large text is decoded in a thread. Raises one of UNREADABLE.
+
+    See :mod:`.object_text` for what else is left out of single objects.
+    """
+    if len(text) <= object_text.MOST_TEXT:
+        return _objects.decode(text)
+    return await asyncio.to_thread(object_text.loads, text)
+
+
+def event_of(kind: object, obj: object) -> WatchEvent | None:
+    """A decoded event; None for one of an unknown type. Raises ApiError for an ERROR."""
+    if kind == "ERROR":
+        raise errors.from_status(0, obj)
+    if kind not in _EVENT_TYPES or not isinstance(obj, dict):
+        logger.warning("watch event ignored", extra={"type": str(kind)[:40]})
+        return None
+    return WatchEvent(str(kind), obj)
+
+
+def no_event() -> errors.Unavailable:
+    """The error for something that can't be read."""
+    return errors.Unavailable("the watch gave something that is no event")
+
+
+def too_large() -> errors.Unavailable:
+    """The error for an event that is not read."""
+    return errors.Unavailable(f"a watch event is larger than {MAX_EVENT_BYTES} bytes")
+
+
+def ended_inside() -> errors.Unavailable:
+    """Error raised when a watch ends in the middle of an event."""
+    return errors.Unavailable("the watch ended inside an event")
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = bytearray()
+    async for chunk in chunks:
+        first, newline, after = chunk.partition(b"\n")
+        rest += first
+        if len(rest) > MAX_EVENT_BYTES:
+            raise too_large()
+        if not newline:
+            continue
+        yield bytes(rest)
+        *whole, last = after.split(b"\n")
+        for line in whole:
+            yield line
+        rest = bytearray(last)
+    if rest.strip():
+        raise ended_inside()
+
+
+# Turns calls into HTTP requests, and refusals into errors.
+#
+# Source: the Kubernetes API conventions and ``k8s.io/apimachinery`` (ListOptions, DeleteOptions).
+# Must never send anything, and never put a header or a body into an error.
+
+MAX_ERROR_BYTES = 1024 * 1024
+METHODS = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETE",
+}
+
+
+class HttpCall(Struct, frozen=True):
+    """A request; ``url`` is path and query, ``data`` None when there is no body."""
+
+    method: str
+    url: str
+    data: bytes | None
+    headers: dict[str, str]
+
+
+def http_call(call: Call, form: WireFormat) -> HttpCall:
+    """The request for a call. Raises BadRequest for anything that cannot be in a path."""
+    collection = call.verb in ("list", "watch", "deletecollection")
+    name = None if collection or (call.verb == "create" and not call.name) else call.name
+    path = resource_path(call.resource, call.namespace, name, call.subresource)
+    query = urlencode({key: value for key, value in _query(call).items() if value})
+    data, headers = _body(call, form)
+    url = f"{path}?{query}" if query else path
+    return HttpCall(METHODS[call.verb], url, data, {**form.headers(call.resource), **headers})
+
+
+def _body(call: Call, form: WireFormat) -> tuple[bytes | None, dict[str, str]]:
+    """The body and its header."""
+    obj = _delete_options(call) if call.verb == "delete" else call.body
+    if obj is None:
+        return None, {}
+    if call.verb == "patch":
+        data, kind = JSON_FORMAT.encode(obj)[0], call.patch_type.value
+    else:
+        assert isinstance(obj, dict), "only a patch may be a list"
+        data, kind = form.encode(obj)
+    return data, {"Content-Type": kind}
+
+
+def _query(call: Call) -> dict[str, str]:
+    if call.verb == "patch" and call.patch_type is PatchType.APPLY:
+        return {"fieldManager": "kubelet", "force": "true"}
+    if call.verb == "deletecollection":
+        return {"fieldSelector": call.field_selector}
+    if call.verb not in ("get", "list", "watch"):
+        return {}
+    watch = call.verb == "watch"
+    return {
+        "watch": "true" if watch else "",
+        "fieldSelector": call.field_selector,
+        "labelSelector": call.label_selector,
+        "resourceVersion": call.resource_version,
+        "limit": str(call.limit) if call.limit else "",
+        "continue": call.continue_,
+        "timeoutSeconds": str(call.timeout_seconds) if watch else "",
+        "allowWatchBookmarks": "true" if call.allow_bookmarks else "",
+        "sendInitialEvents": "true" if call.send_initial_events else "",
+        "resourceVersionMatch": "NotOlderThan" if call.send_initial_events else "",
+    }
+
+
+def _delete_options(call: Call) -> JSON:
+    options: JSON = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if call.grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = call.grace_period_seconds
+    if call.uid is not None:
+        options["preconditions"] = {"uid": call.uid}
+    return options
+
+
+async def error_of(response: Response, form: WireFormat) -> errors.ApiError:
+    """The error that a non-2xx response reports; closes the response."""
+    body: Any = None
+    try:
+        text = await response.read(MAX_ERROR_BYTES)
+        body = await form.decode(response.header("content-type"), text)
+    except (TransportError, *UNREADABLE):
+        body = None
+    finally:
+        response.close()
+    header = response.header("retry-after")
+    seconds = float(header) if header.isdecimal() and header.isascii() else None
+    return errors.from_status(response.status, body, retry_after=seconds)
+
 
 CONCURRENT_REQUESTS = 10
 RETRIES = 3

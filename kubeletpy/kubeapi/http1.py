@@ -10,13 +10,17 @@ import aiohttp
 import yarl
 from aiohttp.abc import AbstractResolver
 
-from kubeletpy.kubeapi.credentials import Connection
-from kubeletpy.kubeapi.inflating import decompressed
-from kubeletpy.kubeapi.name_lookup import NameLookup
-from kubeletpy.kubeapi.sockets import new_socket
-from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, Attempt, TransportError, why
-from kubeletpy.kubeapi.usage import HTTP1, Usage
-from kubeletpy.kubeapi.watch_slots import MAX_HTTP1_WATCHES
+from kubeletpy.kubeapi.kubeconfig import Connection
+from kubeletpy.kubeapi.transport import (
+    MAX_ANSWER_BYTES,
+    Attempt,
+    NameLookup,
+    TransportError,
+    decompressed,
+    new_socket,
+    why,
+)
+from kubeletpy.kubeapi.watch_state import HTTP1, MAX_HTTP1_WATCHES, Usage
 
 MAX_CONNECTIONS = 1024
 """A watch holds one as long as it lasts; watches of pods' objects are bounded well below."""

@@ -23,11 +23,11 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError, Unavailable
-from kubeletpy.kubeapi.object_reader import ObjectReader
 from kubeletpy.kubeapi.objects import FIRST_ANSWER_S
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.kubeapi.tracked_object import (
     ObjectKey,
+    ObjectReader,
     is_immutable,
     revision,
     shown,
@@ -73,7 +73,7 @@ class _Item(HidesFields, Struct):
 
 
 class ObjectsOnRequest:
-    """:class:`~kubeletpy.kubeapi.pod_objects.PodObjects` without watches."""
+    """:class:`~kubeletpy.kubeapi.tracked_object.PodObjects` without watches."""
 
     def __init__(self, api: KubeApi, *, ttl: Callable[[], float] | None) -> None:
         """``ttl``: for how many seconds an object counts as current; None: not at all (``Get``)."""

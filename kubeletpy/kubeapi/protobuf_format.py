@@ -18,8 +18,8 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.wire.api_messages import Unfit
 from kubeletpy.base.wire.api_objects import MEDIA_TYPE, ApiObjects, message_name
 from kubeletpy.base.wire.api_table import load_table
-from kubeletpy.kubeapi import formats
-from kubeletpy.kubeapi.formats import JSON_FORMAT, JSON_TYPE, event_of
+from kubeletpy.kubeapi import client
+from kubeletpy.kubeapi.client import JSON_FORMAT, JSON_TYPE, event_of
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 
 LARGE = 64 << 10
@@ -65,8 +65,8 @@ class ProtobufFormat:
         async for frame in _frames(chunks):
             try:
                 kind, obj = await _decode_off_loop(self._objects.event, frame)
-            except formats.UNREADABLE:
-                raise formats.no_event() from None
+            except client.UNREADABLE:
+                raise client.no_event() from None
             if (found := event_of(kind, obj)) is not None:
                 yield found
 
@@ -87,12 +87,12 @@ async def _frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         while len(rest) - at >= _LENGTH:
             begin = at + _LENGTH
             size = int.from_bytes(rest[at:begin], "big")
-            if size > formats.MAX_EVENT_BYTES:
-                raise formats.too_large()
+            if size > client.MAX_EVENT_BYTES:
+                raise client.too_large()
             if len(rest) - begin < size:
                 break
             at = begin + size
             yield bytes(rest[begin:at])
         del rest[:at]
     if rest:
-        raise formats.ended_inside()
+        raise client.ended_inside()

@@ -11,14 +11,12 @@ from collections.abc import AsyncIterator
 from enum import Enum
 from functools import cached_property
 from typing import Any, Literal
+from urllib.parse import quote
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct
-from kubeletpy.kubeapi.errors import Unavailable
-from kubeletpy.kubeapi.failing_watches import FailingWatches
-from kubeletpy.kubeapi.streamed_lists import StreamedLists
-from kubeletpy.kubeapi.usage import Usage
-from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+from kubeletpy.kubeapi.errors import BadRequest, Unavailable
+from kubeletpy.kubeapi.watch_state import MAX_WATCHES, FailingWatches, StreamedLists, Usage
 
 
 class Resource(Struct, frozen=True):
@@ -229,7 +227,7 @@ class KubeApi(ABC):
         Starts with a BOOKMARK of ``resource_version`` once the server has accepted the watch. With
         ``send_initial_events``, the objects that exist come next, as of that version or a later one
         (if it is empty: as of now). A BOOKMARK ends them: see
-        :mod:`~kubeletpy.kubeapi.streamed_lists`.
+        :mod:`~kubeletpy.kubeapi.watch_state`.
 
         An ERROR event from the server is raised (410 as ``Gone``), not yielded.
         """
@@ -318,3 +316,35 @@ class KubeApi(ABC):
         return await self.answer(
             Call("deletecollection", resource, namespace, field_selector=field_selector)
         )
+
+
+# Paths of the Kubernetes API. Names that could escape to another path are refused.
+
+
+def resource_path(
+    resource: Resource, namespace: str | None = None, name: str | None = None, subresource: str = ""
+) -> str:
+    """The path of a collection (``name`` None) or of an object.
+
+    Raises:
+        BadRequest: a name or namespace cannot be part of a path, or a name comes without a
+            namespace.
+    """
+    parts = ["apis", resource.group] if resource.group else ["api"]
+    parts.append(resource.version)
+    if resource.namespaced and namespace is not None:
+        parts += ["namespaces", _segment(namespace, "namespace")]
+    elif resource.namespaced and name is not None:
+        raise BadRequest(f"{resource.plural} {name!r}: a namespace is needed")
+    parts.append(resource.plural)
+    if name is not None:
+        parts.append(_segment(name, f"name of {resource.plural}"))
+    if subresource:
+        parts.append(subresource)
+    return "/" + "/".join(parts)
+
+
+def _segment(text: str, what: str) -> str:
+    if text in ("", ".", "..") or "/" in text or "%" in text:
+        raise BadRequest(f"{text!r} cannot be a {what}")
+    return quote(text, safe="")

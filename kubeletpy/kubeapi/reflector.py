@@ -16,12 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, cast
 
+from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, Unavailable
-from kubeletpy.kubeapi.failing_watches import FailingWatch
-from kubeletpy.kubeapi.limits import jittered_waits, spread
-from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
-from kubeletpy.kubeapi.streamed_lists import SILENCE_S, InitialEvents, Unstreamed, list_instead
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
+from kubeletpy.kubeapi.protocol import SERVICES, KubeApi, Resource, WatchEvent
+from kubeletpy.kubeapi.transport import jittered_waits, spread
+from kubeletpy.kubeapi.watch_state import (
+    SILENCE_S,
+    FailingWatch,
+    InitialEvents,
+    Unstreamed,
+    list_instead,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -307,3 +313,96 @@ class Reflector:
 
     def _new_waits(self) -> Iterator[float]:
         return jittered_waits(FIRST_WAIT, LONGEST_WAIT, self._rng)
+
+
+# The services of the cluster, followed with one watch, for the environment of containers.
+#
+# Keeps only what the variables need. Must never keep a container from starting because of a
+# malformed service.
+
+FIRST_LIST_S = 2.0
+"""How long a reader waits for the first list."""
+_MASTER = ("default", "kubernetes")
+
+
+class ServiceList:
+    """The cluster's services."""
+
+    def __init__(self, kube_api: KubeApi, *, rng: random.Random | None = None) -> None:
+        self._services: dict[str, dict[str, api.Service]] = {}
+        self._reflector = Reflector(
+            kube_api, SERVICES, on_replace=self._replaced, on_event=self._changed, rng=rng
+        )
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        await self._reflector.run()
+
+    async def of_namespace(self, namespace: str, *, wait: bool = True) -> list[api.Service] | None:
+        """The services of a namespace, and default/kubernetes; None when never listed.
+
+        ``wait``: wait a short while for the first list.
+        """
+        if not (wait or self._reflector.synced.is_set()):
+            return None
+        try:
+            await self._reflector.first_answer(FIRST_LIST_S)
+        except ApiError:
+            return None
+        found = list(self._services.get(namespace, {}).values())
+        master = self._services.get(_MASTER[0], {}).get(_MASTER[1])
+        if namespace != _MASTER[0] and master is not None:
+            found.append(master)
+        return found
+
+    def _replaced(self, items: list[JSON]) -> None:
+        self._services = {}
+        for item in items:
+            self._store_service(item)
+
+    def _changed(self, event: WatchEvent) -> None:
+        if event.type == "DELETED":
+            metadata = event.object["metadata"]
+            namespace = metadata.get("namespace", "")
+            self._services.get(namespace, {}).pop(metadata["name"], None)
+        else:
+            self._store_service(event.object)
+
+    def _store_service(self, item: JSON) -> None:
+        metadata, spec = item["metadata"], item.get("spec")
+        if not isinstance(spec, dict):
+            return
+        kept = {
+            "metadata": {"name": metadata["name"], "namespace": metadata.get("namespace", "")},
+            "spec": {k: spec[k] for k in ("clusterIP", "clusterIPs", "ports", "type") if k in spec},
+        }
+        by_name = self._services.setdefault(kept["metadata"]["namespace"], {})
+        by_name[metadata["name"]] = cast(api.Service, kept)
+
+
+# Which version of a kind a server has: for servers of several Kubernetes versions.
+
+
+async def first_served(
+    api: KubeApi, versions: Sequence[Resource], *, field_selector: str = ""
+) -> Resource:
+    """The first version that the server lists.
+
+    Args:
+        api: the server.
+        versions: of one kind, best first.
+        field_selector: what this node may list.
+
+    Raises:
+        NotFound: the server has none of them.
+        ApiError: the server does not report it.
+    """
+    for resource in versions:
+        try:
+            await api.list(resource, field_selector=field_selector, limit=1)
+        except NotFound:
+            continue
+        return resource
+    names = ", ".join(each.version for each in versions)
+    kind = versions[0]
+    raise NotFound(f"the API server has no {kind.plural} ({kind.group} {names})", code=404)

@@ -20,13 +20,24 @@ from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import run_together
 from kubeletpy.base.version import VERSION
 from kubeletpy.kubeapi import errors
-from kubeletpy.kubeapi.credentials import Connection
-from kubeletpy.kubeapi.kubeconfig import KubeconfigError
-from kubeletpy.kubeapi.loading import loaded
-from kubeletpy.kubeapi.observer import NoObserver, RequestObserver
-from kubeletpy.kubeapi.transport import Attempt, NotHttp2, Response, Transport, TransportError
-from kubeletpy.kubeapi.usage import Losses, Usage, together
-from kubeletpy.kubeapi.watch_slots import MAX_HTTP1_WATCHES, MAX_WATCHES
+from kubeletpy.kubeapi.kubeconfig import Connection, KubeconfigError
+from kubeletpy.kubeapi.transport import (
+    Attempt,
+    NotHttp2,
+    Response,
+    Transport,
+    TransportError,
+    loaded,
+)
+from kubeletpy.kubeapi.watch_state import (
+    MAX_HTTP1_WATCHES,
+    MAX_WATCHES,
+    Losses,
+    NoObserver,
+    RequestObserver,
+    Usage,
+    together,
+)
 from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
 
 logger = logging.getLogger(__name__)

@@ -6,13 +6,13 @@ Must never log what an object holds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
-from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.protocol import Resource
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
+from kubeletpy.kubeapi.protocol import KubeApi, Resource
 
 _KEPT_FIELDS = ("data", "binaryData", "immutable", "type")
 
@@ -102,3 +102,100 @@ def shown(key: ObjectKey) -> str:
     """Kind and name, for messages."""
     name = f"{key.namespace}/{key.name}" if key.namespace else key.name
     return f'{key.resource.kind.lower()} "{name}"'
+
+
+# Reads objects by name, a few at a time. Must never log what an object holds.
+
+READS_AT_ONCE = 4
+"""Others use the API too: each of their requests waits for at most a few of these."""
+FORBIDDEN_WAITS = (0.03, 0.1, 0.3)
+"""Seconds before each retry of what was refused. A node may read what a pod of its own refers to,
+but its authorizer permits that only a moment after the pod was bound."""
+
+
+class ObjectReader:
+    """Reads, of which no more than READS_AT_ONCE are under way."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._api = api
+        self._reads = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def read_object(
+        self, key: ObjectKey, *, first: bool, resource_version: str = ""
+    ) -> JSON | None:
+        """An object as it is now; None: it does not exist.
+
+        Args:
+            first: it was never read: a refusal may not last.
+            resource_version: as of that one or a later one, which a server may have at hand; empty:
+                the newest.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        async with self._reads:
+            for wait in FORBIDDEN_WAITS if first else ():
+                try:
+                    return await self._once(key, resource_version)
+                except Forbidden:
+                    await asyncio.sleep(wait)
+            return await self._once(key, resource_version)
+
+    async def _once(self, key: ObjectKey, version: str) -> JSON | None:
+        given = {"resource_version": version} if version else {}
+        try:
+            found = await self._api.get(key.resource, key.name, key.namespace or None, **given)
+        except NotFound:
+            return None
+        if not is_that_object(key, found):
+            raise ApiError(f"the API server answered with another object than {shown(key)}")
+        return found
+
+
+# Access of volumes and environments to the configMaps and secrets of pods.
+#
+# How changes are noticed is ``configMapAndSecretChangeDetectionStrategy``: objects are watched
+# (:mod:`kubeletpy.kubeapi.objects`), or read when they are requested
+# (:mod:`kubeletpy.kubeapi.objects_on_request`).
+
+
+class PodObjects(Protocol):
+    """The objects that the pods of this node use, by name."""
+
+    def on_change(self, wake: Callable[[str], None]) -> None:
+        """Have ``wake(pod uid)`` called for each pod that uses an object that was seen to change,
+        or that can be read only now."""
+        ...
+
+    def register(
+        self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
+    ) -> None:
+        """Set which objects a pod uses; those it no longer uses are dropped.
+
+        Args:
+            uid: of the pod.
+            live: objects whose changes the pod must see.
+            on_demand: objects that are read now and then.
+        """
+        ...
+
+    def unread(self, uid: str) -> Collection[ObjectKey]:
+        """The objects that a pod uses and that no watch has shown yet."""
+        ...
+
+    def release(self, uid: str) -> None:
+        """A pod has ended."""
+        ...
+
+    async def get(self, key: ObjectKey) -> JSON | None:
+        """An object that a pod is registered for; None when it does not exist. Never change it.
+
+        Raises:
+            ApiError: it cannot be read (NoAnswerYet: so far); pods that use it are woken once it
+                can.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop all requests."""
+        ...

@@ -20,8 +20,8 @@ from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
-from kubeletpy.kubeapi.limits import RepairPace
 from kubeletpy.kubeapi.protocol import NODES, KubeApi
+from kubeletpy.kubeapi.transport import RepairPace
 from kubeletpy.node import build
 from kubeletpy.node.build import ImageSummary, RuntimeInfo
 from kubeletpy.node.conditions import NodeHealth

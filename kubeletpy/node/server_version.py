@@ -27,8 +27,8 @@ from kubeletpy.config.version_choice import (
     read_server_version,
 )
 from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.limits import spread
 from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.kubeapi.transport import spread
 
 CHECK_S = 600.0
 """Seconds between two requests, up to twice as many. Nothing acts on the answer but people, and

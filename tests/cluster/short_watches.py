@@ -10,13 +10,13 @@ from typing import Any, cast
 
 from kubeletpy.agent import eviction
 from kubeletpy.cli.main import main
-from kubeletpy.kubeapi import object_follower, reflector
+from kubeletpy.kubeapi import objects, reflector
 from tests.integration.node import agent
 
 LASTS_S = (3, 5)
 
 if __name__ == "__main__":
     cast("Any", reflector.Reflector.__init__).__kwdefaults__["watch_seconds"] = LASTS_S
-    object_follower.SHORTEST_WATCH_S, object_follower.LONGEST_WATCH_S = LASTS_S
+    objects.SHORTEST_WATCH_S, objects.LONGEST_WATCH_S = LASTS_S
     eviction.SOON_S = agent.SOON_S
     sys.exit(main())

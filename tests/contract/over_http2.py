@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.http2.pool import Http2Pool
 from kubeletpy.kubeapi.http2.stream import Stream
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.transport import Attempt
 from tests.contract.client import ANSWER_S, JSON, Answer, Client, _target, parsed
 from tests.contract.server import Server

@@ -9,7 +9,7 @@ from pathlib import Path
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
-from kubeletpy.kubeapi.credentials import ALPN
+from kubeletpy.kubeapi.kubeconfig import ALPN
 
 
 @dataclass(frozen=True)

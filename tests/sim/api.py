@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host import x509
+from kubeletpy.kubeapi.client import decode_json
 from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
-from kubeletpy.kubeapi.formats import decode_json
-from kubeletpy.kubeapi.inflating import Inflater
 from kubeletpy.kubeapi.protocol import (
     CERTIFICATESIGNINGREQUESTS,
     RESOURCESLICES,
@@ -29,6 +28,7 @@ from kubeletpy.kubeapi.protocol import (
     Resource,
     WatchEvent,
 )
+from kubeletpy.kubeapi.transport import Inflater
 from kubeletpy_up import errors as refusals
 from kubeletpy_up.registry.list_options import NOT_OLDER, ListOptions
 from kubeletpy_up.registry.registry import Registry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kubeletpy.kubeapi.usage import Usage
+from kubeletpy.kubeapi.watch_state import Usage
 from kubeletpy.metrics.registry import Metrics
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows

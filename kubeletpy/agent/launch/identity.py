@@ -17,10 +17,15 @@ from kubeletpy.base.clock import Clock, SystemClock
 from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.config import PROTOBUF, KubeletSettings, NodeFlags
-from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import Connection, connect_kubeconfig, stop_loading
-from kubeletpy.kubeapi.formats import JSON_FORMAT, WireFormat
-from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
+from kubeletpy.kubeapi.client import JSON_FORMAT, KubeClient, WireFormat
+from kubeletpy.kubeapi.kubeconfig import (
+    Connection,
+    CurrentContext,
+    KubeconfigError,
+    connect_kubeconfig,
+    read_kubeconfig,
+    stop_loading,
+)
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer

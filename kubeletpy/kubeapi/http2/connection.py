@@ -20,7 +20,7 @@ from h2.errors import ErrorCodes
 
 from kubeletpy.base.wire.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway
 from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.placing import Load
+from kubeletpy.kubeapi.http2.limits import Load
 from kubeletpy.kubeapi.http2.stream import Headers, Stream, StreamRefused
 from kubeletpy.kubeapi.transport import TransportError
 

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from kubeletpy.kubeapi.http2.limits import STREAM_WINDOW
-from kubeletpy.kubeapi.inflating import decompressed
-from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError
+from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError, decompressed
 
 if TYPE_CHECKING:
     from kubeletpy.kubeapi.http2.connection import Http2Connection

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.images.policy import PullPosition
-from kubeletpy.kubeapi.failing_watches import FailingWatch
+from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.granted import HeldResource

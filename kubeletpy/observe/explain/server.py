@@ -23,7 +23,7 @@ from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.structs import replace
 from kubeletpy.base.wire.listener import ListeningSocket
 from kubeletpy.config import Notice
-from kubeletpy.kubeapi.events.kept import KeptEvent
+from kubeletpy.kubeapi.events.writer import KeptEvent
 from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.observe.explain.snapshot import Snapshots
@@ -88,7 +88,7 @@ class ExplainServer:
         version: Callable[[], Any] = lambda: None,
     ) -> None:
         """Args:
-        connections: those to the API server (:class:`kubeletpy.kubeapi.usage.Usage`), with times in
+        connections: those to the API server (:class:`kubeletpy.kubeapi.watch_state.Usage`), with times in
             Unix seconds; None: there is no API.
         gone: the last facts of a removed pod (by name or uid), and their age in seconds.
         elsewhere: what the API has of a pod that this node does not have.

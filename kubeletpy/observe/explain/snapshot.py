@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Struct
-from kubeletpy.kubeapi.failing_watches import FailingWatch
+from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod

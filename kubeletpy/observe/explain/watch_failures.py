@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeletpy.kubeapi.failing_watches import FailingWatch
+from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.observe.explain.texts import duration, one_line
 
 MAX_NAMED = 3

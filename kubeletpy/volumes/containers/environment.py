@@ -33,7 +33,7 @@ from kubeletpy.volumes.files.safe_path import open_beneath
 from kubeletpy.volumes.pod_volumes.plan import ObjectRef, environment_objects, volume_source
 
 if TYPE_CHECKING:
-    from kubeletpy.kubeapi.pod_objects import PodObjects
+    from kubeletpy.kubeapi.tracked_object import PodObjects
 
 MAX_FILES = 4 << 20
 """The most characters of all env files that one container refers to, together."""

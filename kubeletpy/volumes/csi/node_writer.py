@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubeletpy.kubeapi.errors import ApiError, NotFound
-from kubeletpy.kubeapi.limits import RepairPace, jittered_waits
 from kubeletpy.kubeapi.protocol import CSINODES, NODES, KubeApi
+from kubeletpy.kubeapi.transport import RepairPace, jittered_waits
 from kubeletpy.volumes.csi.node_object import (
     NOT_INITIALIZED,
     DriverOnNode,

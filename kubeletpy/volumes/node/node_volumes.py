@@ -68,7 +68,7 @@ from kubeletpy.volumes.projected.tokens import DEFAULT_SECONDS, PodTokens, Token
 from kubeletpy.volumes.protocol import VolumeError
 
 if TYPE_CHECKING:
-    from kubeletpy.kubeapi.pod_objects import PodObjects
+    from kubeletpy.kubeapi.tracked_object import PodObjects
     from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
     from kubeletpy.volumes.projected.trust_bundles import TrustBundles
 

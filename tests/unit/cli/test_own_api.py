@@ -13,8 +13,7 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.cli import own_api
-from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.formats import JsonFormat
+from kubeletpy.kubeapi.client import JsonFormat, KubeClient
 from kubeletpy.kubeapi.protocol import (
     CONFIGMAPS,
     EVENTS,

@@ -12,7 +12,7 @@ from aiohttp import web
 from kubeletpy.base.version import VERSION
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.client import CONCURRENT_REQUESTS, KubeClient
-from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import (
     EVENTS,
     LEASES,

@@ -19,11 +19,11 @@ from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.base.structs import replace
-from kubeletpy.kubeapi import credentials, kubeconfig_loader
+from kubeletpy.kubeapi import kubeconfig as credentials
+from kubeletpy.kubeapi import kubeconfig_loader
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import begin_loading, connect_kubeconfig
 from kubeletpy.kubeapi.errors import Unavailable
-from kubeletpy.kubeapi.kubeconfig import KubeconfigError
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError, begin_loading, connect_kubeconfig
 from kubeletpy.kubeapi.protocol import NODES
 
 from .api_server import answer, failure, serving

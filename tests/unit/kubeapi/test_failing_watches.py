@@ -10,9 +10,9 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.errors import Unavailable
-from kubeletpy.kubeapi.failing_watches import LASTING_S, FailingWatch, FailingWatches
 from kubeletpy.kubeapi.protocol import SECRETS, SERVICES, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
+from kubeletpy.kubeapi.watch_state import LASTING_S, FailingWatch, FailingWatches
 from tests.virtual_time import on_virtual_time, settle
 
 from .scripted_api import ScriptedApi

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import PODS
 
 from .api_server import answer, serving

@@ -11,8 +11,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kubeletpy.kubeapi.inflating import MAX_SILENT_BYTES, PIECE_BYTES, Inflater, decompressed
-from kubeletpy.kubeapi.transport import TransportError
+from kubeletpy.kubeapi.transport import (
+    MAX_SILENT_BYTES,
+    PIECE_BYTES,
+    Inflater,
+    TransportError,
+    decompressed,
+)
 from tests.gzip_members import member, opened
 
 KIB, MIB = 1 << 10, 1 << 20

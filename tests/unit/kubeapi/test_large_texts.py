@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api import object_text
-from kubeletpy.kubeapi.formats import JSON_FORMAT, JSON_TYPE
+from kubeletpy.kubeapi.client import JSON_FORMAT, JSON_TYPE
 
 
 @pytest.mark.parametrize(("keys", "apart"), [(10, False), (20_000, True)])

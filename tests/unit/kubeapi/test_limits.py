@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from kubeletpy.kubeapi.limits import RateLimiter, RepairPace, jittered_waits, spread
+from kubeletpy.kubeapi.transport import RateLimiter, RepairPace, jittered_waits, spread
 from tests.virtual_time import on_virtual_time, timed
 
 

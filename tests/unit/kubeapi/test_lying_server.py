@@ -7,9 +7,8 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.kubeapi.errors import ApiError
-from kubeletpy.kubeapi.object_reader import ObjectReader
 from kubeletpy.kubeapi.protocol import SECRETS, WatchEvent
-from kubeletpy.kubeapi.tracked_object import ObjectKey, is_that_object
+from kubeletpy.kubeapi.tracked_object import ObjectKey, ObjectReader, is_that_object
 from kubeletpy.syncloop.sources.api import ApiSource
 
 KEY = ObjectKey(SECRETS, "mine", "login")

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from aiohttp import web
 
-from kubeletpy.kubeapi.credentials import Connection
-from kubeletpy.kubeapi.name_lookup import NameLookup
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.sessions import Sessions
+from kubeletpy.kubeapi.transport import NameLookup
 
 
 async def test_a_request_by_name_is_sent_while_all_threads_hang() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import Connection
-from kubeletpy.kubeapi.limits import RateLimiter
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import EVENTS, NODES, PODS
+from kubeletpy.kubeapi.transport import RateLimiter
 from tests.virtual_time import on_virtual_time
 
 from .api_server import ApiServer, answer, failure, lines, raw, serving, stream

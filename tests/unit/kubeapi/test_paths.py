@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.kubeapi.errors import BadRequest
-from kubeletpy.kubeapi.paths import resource_path
-from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, RUNTIMECLASSES, Resource
+from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, RUNTIMECLASSES, Resource, resource_path
 
 
 @pytest.mark.parametrize(

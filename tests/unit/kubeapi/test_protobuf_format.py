@@ -13,9 +13,9 @@ from aiohttp import web
 
 from kubeletpy.base.wire.api_objects import MEDIA_TYPE, ApiObjects, message_name
 from kubeletpy.base.wire.api_table import load_table
-from kubeletpy.kubeapi import errors, formats, protobuf_format, protocol
+from kubeletpy.kubeapi import client, errors, protobuf_format, protocol
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
 from kubeletpy.kubeapi.protocol import LEASES, PODS, SERVICEACCOUNTS, PatchType, Resource
 from kubeletpy.volumes.projected import trust_bundles
@@ -194,8 +194,8 @@ async def test_events_may_be_cut_anywhere() -> None:
         (EVENTS[:3], "ended inside"),
         (b"\0\0\0\0", "no event"),
         (b"\xff\xff\xff\xff", "larger than"),
-        ((formats.MAX_EVENT_BYTES + 1).to_bytes(4, "big"), "larger than"),
-        (formats.MAX_EVENT_BYTES.to_bytes(4, "big"), "ended inside"),
+        ((client.MAX_EVENT_BYTES + 1).to_bytes(4, "big"), "larger than"),
+        (client.MAX_EVENT_BYTES.to_bytes(4, "big"), "ended inside"),
         (frame("ADDED", b""), "no event"),
         (frame("ADDED", b"{}"), "no event"),
         (frame("ADDED", body("v1", "Gadget", b"")), "no event"),

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.kubeapi.errors import NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import Resource
-from kubeletpy.kubeapi.served import first_served
+from kubeletpy.kubeapi.reflector import first_served
 
 NEW, OLD = (
     Resource("certificates.k8s.io", version, "clustertrustbundles", False, "ClusterTrustBundle")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.kubeapi import errors, loading, sessions
+from kubeletpy.kubeapi import errors, sessions, transport
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.kubeapi.transport import Attempt, TransportError
 from tests.http2.certificates import Certificates
@@ -31,8 +31,8 @@ class Imports:
         self.asked: list[str] = []
         self._failures = list(failures)
         self._import = importlib.import_module
-        monkeypatch.setattr(loading, "import_module", self)
-        monkeypatch.setattr(loading, "_code", {})
+        monkeypatch.setattr(transport, "import_module", self)
+        monkeypatch.setattr(transport, "_code", {})
 
     def __call__(self, name: str) -> Any:
         self.asked.append(name)

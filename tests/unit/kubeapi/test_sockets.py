@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from kubeletpy.kubeapi.sockets import new_socket
+from kubeletpy.kubeapi.transport import new_socket
 
 
 def test_several_probes_are_lost_before_a_connection_is() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, Unavailable, from_status
 from kubeletpy.kubeapi.protocol import WatchEvent
-from kubeletpy.kubeapi.streamed_lists import (
+from kubeletpy.kubeapi.watch_state import (
     SILENCE_S,
     TRY_AGAIN_S,
     InitialEvents,

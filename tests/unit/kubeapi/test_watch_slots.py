@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.kubeapi.watch_slots import WatchSlots
+from kubeletpy.kubeapi.watch_state import WatchSlots
 
 
 def test_each_pod_has_its_own_slots() -> None:

@@ -13,10 +13,8 @@ from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.errors import ApiError, NotFound, Unavailable
-from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
-from kubeletpy.kubeapi.streamed_lists import StreamedLists
-from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+from kubeletpy.kubeapi.watch_state import MAX_WATCHES, FailingWatches, StreamedLists
 from tests.streamed_list import streamed
 
 Key = tuple[str, str, str]

@@ -11,12 +11,10 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Unavailable
-from kubeletpy.kubeapi.object_follower import POLL_S, PRESSED_WAITS, WATCH_AGAIN_S
-from kubeletpy.kubeapi.object_reader import READS_AT_ONCE
-from kubeletpy.kubeapi.objects import IDLE_S, WatchedObjects
+from kubeletpy.kubeapi.objects import IDLE_S, POLL_S, PRESSED_WAITS, WATCH_AGAIN_S, WatchedObjects
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
-from kubeletpy.kubeapi.tracked_object import ObjectKey
-from kubeletpy.kubeapi.watch_slots import MAX_POD_WATCHES, WatchSlots
+from kubeletpy.kubeapi.tracked_object import READS_AT_ONCE, ObjectKey
+from kubeletpy.kubeapi.watch_state import MAX_POD_WATCHES, WatchSlots
 from tests.virtual_time import on_virtual_time, settle, timed
 
 from .fake_api import FakeApi

@@ -27,8 +27,7 @@ from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi, Resource, WatchEvent
-from kubeletpy.kubeapi.reflector import Reflector
-from kubeletpy.kubeapi.served import first_served
+from kubeletpy.kubeapi.reflector import Reflector, first_served
 from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.files.content import CertificateInput, PayloadError

@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.agent.launch.identity import join, wire_format
 from kubeletpy.config import NodeFlags, default_settings
-from kubeletpy.kubeapi.formats import JSON_FORMAT
+from kubeletpy.kubeapi.client import JSON_FORMAT
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
 from kubeletpy.kubeapi.protocol import PODS

@@ -26,7 +26,7 @@ from kubeletpy.config.version_choice import (
     decide,
 )
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import Connection
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import MAX_VERSION_BYTES
 from kubeletpy.node.server_version import query_version
 from tests.unit.kubeapi.api_server import Handler, serving

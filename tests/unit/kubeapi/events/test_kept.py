@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.kubeapi.events.kept import MAX_EVENTS, MAX_MESSAGE, MAX_PODS, KeptEvents
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, node_reference
+from kubeletpy.kubeapi.events.writer import MAX_EVENTS, MAX_MESSAGE, MAX_PODS, KeptEvents
 
 
 class Handed:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kubeletpy.base.api import types as api
-from kubeletpy.kubeapi.events.node_uid import NodeUidRecorder
 from kubeletpy.kubeapi.events.reasons import EventReason, Reason
-from kubeletpy.kubeapi.events.recorder import NORMAL, EventType, node_reference
+from kubeletpy.kubeapi.events.recorder import NORMAL, EventType, NodeUidRecorder, node_reference
 
 
 class _Seen:

@@ -13,8 +13,7 @@ from h2.settings import SettingCodes
 
 from kubeletpy.kubeapi.http2 import limits
 from kubeletpy.kubeapi.http2.stream import Stream, StreamRefused
-from kubeletpy.kubeapi.inflating import Inflater
-from kubeletpy.kubeapi.transport import TransportError
+from kubeletpy.kubeapi.transport import Inflater, TransportError
 from tests.http2.wire import OK, Wire
 from tests.virtual_time import on_virtual_time, settle
 

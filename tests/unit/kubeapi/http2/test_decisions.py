@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.limits import FloodGuard
-from kubeletpy.kubeapi.http2.placing import Load, Otherwise, place, watch_capacity
-from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+from kubeletpy.kubeapi.http2.limits import FloodGuard, Load, Otherwise, place, watch_capacity
+from kubeletpy.kubeapi.watch_state import MAX_WATCHES
 
 CONNECT, WAIT = Otherwise.CONNECT, Otherwise.WAIT
 ENDED = Load(False, 50, 100)

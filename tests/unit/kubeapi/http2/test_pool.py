@@ -14,13 +14,12 @@ import pytest
 
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.dialing import dial
-from kubeletpy.kubeapi.http2.pool import Http2Pool
+from kubeletpy.kubeapi.http2.pool import Http2Pool, dial
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, WatchEvent
 from kubeletpy.kubeapi.sessions import _Session
-from kubeletpy.kubeapi.usage import HTTP2, Usage
+from kubeletpy.kubeapi.watch_state import HTTP2, Usage
 from kubeletpy.metrics.registry import Metrics
 from tests.garbage import leaves_when_cancelled
 from tests.http2.certificates import Certificates

@@ -18,7 +18,7 @@ from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
-from kubeletpy.kubeapi.streamed_lists import INITIAL_EVENTS_END
+from kubeletpy.kubeapi.watch_state import INITIAL_EVENTS_END
 from kubeletpy_up.api import Endpoint, LocalApi
 from kubeletpy_up.http.server import check_loopback
 from kubeletpy_up.pki import certificates

@@ -12,9 +12,8 @@ import pytest
 
 from kubeletpy.base.api import object_text
 from kubeletpy.kubeapi import errors
-from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import connect_kubeconfig
-from kubeletpy.kubeapi.formats import JSON_FORMAT, WireFormat
+from kubeletpy.kubeapi.client import JSON_FORMAT, KubeClient, WireFormat
+from kubeletpy.kubeapi.kubeconfig import connect_kubeconfig
 from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, LEASES, PODS, SECRETS
 from kubeletpy_up.http import negotiation

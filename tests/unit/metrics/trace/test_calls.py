@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.credentials import Connection
 from kubeletpy.kubeapi.errors import NotFound
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.metrics.trace.otlp import OtlpTracer
 from kubeletpy.metrics.trace.spans import Traces

@@ -9,9 +9,8 @@ from typing import Any
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound, Unavailable
-from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import CERTIFICATESIGNINGREQUESTS, Resource, WatchEvent
-from kubeletpy.kubeapi.streamed_lists import StreamedLists
+from kubeletpy.kubeapi.watch_state import FailingWatches, StreamedLists
 from tests.streamed_list import streamed
 
 

@@ -12,8 +12,7 @@ import yaml
 
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.pki import Names
-from kubeletpy.kubeapi.credentials import connect_kubeconfig
-from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError, connect_kubeconfig, read_kubeconfig
 from kubeletpy.node.certificates import following, kubeconfig
 from kubeletpy.node.certificates.following import FileFollower
 from tests.unit.node.certificates.signer import Signer

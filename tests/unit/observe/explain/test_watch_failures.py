@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.kubeapi.failing_watches import FailingWatch
+from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.watch_failures import failing_watches

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from kubeletpy.kubeapi.events.kept import KeptEvent
+from kubeletpy.kubeapi.events.writer import KeptEvent
 from kubeletpy.metrics.trace.model import PodTrace, Span
 from kubeletpy.metrics.trace.names import Step, TraceCall
 from kubeletpy.observe.explain.gather import explain, line

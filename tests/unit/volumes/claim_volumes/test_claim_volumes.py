@@ -15,11 +15,11 @@ import pytest
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import SystemClock
-from kubeletpy.kubeapi import object_follower as watched
+from kubeletpy.kubeapi import objects as watched
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import Resource
-from kubeletpy.kubeapi.watch_slots import MAX_WATCHES
+from kubeletpy.kubeapi.watch_state import MAX_WATCHES
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.mount import Mount

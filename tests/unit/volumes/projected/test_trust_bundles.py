@@ -12,9 +12,8 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
-from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
-from kubeletpy.kubeapi.streamed_lists import StreamedLists
+from kubeletpy.kubeapi.watch_state import FailingWatches, StreamedLists
 from kubeletpy.volumes.files.content import PayloadError
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected import trust_bundles

@@ -15,9 +15,8 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
-from kubeletpy.kubeapi.failing_watches import FailingWatches
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
-from kubeletpy.kubeapi.streamed_lists import StreamedLists
+from kubeletpy.kubeapi.watch_state import FailingWatches, StreamedLists
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
 from kubeletpy.volumes.files.content import CertificateInput, PayloadError
