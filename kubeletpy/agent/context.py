@@ -18,7 +18,7 @@ from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.kubeapi.events.writer import KeptEvents
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.eviction.protocol import NodeSignals, PodUses

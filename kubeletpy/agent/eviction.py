@@ -18,7 +18,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.node.eviction.keeper import EvictionKeeper
 from kubeletpy.node.eviction.limit_watch import LimitWatch
 from kubeletpy.node.eviction.protocol import NodeSignals, PodUses

@@ -16,7 +16,7 @@ from kubeletpy.base.api.quantity import milli_value, value
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import ConfigError, KubeletSettings, Problem
 from kubeletpy.config.rules import parse_cpuset
-from kubeletpy.metrics.placement import PlacementMetrics
+from kubeletpy.metrics.resources import PlacementMetrics
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.resources import hard_threshold
 from kubeletpy.pods.decision import Decision

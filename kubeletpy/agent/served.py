@@ -24,7 +24,7 @@ from kubeletpy.config import document, in_effect
 from kubeletpy.config.flags import flag_texts
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
-from kubeletpy.metrics.exposition import CONTENT_TYPE
+from kubeletpy.metrics.families import CONTENT_TYPE
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.node.runtime_monitor import RuntimeMonitor
 from kubeletpy.node.stats.build import machine as read_machine

@@ -56,7 +56,7 @@ from kubeletpy.images.reference import (
 from kubeletpy.images.uses import ImageUses, PullQueue, PullRateExceeded, Start, Ticket
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.remote.errors import CRIError, ResourceExhausted

@@ -41,7 +41,7 @@ from kubeletpy.kubeapi.protocol import (
 from kubeletpy.kubeapi.sessions import OpenTransport, Sessions
 from kubeletpy.kubeapi.transport import RateLimiter, Response, TransportError, spread, why
 from kubeletpy.kubeapi.watch_state import RequestObserver, Usage, together
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 
 # The encoding of objects in requests and answers: JSON, unless a client is given another format.
 #

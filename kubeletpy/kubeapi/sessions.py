@@ -38,7 +38,7 @@ from kubeletpy.kubeapi.watch_state import (
     Usage,
     together,
 )
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter as Count
 from collections.abc import Mapping
+from contextlib import suppress
+
+from prometheus_client import Counter, Histogram
 
 from kubeletpy.metrics.families import POD_START_SECONDS, Families
 
@@ -275,3 +279,206 @@ class PodCountMetrics:
         self.running_pods.set(pods)
         for state in ("created", "running", "exited", "unknown"):
             self.running_containers.labels(state).set(containers.get(state, 0))
+
+
+# Metrics of probes and lifecycle hooks. Numbers only.
+
+RESULTS = ("successful", "failed", "unknown")
+
+
+class ProbeMetrics:
+    """Probe runs by container; in a registry of their own, as they are many (``/metrics/probes``).
+
+    The series of a probe are removed with it, so there are never more than for the node's probes.
+    """
+
+    def __init__(self, families: Families) -> None:
+        self.probes = families.counter(
+            "prober_probe_total",
+            "Probe runs by result: successful, failed or unknown.",
+            "probe_type",
+            "result",
+            "container",
+            "pod",
+            "namespace",
+            "pod_uid",
+        )
+        self.duration = families.histogram(
+            "prober_probe_duration_seconds",
+            "Time that probes took that did not fail.",
+            "probe_type",
+            "container",
+            "pod",
+            "namespace",
+        )
+        self._sharing: Count[tuple[str, ...]] = Count()
+        self._known: set[tuple[str, ...]] = set()
+
+    def probed(self, target: tuple[str, ...], result: str, seconds: float) -> None:
+        """A run ended; ``target`` is (type, container, pod, namespace, uid)."""
+        if target not in self._known:
+            self._known.add(target)
+            self._sharing[target[:4]] += 1
+        self.probes.labels(target[0], result, *target[1:]).inc()
+        if result != "failed":
+            self.duration.labels(*target[:4]).observe(seconds)
+
+    def gone(self, target: tuple[str, ...]) -> None:
+        """A probe was removed. A later pod of the same name keeps the series that they share."""
+        if target not in self._known:
+            return
+        self._known.discard(target)
+        for result in RESULTS:
+            _remove(self.probes, target[0], result, *target[1:])
+        self._sharing[target[:4]] -= 1
+        if not self._sharing[target[:4]]:
+            del self._sharing[target[:4]]
+            _remove(self.duration, *target[:4])
+
+
+class HookMetrics:
+    """Lifecycle hooks."""
+
+    def __init__(self, families: Families) -> None:
+        self.http_fallbacks = families.counter(
+            "kubelet_lifecycle_handler_http_fallbacks_total",
+            "https hooks that were answered in the clear and worked over http.",
+        )
+        self.sleeps_cut_short = families.counter(
+            "kubelet_sleep_action_terminated_early_total",
+            "sleep hooks that were given up before their time was over.",
+        )
+
+
+def _remove(family: Counter | Histogram, *labels: str) -> None:
+    """Remove a series if it exists: older versions of the library raise KeyError if it doesn't."""
+    with suppress(KeyError):
+        family.remove(*labels)
+
+
+# Metrics of in-place resizes: requested, pending and in progress. Numbers only.
+
+ACCEPTED, REVERTED, TERMINATED = "accepted", "reverted", "terminated"
+"""How a deferred resize ends."""
+DEFERRED_BUCKETS = (
+    *(5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180),
+    *(300, 600, 1200, 1800, 3600),
+)
+"""Seconds. Source: docs/reference/metrics.csv: kubelet_pod_deferred_resize_duration_seconds."""
+_BUCKETS = (
+    (2_000_000_000, "system-critical"),
+    (100_000, "high"),
+    (1, "medium"),
+    (0, "normal"),
+    (-999, "low"),
+)
+
+
+def priority_bucket(priority: int) -> str:
+    """The label for a pod's priority; a pod without one has priority 0."""
+    return next((name for least, name in _BUCKETS if priority >= least), "very-low")
+
+
+class ResizeMetrics:
+    """Resizes as the allocation package sees them."""
+
+    def __init__(self, families: Families) -> None:
+        self.requested = families.counter(
+            "kubelet_container_requested_resizes_total",
+            "Amounts of containers that updates of pods change: add, remove, increase or decrease.",
+            "resource",
+            "requirement",
+            "operation",
+        )
+        self.pending = families.gauge(
+            "kubelet_pod_pending_resizes",
+            "Pods with a resize that is not allocated: deferred or infeasible.",
+            "reason",
+            "priority_bucket",
+        )
+        self.in_progress = families.gauge(
+            "kubelet_pod_in_progress_resizes", "Pods with a resize allocated and not done."
+        )
+        self.infeasible = families.counter(
+            "kubelet_pod_infeasible_resizes_total",
+            "Resizes judged impossible on this node.",
+            "reason_detail",
+        )
+        self.deferred = families.histogram(
+            "kubelet_pod_deferred_resize_duration_seconds",
+            "Time for which resizes of pods were deferred, by how that ended.",
+            "resolution",
+            "priority_bucket",
+            buckets=DEFERRED_BUCKETS,
+        )
+        self.deferred_accepted = families.counter(
+            "kubelet_pod_deferred_accepted_resizes_total",
+            "Deferred resizes that were allocated later, by what made them be tried again.",
+            "retry_trigger",
+        )
+
+    def now(self, pending: Mapping[tuple[str, str], int], in_progress: int) -> None:
+        """Set the number of pods with a resize in progress, and pending by reason and priority."""
+        self.pending.clear()
+        for labels, count in pending.items():
+            self.pending.labels(*labels).set(count)
+        self.in_progress.set(in_progress)
+
+
+# Metrics of the pod lifecycle event generator: relists and the runtime's event stream.
+
+
+class PlegMetrics:
+    """How fresh the agent's picture of the runtime is."""
+
+    def __init__(self, families: Families) -> None:
+        self.relist_duration = families.histogram(
+            "kubelet_pleg_relist_duration_seconds", "Time that a full relist took."
+        )
+        self.relist_interval = families.histogram(
+            "kubelet_pleg_relist_interval_seconds", "Time between two full relists."
+        )
+        self.pod_relist_duration = families.histogram(
+            "kubelet_pleg_pod_relist_duration_seconds", "Time that the relist of one pod took."
+        )
+        self.discard_events = families.counter(
+            "kubelet_pleg_discard_events", "Events dropped because nobody took them in time."
+        )
+        self.last_seen = families.gauge(
+            "kubelet_pleg_last_seen_seconds", "Unix time of the last relist."
+        )
+        self.evented_connection_errors = families.counter(
+            "kubelet_evented_pleg_connection_error_count",
+            "Failed connects to the runtime's event stream.",
+        )
+        self.evented_connection_successes = families.counter(
+            "kubelet_evented_pleg_connection_success_count",
+            "Connects to the runtime's event stream.",
+        )
+        self.evented_latency = families.histogram(
+            "kubelet_evented_pleg_connection_latency_seconds",
+            "Time from a runtime's event to its arrival here.",
+        )
+
+    def relist_done(self, seconds: float, interval: float | None, unix_time: float) -> None:
+        """A full relist, ``interval`` after the previous one, took ``seconds`` and ends now."""
+        self.relist_duration.observe(seconds)
+        if interval is not None:
+            self.relist_interval.observe(interval)
+        self.last_seen.set(unix_time)
+
+    def pod_relist_done(self, seconds: float) -> None:
+        """One pod was relisted."""
+        self.pod_relist_duration.observe(seconds)
+
+    def stream_connected(self) -> None:
+        """The runtime's event stream is open."""
+        self.evented_connection_successes.inc()
+
+    def stream_failed(self) -> None:
+        """The runtime's event stream could not be opened, or broke."""
+        self.evented_connection_errors.inc()
+
+    def event_received(self, latency: float) -> None:
+        """An event arrived ``latency`` seconds after the runtime created it."""
+        self.evented_latency.observe(latency)

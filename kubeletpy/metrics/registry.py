@@ -8,30 +8,43 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
-from kubeletpy.metrics.certificates import CertificateMetrics
-from kubeletpy.metrics.csi import CsiMetrics
-from kubeletpy.metrics.devices import DeviceMetrics, PodResourcesMetrics
-from kubeletpy.metrics.dra import DraMetrics
-from kubeletpy.metrics.exposition import render
-from kubeletpy.metrics.families import Families, every_gate
-from kubeletpy.metrics.http import HttpMetrics
-from kubeletpy.metrics.image_credentials import CredentialProviderMetrics, PullRecordMetrics
-from kubeletpy.metrics.images import ImageMetrics
-from kubeletpy.metrics.node import NodeMetrics
-from kubeletpy.metrics.placement import PlacementMetrics
-from kubeletpy.metrics.pleg import PlegMetrics
-from kubeletpy.metrics.plugins import PluginMetrics
-from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
-from kubeletpy.metrics.pods import PodCountMetrics, PodStartMetrics, PodWorkerMetrics
-from kubeletpy.metrics.pods_api import PodsApiMetrics
-from kubeletpy.metrics.probes import HookMetrics, ProbeMetrics
-from kubeletpy.metrics.process import ProcessMetrics, show_start
-from kubeletpy.metrics.resizes import ResizeMetrics
-from kubeletpy.metrics.rest_client import RestClientMetrics
-from kubeletpy.metrics.runtime import RuntimeMetrics
-from kubeletpy.metrics.slis import HealthMetrics
-from kubeletpy.metrics.volume_stats import VolumeStatsMetrics
-from kubeletpy.metrics.volumes import VolumeMetrics
+from kubeletpy.metrics.families import Families, every_gate, render
+from kubeletpy.metrics.node import (
+    CertificateMetrics,
+    HealthMetrics,
+    HttpMetrics,
+    NodeMetrics,
+    PodsApiMetrics,
+    ProcessMetrics,
+    RestClientMetrics,
+    RuntimeMetrics,
+    show_start,
+)
+from kubeletpy.metrics.pods import (
+    HookMetrics,
+    PlegMetrics,
+    PodCountMetrics,
+    PodStartMetrics,
+    PodWorkerMetrics,
+    ProbeMetrics,
+    ResizeMetrics,
+)
+from kubeletpy.metrics.resources import (
+    CredentialProviderMetrics,
+    DeviceMetrics,
+    DraMetrics,
+    ImageMetrics,
+    PlacementMetrics,
+    PodResourcesMetrics,
+    PullRecordMetrics,
+)
+from kubeletpy.metrics.volumes import (
+    CsiMetrics,
+    PluginMetrics,
+    PodCertificateMetrics,
+    VolumeMetrics,
+    VolumeStatsMetrics,
+)
 
 
 class Metrics:

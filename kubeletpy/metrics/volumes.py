@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kubeletpy.metrics.families import Families
+from kubeletpy.base.structs import Struct
+from kubeletpy.metrics.families import MAX_SERIES, SECONDS, Families
 
 OPERATION_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 DESIRED, ACTUAL = "desired_state_of_world", "actual_state_of_world"
@@ -79,3 +80,158 @@ class VolumeMetrics:
         """The number of volumes has changed, by plugin."""
         for plugin, number in by.items():
             self.total_volumes.labels(plugin, state).inc(number)
+
+
+# How full the volumes of claims are: one series per claim. Numbers only.
+
+_GAUGES = {
+    "capacity_bytes": "Bytes that the volume has.",
+    "available_bytes": "Bytes that are left in the volume.",
+    "used_bytes": "Bytes that are used in the volume.",
+    "inodes": "Inodes that the volume has.",
+    "inodes_free": "Inodes that are left in the volume.",
+    "inodes_used": "Inodes that are used in the volume.",
+    "health_status_abnormal": "Whether the volume's driver reports it as unhealthy (0 or 1).",
+}
+
+
+class ClaimNumbers(Struct, frozen=True):
+    """Measurements of the volume of one claim; missing numbers are unknown."""
+
+    namespace: str
+    name: str
+    numbers: Mapping[str, int]
+    """Values by name of the gauge, without ``kubelet_volume_stats_``."""
+
+
+class VolumeStatsMetrics:
+    """``kubelet_volume_stats_*``, and how long measuring takes."""
+
+    def __init__(self, families: Families) -> None:
+        labels = ("namespace", "persistentvolumeclaim")
+        self._gauges = {
+            name: families.gauge(f"kubelet_volume_stats_{name}", text, *labels)
+            for name, text in _GAUGES.items()
+        }
+        self._shown: set[tuple[str, str, str]] = set()
+        self._seconds = families.histogram(
+            "kubelet_volume_metric_collection_duration_seconds",
+            "Time that measuring one volume took.",
+            "metric_source",
+            buckets=SECONDS,
+        )
+
+    def took(self, source: str, seconds: float) -> None:
+        """One volume was measured."""
+        self._seconds.labels(source).observe(seconds)
+
+    def show(self, claims: Iterable[ClaimNumbers]) -> None:
+        """Show what is known now; of two entries for the same claim the first counts."""
+        numbers: dict[tuple[str, str, str], int] = {}
+        seen = set()
+        for claim in claims:
+            of = (claim.namespace, claim.name)
+            if of not in seen:
+                numbers |= {(name, *of): number for name, number in claim.numbers.items()}
+            seen.add(of)
+        for name, *labels in self._shown - numbers.keys():
+            self._gauges[name].remove(*labels)
+        for (name, *labels), number in numbers.items():
+            self._gauges[name].labels(*labels).set(number)
+        self._shown = set(numbers)
+
+
+# Metrics of calls to CSI drivers. Source: docs/reference/metrics.csv.
+
+NO_ANSWER = "unknown-non-grpc"
+
+
+class CsiMetrics:
+    """How long CSI calls take."""
+
+    def __init__(self, families: Families) -> None:
+        self.operations = families.histogram(
+            "csi_operations_seconds",
+            "Time that a call to a CSI driver took.",
+            "driver_name",
+            "method_name",
+            "grpc_status_code",
+            "migrated",
+            buckets=OPERATION_SECONDS,
+        )
+        self.storage_health = families.gauge(
+            "csi_node_storage_health_status",
+            "Conditions of storage that its driver reports on this node (1: it is reported).",
+            "driver_name",
+            "status",
+            "reason",
+        )
+        self._conditions: dict[str, set[tuple[str, str]]] = {}
+
+    def called(
+        self, driver: str, method: str, code: str, seconds: float, *, migrated: bool = False
+    ) -> None:
+        """A call ended; ``code`` is the gRPC name of its status.
+
+        ``migrated``: the volume is of an in-tree kind that this driver has replaced.
+        """
+        path = f"/csi.v1.Node/{method}"
+        self.operations.labels(driver, path, code, MIGRATED[migrated]).observe(seconds)
+
+    def storage_reported(self, driver: str, conditions: Iterable[tuple[str, str]]) -> None:
+        """The storage of a driver has these conditions (status, reason), and no others."""
+        before, now = self._conditions.pop(driver, set()), set(conditions)
+        for status, reason in before - now:
+            self.storage_health.remove(driver, status, reason)
+        for status, reason in now:
+            self.storage_health.labels(driver, status, reason).set(1)
+        if now:
+            self._conditions[driver] = now
+
+    def storage_unknown(self, registered: Collection[str]) -> None:
+        """Drivers other than these are not registered any more."""
+        for driver in self._conditions.keys() - set(registered):
+            self.storage_reported(driver, ())
+
+
+# Metrics of plugin sockets. Source: docs/reference/metrics.csv.
+
+
+class PluginMetrics:
+    """Which sockets exist; the code that discovers them bounds their number."""
+
+    def __init__(self, families: Families) -> None:
+        self.total_plugins = families.gauge(
+            "plugin_manager_total_plugins",
+            "Sockets of plugins: those found, and those registered.",
+            "socket_path",
+            "state",
+        )
+
+    def show(self, wanted: Sequence[str], registered: Sequence[str]) -> None:
+        """Set which sockets exist, and which are registered."""
+        self.total_plugins.clear()
+        for state, paths in ((DESIRED, wanted), (ACTUAL, registered)):
+            for path in paths:
+                self.total_plugins.labels(path, state).set(1)
+
+
+# The states of podCertificate sources.
+
+
+class PodCertificateMetrics:
+    """``kubelet_podcertificate_states``."""
+
+    def __init__(self, families: Families) -> None:
+        self._states = families.gauge(
+            "kubelet_podcertificate_states",
+            "podCertificate sources of projected volumes, by signer and state.",
+            "signer_name",
+            "state",
+        )
+
+    def show(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Show how many sources of each signer are in each state; MAX_SERIES at most."""
+        self._states.clear()
+        for (signer, state), count in sorted(counts.items())[:MAX_SERIES]:
+            self._states.labels(signer, state).set(count)

@@ -9,7 +9,7 @@ from typing import Protocol
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.base.structs import Struct
-from kubeletpy.metrics.trace.names import Step
+from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod

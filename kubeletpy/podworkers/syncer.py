@@ -14,8 +14,7 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.trace.model import MAX_TEXT
-from kubeletpy.metrics.trace.names import Step
+from kubeletpy.metrics.trace.model import MAX_TEXT, Step
 from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus

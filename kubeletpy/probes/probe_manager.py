@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
-from kubeletpy.metrics.probes import ProbeMetrics
+from kubeletpy.metrics.pods import ProbeMetrics
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.probes.handlers.ports import LOOPBACK

@@ -15,7 +15,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.text import scrub
-from kubeletpy.metrics.trace.tracer import NO_TRACER, OpenSpan, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, OpenSpan, Tracer
 from kubeletpy.remote import cancellation
 from kubeletpy.remote.connection import GrpcChannel
 from kubeletpy.remote.errors import (

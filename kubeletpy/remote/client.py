@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import CallMetrics, NoMetrics, ServiceCalls
 from kubeletpy.remote.connection import GrpcChannel, Listener

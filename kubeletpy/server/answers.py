@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.metrics.node import HttpMetrics
 from kubeletpy.server import endpoints, objects
 from kubeletpy.server.access import Access
 from kubeletpy.server.app import AgentServer, Handler

@@ -19,8 +19,8 @@ from aiohttp import web
 from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.wire.http_server import http_log, set_up
 from kubeletpy.base.wire.listener import Door, Listener, guarded, most_connections
-from kubeletpy.metrics.http import HttpMetrics
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.node import HttpMetrics
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.server.access import Access, AccessError, Busy
 from kubeletpy.server.request_span import answered, span_attributes, span_name
 from kubeletpy.server.routes import PROXY, ROUTES, Route, canonical, refusal, verb_of

@@ -20,8 +20,8 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.metrics.http import HttpMetrics
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.node import HttpMetrics
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.listening import listen, listen_error

@@ -14,7 +14,7 @@ from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.metrics.certificates import CertificateMetrics
+from kubeletpy.metrics.node import CertificateMetrics
 from kubeletpy.node.certificates import request
 from kubeletpy.node.certificates.certificate_manager import CertificateManager, Purpose
 from kubeletpy.node.certificates.link_repair import repair_link

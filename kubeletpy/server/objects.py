@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.metrics.exposition import CONTENT_TYPE
+from kubeletpy.metrics.families import CONTENT_TYPE
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.server.app import Handler

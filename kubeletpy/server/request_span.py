@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from kubeletpy.metrics.trace.tracer import Attributes, OpenSpan
+from kubeletpy.metrics.trace.model import Attributes, OpenSpan
 
 _KUBELETS = {"{namespace}": "{podNamespace}", "{pod}": "{podID}", "{container}": "{containerName}"}
 """The kubelet's names for the parts of its routes."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from kubeletpy.metrics.exposition import CONTENT_TYPE
+from kubeletpy.metrics.families import CONTENT_TYPE
 from kubeletpy.node.stats.views import StatsViews
 from kubeletpy.server.app import Handler
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_ns
 from kubeletpy.base.tasks import cancel_tasks, run_together
-from kubeletpy.metrics.pleg import PlegMetrics
+from kubeletpy.metrics.pods import PlegMetrics
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError

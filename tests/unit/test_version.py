@@ -66,5 +66,5 @@ def test_no_other_module_contains_a_supported_kubernetes_version() -> None:
         "kubeletpy/config/flag_table.py",
         "kubeletpy/metrics/versions.py",
     }
-    a_rule_of_cri_tools = "kubeletpy/metrics/runtime.py"
+    a_rule_of_cri_tools = "kubeletpy/metrics/node.py"
     assert saying <= {a_rule_of_cri_tools, *since_when}

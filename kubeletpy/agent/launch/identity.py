@@ -28,7 +28,7 @@ from kubeletpy.kubeapi.kubeconfig import (
 )
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.node.certificates import kubeconfig, request
 from kubeletpy.node.certificates.certificate_manager import CertificateManager, Purpose
 from kubeletpy.node.certificates.following import FileFollower

@@ -41,7 +41,7 @@ from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.images.records.ledger import RecordsUnreadable
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.metrics.trace.watched_loop import WatchedLoop, watching
 from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.eviction.machine import MachineSignals

@@ -43,7 +43,7 @@ from kubeletpy.images.providers.protocol import (
     write_request,
 )
 from kubeletpy.images.reference import RegistryPattern, Repository
-from kubeletpy.metrics.image_credentials import CredentialProviderMetrics
+from kubeletpy.metrics.resources import CredentialProviderMetrics
 from kubeletpy.pods.pod import Pod
 
 # A provider's view of a pod's service account: annotations and a token.

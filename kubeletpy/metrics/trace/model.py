@@ -6,10 +6,73 @@ Pure: times are event-loop seconds, passed in.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from types import TracebackType
+from typing import Protocol
 
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.metrics.trace.names import Name
+
+# Names of what is done for a pod: the same in outcomes, traces, timelines, logs and explain.
+#
+# A *step* is an entry in a worker's list, a *call* is one thing done within it. The values are
+# what people read; code compares the members.
+
+
+class Step(StrEnum):
+    """The steps of a worker for a pod."""
+
+    STATUS = "compute status"
+    NETWORK = "network gate"
+    CGROUP = "pod cgroup"
+    MIRROR = "mirror pod"
+    DIRECTORIES = "directories"
+    VOLUMES = "volumes"
+    PULL_SECRETS = "pull secrets"
+    CLAIMS = "resource claims"
+    PROBES = "probes"
+    RUNTIME = "runtime sync"
+    KILL = "kill"
+
+
+class TraceCall(StrEnum):
+    """The calls and waits within a step. CRI calls have their own names."""
+
+    READ_POD = "read the pod from the runtime"
+    SETTLE = "wait for the runtime to end an earlier call"
+    START_PLACE = "wait for a place to start in"
+    STOP_PLACE = "wait for a place to stop in"
+    LOOK_UP_IMAGE = "look up image"
+    PULL_IMAGE = "pull image"
+    RUN_POD_SANDBOX = "RunPodSandbox"
+    POD_SANDBOX_STATUS = "PodSandboxStatus"
+    STOP_POD_SANDBOX = "StopPodSandbox"
+    CREATE_CONTAINER = "CreateContainer"
+    START_CONTAINER = "StartContainer"
+    STOP_CONTAINER = "StopContainer"
+    STOP_ORDER = "wait for the containers before it"
+    POST_START = "postStart hook"
+    PRE_STOP = "preStop hook"
+    RESIZE = "resize"
+    BACK_OFF = "back-off"
+    """Its end is known, and may be still to come."""
+    ADMIT = "admission"
+    WRITE_STATUS = "write status"
+    TAKE_VOLUMES_DOWN = "take volumes down"
+    REMOVE_CGROUP = "remove cgroup"
+    WAIT_FOR_WORKER = "wait for its worker"
+    """Before the first step; drawn, never traced."""
+    INIT_RUNS = "init container runs"
+    """Known from its termination; drawn, never traced."""
+
+
+Name = Step | TraceCall
+
+
+def named(value: str) -> Name:
+    """The step or call with this value. Raises ValueError if there is none."""
+    return Step(value) if value in set(Step) else TraceCall(value)
+
 
 MAX_START = 80
 MAX_LATER = 24
@@ -89,3 +152,81 @@ class PodTrace(Struct):
     def ending(self) -> None:
         """The pod is being terminated."""
         self.chapter = Chapter.END
+
+
+# Where spans are sent besides the pod's own trace: the interface, and the one that sends nothing.
+#
+#  The other one is :mod:`kubeletpy.metrics.trace.otlp`, loaded only when tracing is configured.
+
+Attributes = Mapping[str, str | int]
+
+
+class OpenSpan(Protocol):
+    """A span that is sent when its ``with`` ends; an exception that ends it is its error."""
+
+    @property
+    def carrier(self) -> Mapping[str, str]:
+        """The header that passes this span to the server: W3C's ``traceparent``; empty when off."""
+        ...
+
+    def set(self, name: str, value: str | int) -> None:
+        """Add an attribute. Must not be a secret: spans are sent without encryption."""
+        ...
+
+    def failed(self, why: str) -> None:
+        """It ends with an error that is no exception."""
+        ...
+
+    def __enter__(self) -> OpenSpan: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+class Tracer(Protocol):
+    """Makes spans."""
+
+    def span(self, name: str, attributes: Attributes, *, client: bool = False) -> OpenSpan:
+        """A span below the current one of this task, or of a trace of its own.
+
+        ``client``: a call to another process; it never becomes the current one.
+        """
+        ...
+
+    def request(self, name: str, attributes: Callable[[], Attributes]) -> OpenSpan:
+        """A request from another process: a trace of its own."""
+        ...
+
+
+class _Unsent:
+    __slots__ = ()
+    carrier: Mapping[str, str] = {}
+
+    def set(self, name: str, value: str | int) -> None:
+        """Nothing."""
+
+    def failed(self, why: str) -> None:
+        """Nothing."""
+
+    def __enter__(self) -> OpenSpan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class _NoTracer:
+    def span(self, name: str, attributes: Attributes, *, client: bool = False) -> OpenSpan:
+        return _UNSENT
+
+    def request(self, name: str, attributes: Callable[[], Attributes]) -> OpenSpan:
+        return _UNSENT
+
+
+_UNSENT = _Unsent()
+NO_TRACER: Tracer = _NoTracer()
+"""Sends nothing."""

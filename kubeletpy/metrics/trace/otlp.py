@@ -27,8 +27,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kubeletpy.base.version import VERSION
-from kubeletpy.metrics.trace.model import MAX_TEXT
-from kubeletpy.metrics.trace.tracer import Attributes, OpenSpan
+from kubeletpy.metrics.trace.model import MAX_TEXT, Attributes, OpenSpan
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +95,7 @@ class _Sent:
 
 
 class OtlpTracer:
-    """A :class:`~kubeletpy.metrics.trace.tracer.Tracer`; ``close`` sends what is left.
+    """A :class:`~kubeletpy.metrics.trace.model.Tracer`; ``close`` sends what is left.
 
     Args:
         endpoint: gRPC's name of the collector; None: OTEL_EXPORTER_OTLP_ENDPOINT, or this

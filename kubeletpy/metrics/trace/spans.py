@@ -14,9 +14,19 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 
-from kubeletpy.metrics.trace.model import MAX_OPEN, MAX_TEXT, SHORT_S, PodTrace, Span
-from kubeletpy.metrics.trace.names import Name, Step, TraceCall
-from kubeletpy.metrics.trace.tracer import NO_TRACER, OpenSpan, Tracer
+from kubeletpy.metrics.trace.model import (
+    MAX_OPEN,
+    MAX_TEXT,
+    NO_TRACER,
+    SHORT_S,
+    Name,
+    OpenSpan,
+    PodTrace,
+    Span,
+    Step,
+    TraceCall,
+    Tracer,
+)
 
 MAX_PODS = 300
 MOST_AT_ONCE = 12

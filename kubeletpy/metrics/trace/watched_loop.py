@@ -7,6 +7,7 @@ four times a second, and samples the loop's stack only while a turn is in progre
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import selectors
 import sys
@@ -16,8 +17,27 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kubeletpy.metrics.trace.frames import reading_frames
 from kubeletpy.metrics.trace.stalls import LONG_S, MAX_FRAMES, TurnLog
+
+# Reading the stack of another thread without crashing the interpreter.
+#
+# CPython 3.11 makes a frame object for each caller that is read. Making one may start a garbage
+# collection, whose finalizers let the other thread run: the frame that is being read ends
+# meanwhile, and the interpreter crashes with a segmentation fault.
+
+
+@contextmanager
+def reading_frames() -> Iterator[None]:
+    """Start no garbage collection while frames of another thread are read, in whichever thread."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from kubeletpy.base.host.errors import FaultKind, MachineFault
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.explain import handlers
 from kubeletpy.observe.explain.codes import fault_of
 from kubeletpy.observe.explain.containers import containers, ephemeral

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.metrics.trace.names import Name, TraceCall
+from kubeletpy.metrics.trace.model import Name, TraceCall
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.probes import find_report, last_words
 from kubeletpy.observe.explain.texts import duration, one_line

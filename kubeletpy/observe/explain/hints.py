@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import OUT_OF, AdmissionReason
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.observe.explain import handlers
 from kubeletpy.observe.explain.codes import CauseCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.metrics.trace.names import Name
+from kubeletpy.metrics.trace.model import Name
 from kubeletpy.pods.granted import HeldResource
 
 

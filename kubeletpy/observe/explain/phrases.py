@@ -6,7 +6,7 @@ The other modules of the package compare members and pass data on; only this one
 from __future__ import annotations
 
 from kubeletpy.images.policy import PullPosition
-from kubeletpy.metrics.trace.names import Name, TraceCall
+from kubeletpy.metrics.trace.model import Name, TraceCall
 from kubeletpy.observe.explain import handlers
 from kubeletpy.observe.explain.amounts import sizes
 from kubeletpy.observe.explain.causes import cause

@@ -11,8 +11,7 @@ from typing import Any
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.trace.model import Chapter as Part
-from kubeletpy.metrics.trace.model import PodTrace, Span
-from kubeletpy.metrics.trace.names import Name, Step, TraceCall, named
+from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step, TraceCall, named
 from kubeletpy.observe.explain.model import Exit, Wait
 
 _STEPS = (Step.RUNTIME, Step.STATUS)

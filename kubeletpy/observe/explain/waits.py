@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from kubeletpy.base.api import types as api
 from kubeletpy.images.policy import ImageErrorCode
-from kubeletpy.metrics.trace.names import Name, Step, TraceCall
+from kubeletpy.metrics.trace.model import Name, Step, TraceCall
 from kubeletpy.observe.explain import handlers, phrases
 from kubeletpy.observe.explain.causes import cause
 from kubeletpy.observe.explain.containers import containers, ephemeral

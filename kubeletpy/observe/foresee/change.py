@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.images.policy import ImageAction
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.foresee.durations import Durations
 from kubeletpy.observe.foresee.model import Act, ForeseenOutcome, ImageUse
 from kubeletpy.observe.foresee.updates import Change, ChangeMethod

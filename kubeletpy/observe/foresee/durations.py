@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from kubeletpy.metrics.trace.model import PodTrace
-from kubeletpy.metrics.trace.names import Name, TraceCall
+from kubeletpy.metrics.trace.model import Name, PodTrace, TraceCall
 from kubeletpy.observe.foresee.model import Act
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from kubeletpy.base.api import types as api
 from kubeletpy.images.policy import ImageAction, decide
 from kubeletpy.images.reference import default_pull_policy
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.foresee.durations import Durations
 from kubeletpy.observe.foresee.model import Act, ForeseenVolume, ImageUse
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.metrics.trace.names import Name, TraceCall
+from kubeletpy.metrics.trace.model import Name, TraceCall
 from kubeletpy.observe.explain.render_timeline import scale, summary
 from kubeletpy.observe.explain.texts import milliseconds, one_line
 from kubeletpy.observe.explain.timeline import Bar, Timeline, TimelineChapter

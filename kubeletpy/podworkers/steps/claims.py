@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.trace.names import Step
+from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sandbox_changed import decide_sandbox
 from kubeletpy.podworkers.protocol import SyncOutcome

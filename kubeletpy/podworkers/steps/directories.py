@@ -13,7 +13,7 @@ from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.errors import machine_fault
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.trace.names import Step
+from kubeletpy.metrics.trace.model import Step
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from kubeletpy.images.policy import ImageErrorCode
-from kubeletpy.metrics.trace.names import Step
+from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kubeletpy.base.host.errors import machine_fault
 from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import SyncOutcome

@@ -23,7 +23,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.metrics.families import Families
-from kubeletpy.metrics.resizes import ResizeMetrics
+from kubeletpy.metrics.pods import ResizeMetrics
 from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE

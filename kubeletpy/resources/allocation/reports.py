@@ -19,7 +19,7 @@ from kubeletpy.kubeapi.events.recorder import (
     EventType,
     pod_reference,
 )
-from kubeletpy.metrics.resizes import ACCEPTED, REVERTED, TERMINATED, ResizeMetrics, priority_bucket
+from kubeletpy.metrics.pods import ACCEPTED, REVERTED, TERMINATED, ResizeMetrics, priority_bucket
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.sync_results import ResizeOutcome

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-from kubeletpy.metrics.devices import DeviceMetrics
+from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.plugin_calls import PluginCallFailed
 from kubeletpy.resources.devices.checkpoint_file import CheckpointFile

@@ -17,7 +17,7 @@ from pathlib import Path
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.structs import replace
-from kubeletpy.metrics.devices import DeviceMetrics
+from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.granted import DeviceCounts, HeldResource
 from kubeletpy.pods.pod import Pod

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.tasks import Lasting, cancel_tasks
-from kubeletpy.metrics.devices import DeviceMetrics
+from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.remote.plugin_calls import PluginCallFailed

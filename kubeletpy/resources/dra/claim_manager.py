@@ -18,7 +18,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import run_all, run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import RESOURCECLAIMS, KubeApi
-from kubeletpy.metrics.dra import DraMetrics
+from kubeletpy.metrics.resources import DraMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod

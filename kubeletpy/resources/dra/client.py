@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.metrics.dra import DraMetrics
+from kubeletpy.metrics.resources import DraMetrics
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.plugin_calls import Answer, Calls, PluginCallFailed, PluginCalls
 from kubeletpy.resources.dra import answers

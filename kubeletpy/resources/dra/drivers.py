@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.tasks import run_together
-from kubeletpy.metrics.dra import DraMetrics
+from kubeletpy.metrics.resources import DraMetrics
 from kubeletpy.resources.plugins.model import PluginInfo
 from kubeletpy.resources.plugins.protocol import PluginRefused
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import replace
-from kubeletpy.metrics.placement import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE, PlacementMetrics
+from kubeletpy.metrics.resources import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE, PlacementMetrics
 from kubeletpy.pods.granted import HeldResource, Placement
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_level_set

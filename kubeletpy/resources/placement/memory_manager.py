@@ -14,7 +14,7 @@ from pathlib import Path
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import spelled
 from kubeletpy.base.structs import replace
-from kubeletpy.metrics.placement import PlacementMetrics
+from kubeletpy.metrics.resources import PlacementMetrics
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.placement.id_lists import format_ids

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from prometheus_client import Counter
 
 from kubeletpy.base.api import types as api
-from kubeletpy.metrics.placement import PlacementMetrics
+from kubeletpy.metrics.resources import PlacementMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.placement.hints import Hint, Hints
 from kubeletpy.resources.placement.pod_pool import PodLevelPlacement, containers_in_order

@@ -16,7 +16,7 @@ from kubeletpy.base.tasks import run_all, run_together
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodStartMetrics
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note
 from kubeletpy.pods.mount import volume_groups
 from kubeletpy.pods.pod import ContainerKind, is_sidecar

@@ -15,7 +15,7 @@ from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.probes import HookMetrics
+from kubeletpy.metrics.pods import HookMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.probes.handlers import http
 from kubeletpy.probes.handlers.exec import run_command

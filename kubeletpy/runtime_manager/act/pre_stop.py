@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
 from kubeletpy.runtime_manager.hooks import HookFailed
 

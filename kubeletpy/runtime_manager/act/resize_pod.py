@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from kubeletpy.metrics.pods import PodStartMetrics
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.granted import Placement
 from kubeletpy.pods.limits import PodLimits, PodLimitsError

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from kubeletpy.base.host.errors import machine_fault
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
 from kubeletpy.pods.config_errors import SandboxConfigError, about
 from kubeletpy.pods.pod import Pod

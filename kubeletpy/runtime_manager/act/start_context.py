@@ -13,7 +13,7 @@ from kubeletpy.base.host.errors import MachineFault, machine_fault
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.config_errors import about as about_field

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
 from kubeletpy.remote.errors import CRIError, NotFound

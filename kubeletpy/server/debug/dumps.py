@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-from kubeletpy.metrics.trace.frames import reading_frames
+from kubeletpy.metrics.trace.watched_loop import reading_frames
 
 MAX_DEPTH = 64
 MAX_STACKS = 500

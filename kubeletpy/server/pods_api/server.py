@@ -16,7 +16,7 @@ from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.wire.api_messages import Unfit
-from kubeletpy.metrics.pods_api import PodsApiMetrics
+from kubeletpy.metrics.node import PodsApiMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.local_server import CallRefused, LocalServer, StreamStall, parsed

@@ -26,7 +26,7 @@ from kubeletpy.base.wire.upgrade import (
     UpgradeResponse,
     request_upgrade,
 )
-from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.metrics.node import HttpMetrics
 from kubeletpy.server.streaming.client_socket import ClientSocket, handshake
 from kubeletpy.server.streaming.options import (
     TUNNEL,

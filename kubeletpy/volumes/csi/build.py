@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.metrics.csi import CsiMetrics
+from kubeletpy.metrics.volumes import CsiMetrics
 from kubeletpy.volumes.csi.credentials import Credentials
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
 from kubeletpy.volumes.csi.driver_objects import DriverObjects

@@ -14,7 +14,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from kubeletpy.base.api import types as api
-from kubeletpy.metrics.csi import NO_ANSWER, CsiMetrics
+from kubeletpy.metrics.volumes import NO_ANSWER, CsiMetrics
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import run_together
-from kubeletpy.metrics.csi import CsiMetrics
+from kubeletpy.metrics.volumes import CsiMetrics
 from kubeletpy.resources.plugins.model import PluginInfo
 from kubeletpy.volumes.csi.versions import Version
 

@@ -16,7 +16,7 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CSINODES, KubeApi, PatchType
-from kubeletpy.metrics.csi import CsiMetrics
+from kubeletpy.metrics.volumes import CsiMetrics
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.drivers import CsiDrivers
 from kubeletpy.volumes.csi.node_object import owned_by

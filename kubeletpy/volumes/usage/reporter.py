@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.volume_stats import ClaimNumbers, VolumeStatsMetrics
+from kubeletpy.metrics.volumes import ClaimNumbers, VolumeStatsMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.on_disk import MeasuredVolume, VolumeStats
 

@@ -13,7 +13,7 @@ from kubeletpy.agent.build import build
 from kubeletpy.agent.context import ApiClients, Machine, Outside
 from kubeletpy.agent.observers import runtime_start
 from kubeletpy.config import ConfigError, NodeFlags, default_settings
-from kubeletpy.metrics.trace.names import Step
+from kubeletpy.metrics.trace.model import Step
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.eviction.keeper import EvictionKeeper
 from kubeletpy.node.facts import MachineFacts

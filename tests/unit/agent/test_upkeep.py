@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.agent.eviction import CONTAINERS_PERIOD_S, SOON_S, Upkeep
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.node.eviction.ranking import Reclaim
 from kubeletpy.remote.errors import Internal
 from tests.unit.metrics.trace.recording import Recording

@@ -12,8 +12,8 @@ from prometheus_client import REGISTRY
 
 from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.metrics.families import MAX_SERIES
-from kubeletpy.metrics.images import size_bucket
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.metrics.resources import size_bucket
 from kubeletpy.remote.operations import OPERATIONS
 from tools.rulebook.differences import allowed, listed
 from tools.rulebook.tables import rows

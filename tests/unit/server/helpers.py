@@ -17,7 +17,7 @@ from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.metrics.trace.tracer import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache

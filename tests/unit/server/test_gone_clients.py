@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from kubeletpy.metrics.families import Families
-from kubeletpy.metrics.http import HttpMetrics
+from kubeletpy.metrics.node import HttpMetrics
 from kubeletpy.server.app import AgentServer
 
 ASK = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -28,7 +28,7 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector, first_served
-from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
+from kubeletpy.metrics.volumes import PodCertificateMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.files.content import CertificateInput, PayloadError
 from kubeletpy.volumes.projected.pod_certificates import state as states

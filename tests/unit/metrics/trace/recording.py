@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from kubeletpy.metrics.trace.tracer import Attributes, OpenSpan
+from kubeletpy.metrics.trace.model import Attributes, OpenSpan
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Recorded:
 
 
 class Recording:
-    """A :class:`~kubeletpy.metrics.trace.tracer.Tracer`."""
+    """A :class:`~kubeletpy.metrics.trace.model.Tracer`."""
 
     def __init__(self) -> None:
         self.spans: list[Recorded] = []

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from kubeletpy.metrics.trace.frames import reading_frames
-from kubeletpy.metrics.trace.watched_loop import stack_of
+from kubeletpy.metrics.trace.watched_loop import reading_frames, stack_of
 
 
 @pytest.fixture

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.metrics.trace.model import MAX_END, MAX_LATER, MAX_START, Chapter, PodTrace, Span
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import (
+    MAX_END,
+    MAX_LATER,
+    MAX_START,
+    Chapter,
+    PodTrace,
+    Span,
+    TraceCall,
+)
 
 
 def span(number: int) -> Span:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.metrics.trace.names import Name, Step, TraceCall, named
+from kubeletpy.metrics.trace.model import Name, Step, TraceCall, named
 
 
 @pytest.mark.parametrize("name", [*Step, *TraceCall])

@@ -11,10 +11,9 @@ import pytest
 
 from kubeletpy.agent.launch.start import start_tracing
 from kubeletpy.config.settings import Tracing
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import NO_TRACER, Step, TraceCall
 from kubeletpy.metrics.trace.otlp import OtlpTracer
 from kubeletpy.metrics.trace.spans import Traces, span
-from kubeletpy.metrics.trace.tracer import NO_TRACER
 from tests.unit.metrics.trace.collector import attributes, collecting
 
 ALL = 1_000_000

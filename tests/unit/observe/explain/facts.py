@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.base.structs import replace
-from kubeletpy.metrics.trace.model import PodTrace, Span
-from kubeletpy.metrics.trace.names import Name, Step
+from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import LastSync

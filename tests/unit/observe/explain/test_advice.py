@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.base.host.errors import FaultKind, MachineFault
 from kubeletpy.base.structs import replace
-from kubeletpy.metrics.trace.names import Step
+from kubeletpy.metrics.trace.model import Step
 from kubeletpy.observe.explain.advice import advice
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.model import Wait, WaitKind

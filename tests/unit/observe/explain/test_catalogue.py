@@ -12,7 +12,7 @@ from msgspec import to_builtins
 
 from kubeletpy.base.api.times import format_time
 from kubeletpy.images.policy import PullPosition, never_pulled
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.causes import LONGEST, READ, cause
 from kubeletpy.observe.explain.facts import NodeTaint

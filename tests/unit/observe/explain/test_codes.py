@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.images.policy import never_pulled
-from kubeletpy.metrics.trace.names import Step
+from kubeletpy.metrics.trace.model import Step
 from kubeletpy.observe.explain.codes import (
     CauseCode,
     crash_code,

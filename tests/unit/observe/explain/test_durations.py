@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.containers import exits
 from kubeletpy.observe.explain.facts import PodFacts

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.structs import replace
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.explain import phrases
 from kubeletpy.observe.explain.containers import MAX_EXITS, containers, exits
 from kubeletpy.observe.explain.model import ContainerStateKey, ContainerView, Role, Wait, WaitKind

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.explain import handlers
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.volume_hints import volume_hint
 from kubeletpy.pods.spared import Spared

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from kubeletpy.metrics.trace.model import Chapter, PodTrace, Span
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import Chapter, PodTrace, Span, Step, TraceCall
 from kubeletpy.observe.explain import render, render_notices, render_timeline
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.explain.model import Exit

@@ -19,7 +19,7 @@ from msgspec import to_builtins
 from kubeletpy.cli import agent_socket, explain, timeline
 from kubeletpy.config import Notice
 from kubeletpy.kubeapi.events.writer import KeptEvent
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import Traces, span
 from kubeletpy.node.eviction.order import EvictionOrder
 from kubeletpy.node.eviction.signals import Signal

@@ -7,8 +7,15 @@ import time
 
 import pytest
 
-from kubeletpy.metrics.trace.model import MAX_LATER, MAX_OPEN, MAX_START, MAX_TEXT, Chapter
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import (
+    MAX_LATER,
+    MAX_OPEN,
+    MAX_START,
+    MAX_TEXT,
+    Chapter,
+    Step,
+    TraceCall,
+)
 from kubeletpy.metrics.trace.spans import Traces, note, span
 from tests.virtual_time import on_virtual_time
 

@@ -13,7 +13,7 @@ import pytest
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import Reason
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.stuck import AGAIN_S, CHECK_S, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage

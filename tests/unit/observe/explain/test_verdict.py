@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.structs import replace
 from kubeletpy.images.policy import PullPosition
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain import phrases
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.hints import hint

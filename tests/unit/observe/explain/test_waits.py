@@ -9,7 +9,7 @@ import pytest
 from msgspec import to_builtins
 
 from kubeletpy.base.structs import replace
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.containers import exits, last_exit
 from kubeletpy.observe.explain.facts import PodFacts

@@ -11,7 +11,7 @@ import pytest
 from msgspec import to_builtins
 
 from kubeletpy.base.structs import replace
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain, line

@@ -12,8 +12,7 @@ from msgspec import to_builtins
 
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Chapter as Part
-from kubeletpy.metrics.trace.model import PodTrace, Span
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import PodTrace, Span, Step, TraceCall
 from kubeletpy.observe.explain import render_timeline
 from kubeletpy.observe.explain.model import Exit, Wait, WaitKind
 from kubeletpy.observe.explain.timeline import Bar, Timeline, TimelineChapter, from_json, timeline

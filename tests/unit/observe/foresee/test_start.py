@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.metrics.trace.model import PodTrace, Span
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import PodTrace, Span, Step, TraceCall
 from kubeletpy.observe.foresee import start
 from kubeletpy.observe.foresee.durations import Durations, total
 from kubeletpy.observe.foresee.model import Act, ForeseenVolume, ImageUse, Squeezed

@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from kubeletpy.kubeapi.events.writer import KeptEvent
-from kubeletpy.metrics.trace.model import PodTrace, Span
-from kubeletpy.metrics.trace.names import Step, TraceCall
+from kubeletpy.metrics.trace.model import PodTrace, Span, Step, TraceCall
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.explain.timeline import timeline
 from kubeletpy.observe.view.watcher import Silent

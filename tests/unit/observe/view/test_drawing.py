@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kubeletpy.metrics.trace.model import PodTrace, Span
-from kubeletpy.metrics.trace.names import TraceCall
+from kubeletpy.metrics.trace.model import PodTrace, Span, TraceCall
 from kubeletpy.observe.explain.timeline import timeline
 from kubeletpy.observe.view.drawing import LEGEND, NARROW, WIDE, Shape, html, source_hash, svg
 from kubeletpy.observe.view.waterfall import BarKind

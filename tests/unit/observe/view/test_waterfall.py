@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.metrics.trace.model import Chapter, PodTrace, Span
-from kubeletpy.metrics.trace.names import Name, Step, TraceCall
+from kubeletpy.metrics.trace.model import Chapter, Name, PodTrace, Span, Step, TraceCall
 from kubeletpy.observe.explain.timeline import timeline
 from kubeletpy.observe.view.waterfall import MAX_BESIDE, BarKind, Waterfall, waterfalls
 

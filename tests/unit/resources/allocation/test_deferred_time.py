@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.metrics.families import Families
-from kubeletpy.metrics.resizes import ResizeMetrics, priority_bucket
+from kubeletpy.metrics.pods import ResizeMetrics, priority_bucket
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.allocation.conditions import DEFERRED, ResizeConditions
 from kubeletpy.resources.allocation.reports import ResizeReports

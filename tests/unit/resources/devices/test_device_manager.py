@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.metrics.devices import DeviceMetrics
 from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.granted import DeviceCounts

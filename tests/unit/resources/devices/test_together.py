@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.metrics.devices import DeviceMetrics
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod

@@ -8,8 +8,8 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from kubeletpy.metrics.devices import PodResourcesMetrics
 from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.resources import PodResourcesMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import podresources_pb2 as v1
 from kubeletpy.remote.generated import podresources_v1alpha1_pb2 as v1alpha1

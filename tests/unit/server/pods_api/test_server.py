@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from kubeletpy.base.api import types as api
-from kubeletpy.metrics.pods_api import PodsApiMetrics
+from kubeletpy.metrics.node import PodsApiMetrics
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import pods_pb2 as pb

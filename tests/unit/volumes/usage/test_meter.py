@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable
 
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.metrics.volume_stats import ClaimNumbers
+from kubeletpy.metrics.volumes import ClaimNumbers
 from kubeletpy.volumes.claims.on_disk import (
     FailureOutcome,
     MeasuredVolume,

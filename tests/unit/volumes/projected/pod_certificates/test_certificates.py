@@ -18,7 +18,7 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 from kubeletpy.kubeapi.watch_state import FailingWatches, StreamedLists
 from kubeletpy.metrics.families import Families
-from kubeletpy.metrics.pod_certificates import PodCertificateMetrics
+from kubeletpy.metrics.volumes import PodCertificateMetrics
 from kubeletpy.volumes.files.content import CertificateInput, PayloadError
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
