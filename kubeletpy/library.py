@@ -24,8 +24,8 @@ from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import Call, KubeApi, PatchType, Resource, WatchEvent
+from kubeletpy.node.facts import node_name
 from kubeletpy.node.node_manager import NodeManager
-from kubeletpy.node.options import node_name
 from kubeletpy.remote.errors import (
     AlreadyExists,
     CRIError,

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from kubeletpy.agent.context import Component, Task
-from kubeletpy.node.conditions import NodeHealth
-from kubeletpy.node.runtime_monitor import RuntimeMonitor
+from kubeletpy.node.build import NodeHealth
+from kubeletpy.node.runtime import RuntimeMonitor
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.syncloop.loop import SyncLoop

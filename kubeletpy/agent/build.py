@@ -15,7 +15,7 @@ from kubeletpy.agent.core import Core, build_core
 from kubeletpy.agent.eviction import Eviction, Upkeep, build_eviction
 from kubeletpy.agent.observers import Observers, build_observers
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.node.addresses import NodeAddresses, host_addresses
+from kubeletpy.node.facts import NodeAddresses, host_addresses
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 
 

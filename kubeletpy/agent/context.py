@@ -19,12 +19,10 @@ from kubeletpy.kubeapi.events.writer import KeptEvents
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
-from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.build import RuntimeInfo
-from kubeletpy.node.eviction.protocol import NodeSignals, PodUses
-from kubeletpy.node.facts import MachineFacts
-from kubeletpy.node.guards.host import GuardedHost
-from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.eviction.ranking import NodeSignals, PodUses
+from kubeletpy.node.facts import MachineFacts, NodeAddresses, NodeOptions
+from kubeletpy.node.guards.at_start import GuardedHost
 from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService

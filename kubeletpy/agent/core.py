@@ -42,11 +42,8 @@ from kubeletpy.agent.storage import Storage, build_storage
 from kubeletpy.base.clock import SteadyClock
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.config import KubeletSettings, NodeFlags
-from kubeletpy.node.addresses import NodeAddresses
-from kubeletpy.node.options import NodeOptions
-from kubeletpy.node.runtime_classes import RuntimeClassHandlers
-from kubeletpy.node.runtime_monitor import RuntimeMonitor
-from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
+from kubeletpy.node.facts import NodeAddresses, NodeOptions
+from kubeletpy.node.runtime import RuntimeClassHandlers, RuntimeMonitor, RuntimeUpkeep
 from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import qos_class

@@ -19,15 +19,12 @@ from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
+from kubeletpy.node.eviction.decide import Rules, from_settings
 from kubeletpy.node.eviction.keeper import EvictionKeeper
-from kubeletpy.node.eviction.limit_watch import LimitWatch
-from kubeletpy.node.eviction.protocol import NodeSignals, PodUses
-from kubeletpy.node.eviction.ranking import Reclaim
-from kubeletpy.node.eviction.thresholds import Rules, from_settings
-from kubeletpy.node.eviction.unwatched import Unwatched
-from kubeletpy.node.eviction.uses import CollectedUses
-from kubeletpy.node.stats.build import make_collector, withheld_huge_pages
-from kubeletpy.node.stats.collector import StatsCollector
+from kubeletpy.node.eviction.machine import CollectedUses, Unwatched
+from kubeletpy.node.eviction.ranking import NodeSignals, PodUses, Reclaim
+from kubeletpy.node.eviction.signal_observer import LimitWatch
+from kubeletpy.node.stats.collector import StatsCollector, make_collector, withheld_huge_pages
 from kubeletpy.node.stats.disks import DiskMeter
 from kubeletpy.node.stats.pod_storage import StorageMeter
 from kubeletpy.pods.pod import Pod
@@ -36,7 +33,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 
 if TYPE_CHECKING:
-    from kubeletpy.node.eviction.order import EvictionOrder
+    from kubeletpy.node.eviction.report import EvictionOrder
 
 
 # Periodic garbage collection: dead containers and sandboxes, unused images.

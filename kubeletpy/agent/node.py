@@ -15,22 +15,19 @@ from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, node_reference
 from kubeletpy.node.build import RuntimeInfo, initial_node
+from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.guards.at_start import MachineAtStart, StartSettings
-from kubeletpy.node.guards.chains import PROGRAMS
 from kubeletpy.node.guards.daemons import DaemonCgroups
 from kubeletpy.node.guards.iptables import IPTablesChains
-from kubeletpy.node.guards.kernel_log import system_oom
+from kubeletpy.node.guards.kernel_settings import PROGRAMS, system_oom
 from kubeletpy.node.guards.oom_watch import MARK, OOMWatch
-from kubeletpy.node.images import image_summaries
 from kubeletpy.node.lease import LeaseKeeper
-from kubeletpy.node.node_manager import NodeManager
-from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.node_manager import NodeManager, NodeStartup, image_summaries
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.node.shutdown.logind import SystemLogind
 from kubeletpy.node.shutdown.plan import periods_of
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
-from kubeletpy.node.startup import NodeStartup
 from kubeletpy.pods.granted import DeviceCounts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.workers import PodWorkers

@@ -17,8 +17,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.config import ConfigError, KubeletSettings, Problem
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.metrics.resources import PlacementMetrics
-from kubeletpy.node.facts import MachineFacts
-from kubeletpy.node.resources import hard_threshold
+from kubeletpy.node.facts import MachineFacts, hard_threshold
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.status_cache import PodStatusCache

@@ -17,7 +17,7 @@ from kubeletpy.config import ConfigError, Problem
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.problems import ConfigError, Problem
 from kubeletpy.node.build import RuntimeInfo
-from kubeletpy.node.resources import capacity, unreserved
+from kubeletpy.node.facts import capacity, unreserved
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager

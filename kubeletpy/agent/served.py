@@ -26,10 +26,9 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.metrics.families import CONTENT_TYPE
 from kubeletpy.node.build import RuntimeStart
-from kubeletpy.node.runtime_monitor import RuntimeMonitor
-from kubeletpy.node.stats.build import machine as read_machine
-from kubeletpy.node.stats.collector import StatsCollector
-from kubeletpy.node.stats.views import StatsViews
+from kubeletpy.node.runtime import RuntimeMonitor
+from kubeletpy.node.stats.collector import StatsCollector, StatsViews
+from kubeletpy.node.stats.collector import machine as read_machine
 from kubeletpy.observe.explain.kept import FILE_NAME, KeptTroubles
 from kubeletpy.observe.explain.removed_pods import RemovedPods
 from kubeletpy.observe.explain.server import SOCKET_NAME, ExplainServer, Foresee
@@ -310,7 +309,7 @@ def _shown_node(core: Core) -> api.Node | None:
 
 
 async def _usage(collector: StatsCollector) -> JSON:
-    from kubeletpy.node.stats.brief import brief
+    from kubeletpy.node.stats.scrapes import brief
 
     return brief(await collector.usage())
 

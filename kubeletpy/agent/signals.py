@@ -12,7 +12,7 @@ from typing import Generic, ParamSpec, TypeVar
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.node.conditions import NodeHealth
+from kubeletpy.node.build import NodeHealth
 from kubeletpy.pods.node_pods import NodePods
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeOutcome

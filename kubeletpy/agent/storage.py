@@ -17,7 +17,7 @@ from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi
 from kubeletpy.kubeapi.reflector import ServiceList
 from kubeletpy.kubeapi.watch_state import FailingWatch, WatchSlots
-from kubeletpy.node.resources import allocatable, capacity
+from kubeletpy.node.facts import allocatable, capacity
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.plugins.model import CSI
 from kubeletpy.resources.plugins.plugin_manager import PluginManager

@@ -2,18 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, cast
 
 from kubeletpy.base.api import names as node_labels
 from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct
-from kubeletpy.node.conditions import NodeHealth, node_conditions
-from kubeletpy.node.facts import MachineFacts
-from kubeletpy.node.options import NodeOptions
-from kubeletpy.node.resources import allocatable, capacity, with_foreign
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.node.facts import MachineFacts, NodeOptions, allocatable, capacity, with_foreign
 from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
+
+# The conditions of a node. Pure: time is an argument.
+#
+# Source: docs/reference/reasons.csv: node-condition.
+
+RUNTIME_DOWN_AFTER_S = 30.0
+"""Without a good answer for this long, the runtime is considered down."""
+
+
+class NodeHealth(Struct, frozen=True):
+    """The problems that decide whether the node is Ready."""
+
+    runtime_error: str = ""
+    """Why the runtime is not usable; empty when it is fine."""
+    network_error: str = ""
+    pleg_error: str = ""
+    storage_error: str = ""
+    shutting_down: bool = False
+    missing_capacity: Sequence[str] = ()
+    pressures: Collection[str] = ()
+    """Pressure conditions that are true; they do not keep the node from being Ready."""
+    unanswered: Sequence[str] = ()
+    """The problems that only mean that nobody has answered yet."""
+    cgroup_error: str = ""
+    """Why pods can't be limited: the runtime uses another cgroup driver."""
+
+    def problems(self) -> list[str]:
+        """Everything that keeps the node from being Ready."""
+        found = [
+            text
+            for text in (
+                self.runtime_error,
+                self.network_error,
+                self.storage_error,
+                self.pleg_error,
+                self.cgroup_error,
+            )
+            if text
+        ]
+        if self.missing_capacity:
+            names = ", ".join(self.missing_capacity)
+            found.append(f"missing node capacity for resources: {names}")
+        if self.shutting_down:
+            found.append("node is shutting down")
+        return found
+
+
+def network_not_ready(message: str) -> str:
+    """How a runtime without a network is described."""
+    return f"container runtime network not ready: {message}"
+
+
+def _condition(
+    kind: str,
+    status: bool,
+    reason: str,
+    message: str,
+    *,
+    before: api.NodeCondition | None,
+    now: float,
+) -> api.NodeCondition:
+    text = "True" if status else "False"
+    same = before is not None and before.get("status") == text
+    return {
+        "type": kind,
+        "status": text,
+        "lastHeartbeatTime": format_time(now),
+        "lastTransitionTime": (
+            before["lastTransitionTime"]
+            if same and before is not None and "lastTransitionTime" in before
+            else format_time(now)
+        ),
+        "reason": reason,
+        "message": message,
+    }
+
+
+PRESSURES = {
+    ("MemoryPressure", True): (
+        "KubeletHasInsufficientMemory",
+        "kubelet has insufficient memory available",
+    ),
+    ("MemoryPressure", False): (
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ),
+    ("DiskPressure", True): ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    ("DiskPressure", False): ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", True): ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ("PIDPressure", False): ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+}
+
+
+def node_conditions(
+    old: Iterable[api.NodeCondition], health: NodeHealth, now: float
+) -> list[api.NodeCondition]:
+    """The conditions set by others, followed by the node's own.
+
+    Args:
+        old: the conditions shown before; those set by others are kept.
+        now: Unix seconds.
+    """
+    before = {condition["type"]: condition for condition in old}
+    made = [
+        _condition(kind, held, reason, message, before=before.get(kind), now=now)
+        for (kind, held), (reason, message) in PRESSURES.items()
+        if held is (kind in health.pressures)
+    ]
+    problems = health.problems()
+    reason, message = "KubeletReady", "kubelet is posting ready status"
+    if problems:
+        reason = "KubeletNotReady"
+        message = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+    before_ready = before.get("Ready")
+    made.append(_condition("Ready", not problems, reason, message, before=before_ready, now=now))
+    own = {condition["type"] for condition in made}
+    return [condition for kind, condition in before.items() if kind not in own] + made
+
 
 MAX_NAMES_PER_IMAGE = 5
 CONTROLLER_ATTACHES = "volumes.kubernetes.io/controller-managed-attach-detach"
@@ -298,3 +415,166 @@ def is_ready(status: api.NodeStatus) -> bool:
         condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
     )
+
+
+# Whether the first status of a node that the API shows as Ready waits for answers.
+#
+# An agent that has just started has no answer yet about its runtime, nor about the readiness for
+# volumes. A status written before that would show the node as not Ready although it has been
+# Ready all the time. An event would follow, and a second later another status and event. The
+# kubelet writes both.
+
+
+class FirstStatus(Struct, frozen=True):
+    """Whether to wait before the first status.
+
+    Attributes:
+        wait: seconds to wait at most, until something is known; 0: write it.
+        why: for people.
+    """
+
+    wait: float
+    why: str
+
+
+def first_status(
+    shown: api.NodeStatus, health: NodeHealth, waited: float, period: float
+) -> FirstStatus:
+    """Decide.
+
+    It waits for one period at most: after that, the API's status would be older than it is at any
+    other time. It never waits longer than a runtime may be silent.
+
+    Args:
+        shown: what the API has.
+        health: the content of a status written now.
+        waited: seconds since the node was registered.
+        period: nodeStatusUpdateFrequency, in seconds.
+
+    Source: docs/reference/behaviour.md, o2, o4.
+    """
+    if not is_ready(shown):
+        return FirstStatus(0.0, "the API does not show the node as Ready")
+    known = [problem for problem in health.problems() if problem not in health.unanswered]
+    if known:
+        return FirstStatus(0.0, f"known: {known[0]}")
+    if not health.unanswered:
+        return FirstStatus(0.0, "everything has answered")
+    left = min(period, RUNTIME_DOWN_AFTER_S) - waited
+    if left <= 0:
+        return FirstStatus(0.0, f"waited for {waited:.1f} s: {health.unanswered[0]}")
+    return FirstStatus(left, f"not answered yet: {health.unanswered[0]}")
+
+
+# The difference between a node's status and the status in the API.
+#
+# The fields of others (other conditions, ``volumesAttached``, ``config``) are neither compared
+# nor sent. A field of the node's own that has no content any more is removed. Source:
+# docs/reference/behaviour.md, o1, o2.
+
+_MAPS = ("capacity", "allocatable")
+"""Maps of a status: a patch removes only the keys that it names."""
+_OPTIONAL = ("runtimeHandlers", "features", "declaredFeatures", "daemonEndpoints")
+"""Fields of the node's own that a status has only with content."""
+_OPTIONAL_INFO = ("swap",)
+_LISTS = ("images", "runtimeHandlers", "declaredFeatures")
+"""The API leaves these out when they are empty."""
+_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+
+
+def is_news(shown: api.NodeStatus, status: api.NodeStatus) -> bool:
+    """Whether a status is worth a write of its own: more than the heartbeat times has changed.
+
+    Args:
+        shown: what the API has.
+        status: what the node would write.
+    """
+    return _comparable(shown, status) != _comparable(status, status)
+
+
+def status_patch(shown: api.NodeStatus, status: api.NodeStatus, *, unsure: bool) -> JSON:
+    """The strategic merge patch from one to the other; lists that would be merged are replaced.
+
+    Args:
+        shown: what the API has.
+        status: what the node writes.
+        unsure: ``shown`` may be outdated: all fields are sent, except lists that others write too.
+    """
+    always = set(status) - {"addresses", "volumesInUse"} if unsure else set[str]()
+    before, new = _with_content(shown), cast(JSON, status)
+    changed = {
+        name: value
+        for name, value in new.items()
+        if name != "conditions" and (name in always or value != before.get(name))
+    }
+    changed.update({name: None for name in _OPTIONAL if name not in new and before.get(name)})
+    for name in _MAPS:
+        if name in changed:
+            changed[name] = {**dict.fromkeys(before.get(name) or {}), **changed[name]}
+    if "nodeInfo" in changed:
+        info = before.get("nodeInfo") or {}
+        gone = {name: None for name in _OPTIONAL_INFO if name in info}
+        changed["nodeInfo"] = {**gone, **changed["nodeInfo"]}
+    if "addresses" in changed:
+        changed["addresses"] = [*changed["addresses"], {"$patch": "replace"}]
+    changed["conditions"] = [
+        condition for condition in status["conditions"] if condition["type"] in _CONDITIONS
+    ]
+    return changed
+
+
+def _with_content(status: api.NodeStatus) -> JSON:
+    """A status without ``daemonEndpoints`` of port 0: that is how the API shows no port at all."""
+    endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
+    plain = cast(JSON, status)
+    if endpoint.get("Port"):
+        return plain
+    return {name: value for name, value in plain.items() if name != "daemonEndpoints"}
+
+
+def _comparable(status: api.NodeStatus, own: api.NodeStatus) -> dict[str, Any]:
+    """The fields that the node writes, as far as ``status`` has them, in a form to compare."""
+    plain = _with_content(status)
+    found = {name: plain[name] for name in (*own, *_OPTIONAL) if name in plain}
+    found = {name: value for name, value in found.items() if value or name not in _LISTS}
+    known = {*(own.get("nodeInfo") or {}), *_OPTIONAL_INFO}
+    info = found.get("nodeInfo") or {}
+    found["nodeInfo"] = {name: value for name, value in info.items() if name in known}
+    found["conditions"] = {
+        condition.get("type"): {k: v for k, v in condition.items() if k != "lastHeartbeatTime"}
+        for condition in plain.get("conditions") or ()
+    }
+    return found
+
+
+# Which events to emit for a change of node conditions.
+#
+# Source: docs/reference/events.csv: NodeReady, NodeNotReady, NodeHasSufficientMemory, Rebooted.
+
+REASONS = {
+    ("MemoryPressure", "True"): Reason.NODE_HAS_INSUFFICIENT_MEMORY,
+    ("MemoryPressure", "False"): Reason.NODE_HAS_SUFFICIENT_MEMORY,
+    ("DiskPressure", "True"): Reason.NODE_HAS_DISK_PRESSURE,
+    ("DiskPressure", "False"): Reason.NODE_HAS_NO_DISK_PRESSURE,
+    ("PIDPressure", "True"): Reason.NODE_HAS_INSUFFICIENT_PID,
+    ("PIDPressure", "False"): Reason.NODE_HAS_SUFFICIENT_PID,
+    ("Ready", "True"): Reason.NODE_READY,
+    ("Ready", "False"): Reason.NODE_NOT_READY,
+}
+
+
+def condition_events(old: api.NodeStatus, new: api.NodeStatus) -> list[Reason]:
+    """Event reasons for conditions whose status has changed.
+
+    That a new node is not Ready yet is no change, as in the kubelet.
+    """
+    before = {entry["type"]: entry.get("status") for entry in old.get("conditions") or ()}
+    reasons = []
+    for entry in new.get("conditions") or ():
+        kind, status = entry["type"], entry.get("status", "")
+        if before.get(kind) == status or (kind, status) not in REASONS:
+            continue
+        if kind == "Ready" and kind not in before and status == "False":
+            continue
+        reasons.append(REASONS[kind, status])
+    return reasons

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
@@ -23,15 +23,86 @@ from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, no
 from kubeletpy.kubeapi.protocol import NODES, KubeApi
 from kubeletpy.kubeapi.transport import RepairPace
 from kubeletpy.node import build
-from kubeletpy.node.build import ImageSummary, RuntimeInfo
-from kubeletpy.node.conditions import NodeHealth
-from kubeletpy.node.difference import is_news, status_patch
-from kubeletpy.node.facts import MachineFacts
-from kubeletpy.node.first_status import first_status
-from kubeletpy.node.options import NodeOptions
-from kubeletpy.node.startup import NodeStartup
-from kubeletpy.node.status_events import condition_events
+from kubeletpy.node.build import (
+    ImageSummary,
+    NodeHealth,
+    RuntimeInfo,
+    condition_events,
+    first_status,
+    is_news,
+    status_patch,
+)
+from kubeletpy.node.facts import MachineFacts, NodeOptions
 from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import ImageService
+
+# How long the steps of a node's start took, reported once each.
+#
+# For a node that the API already had there is nothing to report: it was started before. Times are
+# passed in. Source: the kubelet's node startup latency tracker.
+
+
+class StartupMetrics(Protocol):
+    """Where the steps are reported, in seconds; None: the machine's boot time is unknown."""
+
+    def registered(
+        self, pre_kubelet: float | None, pre_registration: float, registration: float
+    ) -> None:
+        """kubelet_node_startup_{pre_kubelet,pre_registration,registration}_duration_seconds."""
+        ...
+
+    def ready(self, post_registration: float, whole: float | None) -> None:
+        """kubelet_node_startup_post_registration_duration_seconds, ..._duration_seconds."""
+        ...
+
+
+class NodeStartup:
+    """From the machine's boot to the node's first Ready."""
+
+    def __init__(
+        self,
+        metrics: StartupMetrics,
+        clock: Clock,
+        *,
+        booted_at: float | None,
+        started_at: float,
+    ) -> None:
+        """``booted_at`` and ``started_at`` (of this process) in Unix seconds."""
+        self._metrics = metrics
+        self._clock = clock
+        self._booted_at = booted_at
+        self._started_at = started_at
+        self._first_try: float | None = None
+        self._registered: float | None = None
+        self._ready = False
+
+    def registering(self) -> None:
+        """The node is about to be registered."""
+        if self._first_try is None:
+            self._first_try = self._clock.now()
+
+    def registered(self) -> None:
+        """The API has created the node."""
+        if self._first_try is None or self._registered is not None:
+            return
+        self._registered = now = self._clock.now()
+        booted = self._booted_at
+        self._metrics.registered(
+            None if booted is None else self._started_at - booted,
+            self._first_try - self._started_at,
+            now - self._first_try,
+        )
+
+    def ready(self) -> None:
+        """The API shows the node as Ready."""
+        if self._registered is None or self._ready:
+            return
+        self._ready = True
+        now, booted = self._clock.now(), self._booted_at
+        self._metrics.ready(now - self._registered, None if booted is None else now - booted)
+
 
 log = logging.getLogger(__name__)
 
@@ -382,3 +453,31 @@ def until_report(period: float, chance: float, *, in_step: bool) -> float:
     Source: docs/reference/behaviour.md, o2.
     """
     return period * (0.5 + chance) if in_step else period
+
+
+# The node's images, as its status lists them.
+
+LARGEST_SIZE = 2**63 - 1
+"""Bytes of an image: the API has int64, the CRI uint64. An image that is larger would have each
+status of the node refused."""
+LONGEST_NAME = 1024
+"""Characters of an image's name; a longer one is left out of the node's status, whose size the API
+limits."""
+
+
+async def image_summaries(images: ImageService) -> Sequence[ImageSummary]:
+    """All images; none when the runtime does not list them."""
+    try:
+        found = await images.list_images()
+    except CRIError as error:
+        log.debug("images not listed", extra={"why": str(error)})
+        return ()
+    return [_summary(image) for image in found]
+
+
+def _summary(image: cri.Image) -> ImageSummary:
+    """An image as the API accepts it, whatever the runtime reports."""
+    names = (*image.repo_digests, *image.repo_tags)
+    return ImageSummary(
+        [name for name in names if len(name) <= LONGEST_NAME], min(image.size, LARGEST_SIZE)
+    )

@@ -17,8 +17,7 @@ from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.node import CertificateMetrics
 from kubeletpy.node.certificates import request
 from kubeletpy.node.certificates.certificate_manager import CertificateManager, Purpose
-from kubeletpy.node.certificates.link_repair import repair_link
-from kubeletpy.node.certificates.store import CertificateStore, certificate_dir
+from kubeletpy.node.certificates.store import CertificateStore, certificate_dir, repair_link
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
-from kubeletpy.node.stats.views import StatsViews
+from kubeletpy.node.stats.collector import StatsViews
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from kubeletpy.metrics.families import CONTENT_TYPE
-from kubeletpy.node.stats.views import StatsViews
+from kubeletpy.node.stats.collector import StatsViews
 from kubeletpy.server.app import Handler
 
 

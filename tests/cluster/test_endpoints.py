@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.node.stats.cadvisor_families import FAMILIES
+from kubeletpy.node.stats.cadvisor import FAMILIES
 from tests.cluster.conftest import built_kubelet
 from tests.cluster.kubelet_node import FOREVER, KubeletNode, kubelet_node_of
 from tools.control_plane.plane import ControlPlane

@@ -15,10 +15,15 @@ from pathlib import Path
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
-from kubeletpy.node.eviction.observation_delay import CONFIRM_S
-from kubeletpy.node.eviction.pod_use import Candidate, DiskUse, Use, candidate
+from kubeletpy.node.eviction.decide import (
+    CONFIRM_S,
+    Layout,
+    Observations,
+    Signal,
+    SignalObservation,
+)
+from kubeletpy.node.eviction.ranking import Candidate, DiskUse, Use, candidate
 from kubeletpy.node.eviction.signal_observer import SETTLE_LOOK_S
-from kubeletpy.node.eviction.signals import Layout, Observations, Signal, SignalObservation
 from kubeletpy.pods.pod import Pod
 from tests.sim import scripts
 from tests.sim.client import Step

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.node.eviction.signals import Signal
+from kubeletpy.node.eviction.decide import Signal
 from kubeletpy.pods.pod import Pod
 from kubeletpy_up.storage.history import Change
 from tests.sim.api import NODE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kubeletpy.config import NodeFlags
 from kubeletpy.node.build import RuntimeInfo, initial_node
-from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.own_node import with_own_amounts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.admission.at_start import refused_at_start

@@ -14,8 +14,7 @@ from kubeletpy.base.host.files import KeyPair
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.certificates import request
 from kubeletpy.node.certificates.certificate_manager import CertificateManager, Purpose
-from kubeletpy.node.certificates.link_repair import repair_link
-from kubeletpy.node.certificates.store import KEPT, CertificateStore
+from kubeletpy.node.certificates.store import KEPT, CertificateStore, repair_link
 from kubeletpy_up.controllers.csr_controller import CertificateController
 from tests.sim.api import NODE
 from tests.sim.faults import FaultRates

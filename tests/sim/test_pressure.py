@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.node.eviction.signals import Signal
+from kubeletpy.node.eviction.decide import Signal
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts

@@ -38,8 +38,8 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.config import LoadedConfig
 from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.node.facts import node_name
 from kubeletpy.node.machine import read_machine_facts
-from kubeletpy.node.options import node_name
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.resources.cgroups.machine import read_kernel_facts

@@ -29,11 +29,14 @@ from kubeletpy.kubeapi.kubeconfig import (
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
-from kubeletpy.node.certificates import kubeconfig, request
+from kubeletpy.node.certificates import request, store
 from kubeletpy.node.certificates.certificate_manager import CertificateManager, Purpose
-from kubeletpy.node.certificates.following import FileFollower
-from kubeletpy.node.certificates.link_repair import repair_link
-from kubeletpy.node.certificates.store import CertificateStore, certificate_dir
+from kubeletpy.node.certificates.store import (
+    CertificateStore,
+    FileFollower,
+    certificate_dir,
+    repair_link,
+)
 
 log = logging.getLogger(__name__)
 
@@ -113,9 +116,7 @@ class _Joining:
         why = ""
         await repair_link(CertificateStore(self._directory, CLIENT), self._clock.now())
         if self._bootstrap is not None:
-            why = await asyncio.to_thread(
-                kubeconfig.why_not_valid, self._kubeconfig, self._clock.now()
-            )
+            why = await asyncio.to_thread(store.why_not_valid, self._kubeconfig, self._clock.now())
         if not why and not self._settings.rotate_certificates:
             self._client = await self._make_client(await self._connect_as_it_is())
             return AgentIdentity(self._client, [self._follow_kubeconfig()])
@@ -254,7 +255,7 @@ class _Joining:
         def write() -> None:
             assert self._bootstrap is not None
             like = read_kubeconfig(self._bootstrap)
-            kubeconfig.write(self._kubeconfig, like, self._store.current_path.absolute())
+            store.write(self._kubeconfig, like, self._store.current_path.absolute())
 
         await asyncio.to_thread(write)
         self._unwritten = False

@@ -29,11 +29,9 @@ from kubeletpy.config.version_choice import (
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.build import RuntimeInfo
-from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.facts import MachineFacts, NodeAddresses, node_name
 from kubeletpy.node.machine import default_route_ip, is_own_address, resolve
-from kubeletpy.node.options import node_name
 from kubeletpy.node.server_version import query_version, write_version_record
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime

@@ -43,14 +43,18 @@ from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.metrics.trace.watched_loop import WatchedLoop, watching
-from kubeletpy.node.addresses import NodeAddresses
 from kubeletpy.node.eviction.machine import MachineSignals
-from kubeletpy.node.facts import MachineFacts
-from kubeletpy.node.guards.host import this_machine
+from kubeletpy.node.facts import (
+    MachineFacts,
+    NodeAddresses,
+    NodeOptions,
+    capacity,
+    node_name,
+    reserved_cpus,
+)
+from kubeletpy.node.guards.at_start import this_machine
 from kubeletpy.node.machine import read_machine_facts
-from kubeletpy.node.options import NodeOptions, node_name, reserved_cpus
-from kubeletpy.node.resources import capacity
-from kubeletpy.node.stats.build import withheld_huge_pages
+from kubeletpy.node.stats.collector import withheld_huge_pages
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.resources.cgroups.errors import CgroupError

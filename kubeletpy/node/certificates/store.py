@@ -7,18 +7,28 @@ survives in a file of its own. Must never log a key.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
+import logging
 import os
 import re
 import ssl
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.files import KeyPair, Stamp, stamp, write_private
+from kubeletpy.base.host.inotify import DirectoryWatch
 from kubeletpy.base.host.pki import Certificate, CertificateError
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import first_line
 from kubeletpy.config import NodeFlags
+from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
 
 KEPT = 3
 """Dated files to keep, including the current one."""
@@ -230,3 +240,156 @@ def certificate_dir(flags: NodeFlags) -> Path:
     """--cert-dir; by default the certificates live below the root directory."""
     default = NodeFlags().cert_dir
     return Path(flags.root_dir) / "pki" if flags.cert_dir == default else Path(flags.cert_dir)
+
+
+# At startup, replaces a broken stored certificate by the one before it.
+#
+# Must come before anybody reads the certificate: a kubeconfig may name the link itself.
+
+log = logging.getLogger(__name__)
+
+
+async def repair_link(store: CertificateStore, now: float) -> None:
+    """Repair and log it; continue if nothing can be done. ``now``: Unix seconds."""
+    try:
+        file = await asyncio.to_thread(store.repair_link, now)
+    except OSError as error:
+        log.warning(
+            "stored certificates can't be read",
+            extra={"directory": str(store.directory), "why": str(error)},
+        )
+        return
+    if file is not None:
+        log.warning(
+            "the stored certificate is broken; the one before it is in use again",
+            extra={"link": str(store.current_path), "file": str(file)},
+        )
+
+
+# The node's kubeconfig: whether its certificate is still valid, and writing one.
+#
+# Connections are made elsewhere. Blocking; must never log what is in a file.
+
+
+def why_not_valid(path: Path, now: float) -> str:
+    """Why a kubeconfig yields no client certificate that is valid at ``now``; empty: it does.
+
+    Args:
+        now: Unix seconds.
+    """
+    from kubeletpy.base.host import x509
+
+    try:
+        context = read_kubeconfig(path)
+        inline, files = context.inline_certificate(), context.certificate_files()
+        if inline is not None:
+            pem = inline[0]
+        elif files is not None:
+            files.key.stat()
+            pem = files.certificate.read_bytes()
+        else:
+            return "it names no client certificate"
+        for each in x509.certificates_of(pem) or [pem]:
+            if now > x509.read_certificate(each).not_after:
+                return "its client certificate has ended"
+    except (KubeconfigError, CertificateError, OSError) as error:
+        return first_line(error)
+    return ""
+
+
+def write(path: Path, like: CurrentContext, pair: Path) -> None:
+    """Write a node's kubeconfig: the cluster of another kubeconfig, with the node's certificate.
+
+    Args:
+        like: the kubeconfig that was used to request the certificate.
+        pair: file with the certificate and its key.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    user = {"client-certificate": str(pair), "client-key": str(pair)}
+    context = {"cluster": "default-cluster", "namespace": "default", "user": "default-auth"}
+    content: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "default-cluster", "cluster": like.cluster}],
+        "contexts": [{"name": "default-context", "context": context}],
+        "current-context": "default-context",
+        "preferences": {},
+        "users": [{"name": "default-auth", "user": user}],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # through JSON: what YAML parsed as dates or the like becomes text again
+    write_private(path, yaml.safe_dump(json.loads(json.dumps(content, default=str))))
+
+
+# Notices when files of credentials have changed, whoever changed them.
+#
+# inotify reports that something happened nearby, the files' stamps show whether it matters, and a
+# periodic check makes certain. Must never read their contents.
+
+LOOK_S = 60.0
+SETTLE_S = 0.2
+"""A program that writes a certificate and then its key has this long between the two."""
+
+Stamps = dict[Path, Stamp | None]
+
+
+class FileFollower:
+    """Follows a few files.
+
+    Args:
+        paths: the files; called again after each change, as one file may name the others.
+        changed: called after a change; if it raises KubeconfigError, it is called again later.
+    """
+
+    def __init__(
+        self, paths: Callable[[], Iterable[Path]], changed: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._paths = paths
+        self._changed = changed
+        self._followed: list[Path] = []
+        self._watches: dict[Path, DirectoryWatch] = {}
+        self._woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            for watch in self._watches.values():
+                watch.close()
+
+    async def _follow(self) -> None:
+        seen: Stamps | None = await asyncio.to_thread(self._reload_changed)
+        while True:
+            self._watch_directories()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._woken.wait()
+                    await asyncio.sleep(SETTLE_S)
+            self._woken.clear()
+            found = await asyncio.to_thread(self._reload_changed)
+            if found == seen:
+                continue
+            try:
+                await self._changed()
+                seen = found
+            except KubeconfigError as error:
+                seen = None
+                log.warning(
+                    "changed credentials can't be used; the old ones stay in use",
+                    extra={"why": str(error)},
+                )
+
+    def _reload_changed(self) -> Stamps:
+        self._followed = list(self._paths())
+        return {path: stamp(path) for path in self._followed}
+
+    def _watch_directories(self) -> None:
+        wanted = {path.parent for path in self._followed}
+        for directory in wanted:
+            watch = self._watches.setdefault(directory, DirectoryWatch(directory, self._woken.set))
+            watch.start()
+        for directory in self._watches.keys() - wanted:
+            self._watches.pop(directory).close()

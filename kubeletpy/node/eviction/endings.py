@@ -14,9 +14,9 @@ from typing import Protocol
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.node.eviction.settling import Awaited
+from kubeletpy.node.eviction.decide import Condition
+from kubeletpy.node.eviction.ranking import Awaited
 from kubeletpy.node.eviction.signal_observer import SignalObserver
-from kubeletpy.node.eviction.signals import Condition
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 

@@ -19,37 +19,34 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, AnnotatingRecorder, pod_reference
 from kubeletpy.node.eviction.decide import (
+    AT_ONCE,
+    CONFIRM_S,
+    GRACE_S,
+    PERIOD_S,
+    Condition,
     Crossing,
     EvictionDecision,
     EvictionState,
+    LimitEviction,
+    Offender,
+    Rules,
     decide,
+    evicted_status,
     hold_ends,
+    observation_delay,
     restored,
 )
 from kubeletpy.node.eviction.endings import Clear, Ending, Endings
-from kubeletpy.node.eviction.limit_watch import LimitWatch
-from kubeletpy.node.eviction.local_storage import (
-    AT_ONCE,
-    GRACE_S,
-    LimitEviction,
-    Offender,
-    evicted_status,
-)
 from kubeletpy.node.eviction.node_pressure import REMEMBERED, NodePressure
-from kubeletpy.node.eviction.observation_delay import CONFIRM_S, PERIOD_S, observation_delay
-from kubeletpy.node.eviction.protocol import NodeSignals, PodUses
-from kubeletpy.node.eviction.ranking import Reclaim
+from kubeletpy.node.eviction.ranking import LAYER_S, Awaited, NodeSignals, PodUses, Reclaim
 from kubeletpy.node.eviction.report import PressureReport, report
-from kubeletpy.node.eviction.settling import LAYER_S, Awaited
-from kubeletpy.node.eviction.signal_observer import SignalObserver
-from kubeletpy.node.eviction.signals import Condition
-from kubeletpy.node.eviction.thresholds import Rules
+from kubeletpy.node.eviction.signal_observer import LimitWatch, SignalObserver
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.spared import Spared
 from kubeletpy.podworkers.protocol import KillOptions
 
 if TYPE_CHECKING:
-    from kubeletpy.node.eviction.order import EvictionOrder
+    from kubeletpy.node.eviction.report import EvictionOrder
 
 log = logging.getLogger(__name__)
 

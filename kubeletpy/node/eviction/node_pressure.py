@@ -24,30 +24,43 @@ from kubeletpy.kubeapi.events.recorder import (
     node_reference,
     pod_reference,
 )
-from kubeletpy.node.eviction import messages
-from kubeletpy.node.eviction.decide import Crossing, EvictionDecision, EvictionState, is_well
+from kubeletpy.node.eviction import report
+from kubeletpy.node.eviction.decide import (
+    DISK,
+    Condition,
+    Crossing,
+    EvictionDecision,
+    EvictionState,
+    Layout,
+    Rules,
+    Threshold,
+    condition_of,
+    is_well,
+    resource_of,
+)
 from kubeletpy.node.eviction.endings import Ending, Endings
-from kubeletpy.node.eviction.limit_watch import LimitWatch
-from kubeletpy.node.eviction.pod_use import Candidate
-from kubeletpy.node.eviction.protocol import NodeSignals, PodUses
 from kubeletpy.node.eviction.ranking import (
     LAYERS_S,
+    Awaited,
+    Candidate,
+    NodeSignals,
+    PodUses,
     Reclaim,
     first_to_go,
+    freed_by,
+    freed_by_reclaim,
     is_premature,
+    may_be_settling,
     rank,
     reclaims,
 )
 from kubeletpy.node.eviction.report import SHOWN, EvictionRecord
-from kubeletpy.node.eviction.settling import Awaited, freed_by, freed_by_reclaim, may_be_settling
-from kubeletpy.node.eviction.signal_observer import SignalObserver
-from kubeletpy.node.eviction.signals import DISK, Condition, Layout, condition_of, resource_of
-from kubeletpy.node.eviction.thresholds import Rules, Threshold
+from kubeletpy.node.eviction.signal_observer import LimitWatch, SignalObserver
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 
 if TYPE_CHECKING:
-    from kubeletpy.node.eviction.order import EvictionOrder
+    from kubeletpy.node.eviction.report import EvictionOrder
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +180,7 @@ class NodePressure:
                 )
                 return
         assert layout is not None, "known, or this is not about disks"
-        text = messages.reclaiming(resource_of(signal))
+        text = report.reclaiming(resource_of(signal))
         what = reclaims(signal, layout)
         if what and not self._reclaimed:
             self._recorder.event(self._node, WARNING, Reason.EVICTION_THRESHOLD_MET, text)
@@ -218,8 +231,8 @@ class NodePressure:
         self, state: EvictionState, asked: Pod | None, without: Collection[str]
     ) -> tuple[EvictionOrder, ...]:
         """The result of :meth:`kubeletpy.node.eviction.keeper.EvictionKeeper.order`."""
-        from kubeletpy.node.eviction.order import orders
-        from kubeletpy.node.eviction.pod_use import candidate
+        from kubeletpy.node.eviction.ranking import candidate
+        from kubeletpy.node.eviction.report import orders
 
         watched = {threshold.signal for threshold in self._rules.thresholds}
         on_disk = bool(watched & DISK)
@@ -265,9 +278,9 @@ class NodePressure:
         awaited: Awaited | None,
     ) -> None:
         signal, hard = crossing.threshold.signal, crossing.threshold.hard
-        text = messages.message(candidate, same)
+        text = report.message(candidate, same)
         status = partial(
-            messages.evicted_status,
+            report.evicted_status,
             text=text,
             now=self._clock.now(),
             generation=pod.generation,
@@ -282,7 +295,7 @@ class NodePressure:
             WARNING,
             Reason.EVICTED,
             text,
-            annotations=messages.event_annotations(candidate, crossing),
+            annotations=report.event_annotations(candidate, crossing),
         )
         self._warned.clear()
         self._evicted(signal.value)

@@ -6,20 +6,43 @@ are Unix seconds; numbers are bytes, inodes or tasks, like the signal's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from kubeletpy.base.structs import Struct
-from kubeletpy.node.eviction.decide import Crossing, EvictionState
-from kubeletpy.node.eviction.ranking import Ranked, Reclaim, first_to_go
-from kubeletpy.node.eviction.signals import (
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import Quantity, spelled
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.node.eviction.decide import (
+    DISK,
+    INODES,
+    ORDER,
     Condition,
+    Crossing,
     Doubt,
+    EvictionState,
+    Layout,
+    Rules,
     Signal,
     SignalObservation,
+    Threshold,
     condition_of,
+    resource_of,
 )
-from kubeletpy.node.eviction.thresholds import Rules, Threshold
+from kubeletpy.node.eviction.ranking import (
+    MEMORY_REQUEST,
+    STORAGE,
+    Candidate,
+    ContainerUse,
+    DiskUse,
+    Ranked,
+    Reclaim,
+    Use,
+    counts_layers,
+    first_to_go,
+    rank,
+    reclaims,
+)
+from kubeletpy.pods.disruption import with_disruption
 
 SHOWN = 5
 """How many pods of a ranking are kept."""
@@ -250,3 +273,213 @@ def place_of(ranked: Ranked) -> RankingEntry:
         ranked.request,
         ranked.over,
     )
+
+
+# The order in which pods would be evicted if the node ran short now. Pure, for plan and explain.
+#
+# The ranking is the one that evicts (:mod:`.ranking`); nothing here decides anything. Pods that
+# exceed a limit of their own are evicted before all others, regardless of this order.
+
+FIRST = 10
+"""How many pods of an order are named; the requested pod always is."""
+
+
+class Next(Struct, frozen=True):
+    """A pod in the order: ``number`` 1 goes first."""
+
+    number: int
+    place: RankingEntry
+    asked: bool = False
+    """It is the requested pod."""
+    assumed: bool = False
+    """It does not run yet: what it uses is what it requests, or as little as counts."""
+
+
+class EvictionOrder(Struct, frozen=True):
+    """The pods that would be evicted, one after the other.
+
+    Attributes:
+        signals: those for which this order holds.
+        crossed: one of them is below its threshold now.
+        reclaims: what the node reclaims before it evicts any pod.
+        pods: the first FIRST, and the requested one.
+        count: how many there are.
+        stay: how many others are critical or static, and not evicted.
+        asked_stays: the requested pod is among these.
+        beyond: the number of the requested pod once it uses more than it requests; None: it
+            runs, stays, or requests nothing, so that any use is more.
+    """
+
+    signals: tuple[Signal, ...]
+    crossed: bool
+    reclaims: tuple[Reclaim, ...]
+    pods: tuple[Next, ...]
+    count: int
+    stay: int
+    asked_stays: bool = False
+    beyond: int | None = None
+
+
+def orders(
+    watched: Iterable[Signal],
+    layout: Layout | None,
+    pods: Sequence[Candidate],
+    crossed: Collection[Signal] = (),
+    asked: Candidate | None = None,
+) -> tuple[EvictionOrder, ...]:
+    """The orders for the signals that have thresholds; signals with the same order share one.
+
+    Args:
+        layout: None: the runtime does not report its file systems; then no pod is evicted for the
+            disk.
+        ``asked``: a pod to include; it replaces the one with its uid. Without a
+            use it is assumed to use what it requests.
+    """
+    others = [pod for pod in pods if asked is None or pod.uid != asked.uid]
+    found: dict[tuple[object, ...], EvictionOrder] = {}
+    for signal in sorted(set(watched), key=ORDER.__getitem__):
+        if layout is None and signal in DISK:
+            continue
+        on = layout or Layout.ONE
+        made = _order(signal, on, others, signal in crossed, asked)
+        same = (
+            resource_of(signal),
+            made.reclaims,
+            *((each.number, each.place) for each in made.pods),
+            made.beyond,
+        )
+        known = found.get(same)
+        if known is not None:
+            signals = (*known.signals, signal)
+            made = replace(known, signals=signals, crossed=known.crossed or made.crossed)
+        found[same] = made
+    return tuple(sorted(found.values(), key=lambda each: not each.crossed))
+
+
+def _order(
+    signal: Signal,
+    layout: Layout,
+    others: Sequence[Candidate],
+    crossed: bool,
+    asked: Candidate | None,
+) -> EvictionOrder:
+    beyond, uid, stays, assumed = None, "", False, False
+    candidates = list(others)
+    if asked is not None:
+        uid, stays, assumed = asked.uid, asked.critical, asked.use is None
+        candidates.append(_running(asked, signal, layout) if assumed else asked)
+        if assumed and not stays and _requested(asked, signal):
+            more = _going(rank([*others, _running(asked, signal, layout, 1)], signal, layout))
+            beyond = next(n for n, each in enumerate(more, 1) if each.pod.uid == uid)
+    going = _going(rank(candidates, signal, layout))
+    named = tuple(
+        Next(number, place_of(each), each.pod.uid == uid, assumed and each.pod.uid == uid)
+        for number, each in enumerate(going, 1)
+        if number <= FIRST or each.pod.uid == uid
+    )
+    stay = len(candidates) - len(going) - stays
+    what = reclaims(signal, layout)
+    return EvictionOrder((signal,), crossed, what, named, len(going), stay, stays, beyond)
+
+
+def _going(ranking: Sequence[Ranked]) -> list[Ranked]:
+    return [each for each in ranking if not each.pod.critical]
+
+
+def _requested(pod: Candidate, signal: Signal) -> int:
+    return pod.requests.get(resource_of(signal), 0)
+
+
+def _running(pod: Candidate, signal: Signal, layout: Layout, more: int = 0) -> Candidate:
+    """A pod that uses what it requests and ``more``; one that requests nothing uses something."""
+    amount = (_requested(pod, signal) or 1) + more
+    pair = (0, amount) if signal in INODES else (amount, 0)
+    on_layers = counts_layers(signal, layout)
+    disk = DiskUse(layers=pair) if on_layers else DiskUse(volumes=pair)
+    return replace(pod, use=Use(memory=amount, tasks=1, disk=disk))
+
+
+# How an eviction is reported: message, annotations, status.
+#
+# Source: docs/reference/events.csv: Evicted, EvictionThresholdMet; docs/reference/reasons.csv:
+# Evicted, DisruptionTarget; docs/reference/behaviour-resources.md, rd.
+
+REASON = "Evicted"
+
+
+def reclaiming(resource: str) -> str:
+    """The node's event when action is about to be taken."""
+    return f"Attempting to reclaim {resource}"
+
+
+def message(pod: Candidate, crossings: Sequence[Crossing]) -> str:
+    """Why a pod is evicted.
+
+    Args:
+        pod: that one.
+        crossings: all crossed thresholds; the first is acted on.
+    """
+    first = crossings[0]
+    resource = resource_of(first.threshold.signal)
+    parts = [
+        f"The node was low on resource: {resource}. ",
+        f"Threshold quantity: {_number(first.quantity)}, "
+        f"available: {_number(first.seen.available)}. ",
+    ]
+    if pod.use is None:
+        return "".join(parts)
+    if resource == MEMORY_REQUEST and pod.pod_level is not None:
+        parts.append(
+            f"Pod {pod.key.rpartition('/')[2]} was using {_number(pod.use.memory)}, request is "
+            f"{pod.pod_level}, has larger consumption of {resource}. "
+        )
+    for container, used, request in _offending(pod.use, resource):
+        parts.append(
+            f"Container {container.name} was using {_number(used)}, request is "
+            f"{request or 0}, has larger consumption of {resource}. "
+        )
+    return "".join(parts)
+
+
+def event_annotations(pod: Candidate, crossing: Crossing) -> dict[str, str]:
+    """The annotations of an eviction event."""
+    if pod.use is None:
+        return {}
+    resource = resource_of(crossing.threshold.signal)
+    found = _offending(pod.use, resource)
+    made = {
+        "offending_containers": ",".join(container.name for container, _, _ in found),
+        "offending_containers_usage": ",".join(_number(used) for _, used, _ in found),
+        "starved_resource": resource,
+    }
+    if resource == MEMORY_REQUEST and pod.pod_level is not None:
+        made["offending_pod"] = pod.key.rpartition("/")[2]
+        made["offending_pod_usage"] = _number(pod.use.memory)
+    return made
+
+
+def evicted_status(status: api.PodStatus, text: str, now: float, generation: int) -> api.PodStatus:
+    """The status of a pod evicted for the node's sake. ``now`` in Unix seconds."""
+    conditions = with_disruption(status, text, now, generation)
+    return {
+        **status,
+        "phase": "Failed",
+        "reason": REASON,
+        "message": text,
+        "conditions": conditions,
+    }
+
+
+def _offending(use: Use, resource: str) -> list[tuple[ContainerUse, int, Quantity | None]]:
+    """Containers that use more than they requested, with both amounts."""
+    found = []
+    for container in use.containers:
+        used = {MEMORY_REQUEST: container.memory, STORAGE: container.storage}.get(resource)
+        request = container.requests.get(resource)
+        if used is not None and used > (request.amount if request else 0):
+            found.append((container, used, request))
+    return found
+
+
+def _number(amount: int) -> str:
+    return spelled(amount, binary=True)

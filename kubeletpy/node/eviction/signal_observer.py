@@ -5,22 +5,42 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
-from kubeletpy.node.eviction.observation_delay import PERIOD_S
-from kubeletpy.node.eviction.protocol import NodeSignals
-from kubeletpy.node.eviction.ranking import LAYERS_S
-from kubeletpy.node.eviction.settling import Awaited, begun, is_settled, observed
-from kubeletpy.node.eviction.signals import (
+from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.node.eviction.decide import (
     MEMORY,
+    PERIOD_S,
     CheckedObservations,
     Doubt,
+    LimitEviction,
+    LimitPlace,
+    LocalStorageLimits,
     Observations,
+    Offender,
+    Rules,
+    Share,
     Signal,
     SignalObservation,
     believable,
+    judge,
+    limits_of,
+    nearest,
+    next_to_go,
 )
-from kubeletpy.node.eviction.thresholds import Rules
+from kubeletpy.node.eviction.ranking import (
+    LAYERS_S,
+    Awaited,
+    NodeSignals,
+    begun,
+    is_settled,
+    observed,
+)
+from kubeletpy.node.stats.disk_plan import PodStorage
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.qos import is_critical
+from kubeletpy.pods.spared import Spared
 
 log = logging.getLogger(__name__)
 
@@ -90,3 +110,183 @@ class SignalObserver:
                 if is_settled(settling, seen.capacity, now):
                     return
             await asyncio.sleep(SETTLE_LOOK_S)
+
+
+# Measures the local storage of pods that have limits, and keeps who exceeds one.
+#
+# :mod:`.local_storage` states who does. Must cost nothing while no running pod has such a limit,
+# and never ends a pod itself.
+
+
+class Meter(Protocol):
+    """Measures how much of the disk pods use."""
+
+    async def measure(self, wanted: Mapping[str, bool]) -> Mapping[str, PodStorage]:
+        """Uid -> use, as far as it is known; ``wanted``: uid -> whether writable layers count."""
+        ...
+
+    async def close(self) -> None:
+        """Stop measuring."""
+        ...
+
+
+class LimitWatch:
+    """Notify it of the pods that may run; call :meth:`due` in each round."""
+
+    def __init__(
+        self,
+        meter: Meter,
+        *,
+        pod: Callable[[str], Pod | None],
+        is_over: Callable[[str], bool],
+    ) -> None:
+        """Args:
+        pod: the newest object by uid; None when it was removed.
+        is_over: whether everything of a pod (by uid) has stopped.
+        """
+        self._meter = meter
+        self._pod = pod
+        self._is_over = is_over
+        self.is_ending: Callable[[str], bool] = lambda uid: False
+        """Whether a pod (by uid) is being ended already."""
+        self.wake: Callable[[], None] = lambda: None
+        """Called when a round has something new to decide on."""
+        self._known: dict[str, LocalStorageLimits | None] = {}
+        """Limits of the pods that may run; they never change."""
+        self._uses: Mapping[str, PodStorage] = {}
+        """The last measurement."""
+        self._offenders: list[Offender] = []
+        """The pods to evict, by that measurement."""
+        self._spared: dict[str, Spared] = {}
+        """Critical pods that exceed a limit, by that measurement."""
+        self._measured_at = float("-inf")
+        """When the last measurement began, event-loop seconds."""
+        self._due_at: float | None = None
+        self._measuring: asyncio.Task[None] | None = None
+
+    def pods_changed(self, uids: Iterable[str]) -> None:
+        """Set the pods that may run now; no others may. Never blocks."""
+        found: dict[str, LocalStorageLimits | None] = {}
+        for uid in uids:
+            if uid in self._known:
+                found[uid] = self._known[uid]
+            elif (pod := self._pod(uid)) is not None:
+                found[uid] = limits_of(pod)
+        self._known = found
+        if not any(found.values()):
+            self._due_at = None
+        elif self._due_at is None:
+            self._due_at = asyncio.get_running_loop().time() + PERIOD_S
+            self.wake()
+
+    def due(self, now: float) -> float | None:
+        """Begin a measurement if it is time for one; seconds until the next, None: none will be.
+
+        Never blocks: ``wake`` is called when it is over.
+        """
+        if self._due_at is None or self._measuring is not None:
+            return None
+        if now >= self._due_at:
+            self._begin(now)
+            return None
+        return self._due_at - now
+
+    def measured_since(self, at: float, now: float) -> bool:
+        """Whether what pods use was measured later than that; otherwise begin to. Never blocks."""
+        if self._measured_at >= at and self._measuring is None:
+            return True
+        if self._measuring is None:
+            if all(map(self._is_critical, self._watched())):
+                return True
+            self._begin(now)
+        return False
+
+    def over(self) -> list[Offender]:
+        """The pods that exceed a limit and are not ending yet, by the last measurement."""
+        if not self._offenders:
+            return []
+        watched = self._watched()
+        return [each for each in self._offenders if each.uid in watched]
+
+    def spared(self, uid: str) -> Spared | None:
+        """How a critical pod exceeds a limit of its own: it is not evicted for it."""
+        return self._spared.get(uid) if uid in self._watched() else None
+
+    def goes(self, offender: Offender) -> None:
+        """Note that it is being ended: only another measurement can blame it again."""
+        self._offenders.remove(offender)
+
+    def describe_eviction(self, pod: Pod, offender: Offender, at: float) -> LimitEviction:
+        """The record of an eviction at that time (Unix seconds): make it before the pod ends."""
+        watched, offenders = self._watched(), {each.uid for each in self._offenders}
+        others = (
+            _place(other, nearest(watched[uid], use))
+            for uid, use in self._uses.items()
+            if uid in watched
+            and uid not in offenders
+            and (other := self._pod(uid)) is not None
+            and not is_critical(other)
+        )
+        return LimitEviction(at, _place(pod, offender.verdict.share), next_to_go(others))
+
+    async def close(self) -> None:
+        """Stop measuring."""
+        await cancel_tasks((self._measuring,))
+        await self._meter.close()
+
+    def _is_critical(self, uid: str) -> bool:
+        pod = self._pod(uid)
+        return pod is not None and is_critical(pod)
+
+    def _spare(self, over: Iterable[Offender]) -> None:
+        """Keep which critical pods exceed a limit since when; each is logged once."""
+        before, self._spared = self._spared, {}
+        for each in over:
+            known = before.get(each.uid)
+            since = self._measured_at if known is None else known.since
+            share = each.verdict.share
+            self._spared[each.uid] = Spared(share.of, share.used, share.limit, since)
+            if known is None and (pod := self._pod(each.uid)) is not None:
+                log.warning(
+                    "a critical pod exceeds a limit of its local storage and is not evicted",
+                    extra={"pod": pod.key, "why": each.verdict.message.strip()},
+                )
+
+    def _watched(self) -> dict[str, LocalStorageLimits]:
+        return {
+            uid: limits
+            for uid, limits in self._known.items()
+            if limits is not None
+            and self._pod(uid) is not None
+            and not self.is_ending(uid)
+            and not self._is_over(uid)
+        }
+
+    def _begin(self, now: float) -> None:
+        self._measured_at = now
+        self._measuring = asyncio.create_task(self._measure(), name="measure-local-storage")
+
+    async def _measure(self) -> None:
+        self._offenders = []
+        watched = self._watched()
+        try:
+            wanted = {uid: limits.of_layers for uid, limits in watched.items()}
+            self._uses = await self._meter.measure(wanted) if wanted else {}
+            over = [
+                Offender(uid, verdict)
+                for uid, use in self._uses.items()
+                if (verdict := judge(watched[uid], use)) is not None
+            ]
+            self._offenders = [each for each in over if not self._is_critical(each.uid)]
+            self._spare([each for each in over if self._is_critical(each.uid)])
+        except Exception:  # the boundary of a measurement: the next one comes anyway
+            log.exception("local storage could not be measured")
+        finally:
+            self._measuring = None
+            if self._due_at is not None:
+                self._due_at = asyncio.get_running_loop().time() + PERIOD_S
+            self.wake()
+
+
+def _place(pod: Pod, share: Share) -> LimitPlace:
+    return LimitPlace(pod.namespace, pod.name, pod.uid, share)

@@ -8,19 +8,187 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+import re
+import resource
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import number
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
-from kubeletpy.node.guards.host import GuardedHost
-from kubeletpy.node.guards.own_process import CHECK_EVERY_S, set_oom_score, set_open_files
-from kubeletpy.node.guards.swap import NOTICE, mounts_noswap, supports_noswap
-from kubeletpy.node.guards.sysctls import settle
+from kubeletpy.node.guards.iptables import Run, run_command
+from kubeletpy.node.guards.kernel_settings import WANTED, Wrong, compare
+from kubeletpy.node.guards.oom_watch import open_kernel_log
+from kubeletpy.resources.cgroups.detect import detect
+from kubeletpy.resources.cgroups.errors import CgroupError
+from kubeletpy.resources.cgroups.processes import ProcessGroups
+from kubeletpy.volumes.files.syscalls import mount, unmount
+
+# The agent's own process: its OOM score, and how many files it may open.
+#
+# Source: docs/reference/behaviour-resources.md, rj: kubelet process; docs/reference/config.csv:
+# oomScoreAdj, maxOpenFiles. Its child processes inherit both.
+
+CHECK_EVERY_S = 300.0
+"""How often the score is checked again."""
+
+
+def set_oom_score(adjust: int, process: Path) -> str:
+    """Set oom_score_adj of a process (its directory in /proc); why that failed, or "".
+
+    Without CAP_SYS_RESOURCE a score can't be lowered.
+    """
+    file = process / "oom_score_adj"
+    try:
+        if _signed(file.read_text(errors="replace")) != adjust:
+            file.write_text(str(adjust))
+    except OSError as error:
+        return f"oomScoreAdj {adjust}: {error.strerror or error}"
+    return ""
+
+
+def set_open_files(limit: int) -> str:
+    """Let this process open this many files (soft and hard limit); why that failed, or "".
+
+    Where the hard limit can't be raised it is used unchanged. 0 changes nothing.
+    """
+    if not limit:
+        return ""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if (soft, hard) == (limit, limit):
+        return ""
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    except (OSError, ValueError) as error:
+        reachable = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
+        except (OSError, ValueError):
+            reachable = soft
+        return f"maxOpenFiles {limit}: {error}; the limit is {reachable}"
+    return ""
+
+
+def _signed(text: str) -> int | None:
+    text = text.strip()
+    size = number(text.removeprefix("-"))
+    return size if size is None or not text.startswith("-") else -size
+
+
+# Whether memory-backed volumes may end up in swap, on a disk.
+#
+# Source: docs/reference/behaviour-resources.md, rk. Such volumes (secrets among them) are mounted
+# with ``noswap`` where the kernel supports it.
+
+NOSWAP_SINCE = (6, 4)
+"""The kernel that introduced the option; distributions have backported it to older ones."""
+NOTICE = (
+    "Swap is on, and the kernel does not support the tmpfs option noswap: memory-backed volumes, "
+    "secrets among them, may be written to disk"
+)
+
+
+def supports_noswap(kernel_version: str, *, in_user_namespace: bool) -> bool | None:
+    """Whether tmpfs has the option; None: only trying shows it. Pure."""
+    if in_user_namespace:
+        return False
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", kernel_version)
+    if found and (int(found[1]), int(found[2])) >= NOSWAP_SINCE:
+        return True
+    return None
+
+
+def mounts_noswap(root: Path) -> bool:
+    """Try it in a directory below ``root``, which is removed afterwards."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="noswap-", dir=root) as directory:
+            mount("tmpfs", directory, "tmpfs", data="noswap")
+            unmount(directory)
+    except OSError:
+        return False
+    return True
+
+
+# Reads and writes kernel settings below a directory such as /proc/sys; a few system calls each.
 
 log = logging.getLogger(__name__)
+
+
+def read_sysctls(directory: Path, names: Iterable[str] = WANTED) -> dict[str, str]:
+    """Texts by name, without those that can't be read."""
+    found = {}
+    for name in names:
+        with suppress(OSError):
+            found[name] = _file(directory, name).read_text(errors="replace")
+    return found
+
+
+def settle(directory: Path) -> Sequence[str]:
+    """Set what differs from a node's needs; return what could not be set, for people.
+
+    An agent in a container, or without permission, reports that and goes on: the settings are then
+    up to the machine's administrator.
+    """
+    problems = []
+    for wrong in compare(read_sysctls(directory)):
+        try:
+            _set(directory, wrong)
+        except OSError as error:
+            problems.append(f"{wrong} ({error.strerror or error})")
+            continue
+        log.info(
+            "kernel setting changed",
+            extra={"setting": wrong.name, "from": wrong.found, "to": wrong.wanted},
+        )
+    return problems
+
+
+def _set(directory: Path, wrong: Wrong) -> None:
+    # never created: a missing file is a setting that this kernel does not have
+    descriptor = os.open(_file(directory, wrong.name), os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.write(descriptor, str(wrong.wanted).encode())
+    finally:
+        os.close(descriptor)
+
+
+def _file(directory: Path, name: str) -> Path:
+    return directory.joinpath(*name.split("."))
+
+
+# The machine as the guards access it: what a simulation does without.
+
+
+class GuardedHost(Struct, frozen=True):
+    """Where things are on a machine, and how its programs are run."""
+
+    proc: Path = Path("/proc")
+    open_kernel_log: Callable[[], int] = open_kernel_log
+    run: Run = run_command
+    own_pid: int = 0
+    """This agent's."""
+    groups: ProcessGroups | None = None
+    """None: the machine has no cgroups."""
+
+    @property
+    def kernel_settings(self) -> Path:
+        """The directory of the kernel's settings."""
+        return self.proc / "sys"
+
+
+def this_machine() -> GuardedHost:
+    """The one that this process runs on."""
+    try:
+        groups = ProcessGroups(detect())
+    except CgroupError:
+        groups = None
+    return GuardedHost(own_pid=os.getpid(), groups=groups)
+
 
 CGROUP_V1 = (
     "This node uses cgroup v1, which is in maintenance mode; support will be removed: "

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kubeletpy.base.host.program import Program, ProgramFailed, run_program
 from kubeletpy.base.structs import Struct
-from kubeletpy.node.guards.chains import (
+from kubeletpy.node.guards.kernel_settings import (
     CANARY_TABLES,
     IptablesExit,
     Wanted,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kubeletpy.base.host.files import write_private
-from kubeletpy.node.guards.kernel_log import Kill, Kills, parse
+from kubeletpy.node.guards.kernel_settings import Kill, Kills, parse
 
 log = logging.getLogger(__name__)
 

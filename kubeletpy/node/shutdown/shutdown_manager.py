@@ -7,21 +7,63 @@ than the configured periods, nor after all pods have ended. Source: docs/referen
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from kubeletpy.base.api.times import format_micro_time, parse_time
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.errors import DBusError
+from kubeletpy.base.host.files import write_private
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, EventRecorder, node_reference
-from kubeletpy.node.shutdown import times_file
 from kubeletpy.node.shutdown.logind import Logind, NoLogind
 from kubeletpy.node.shutdown.plan import Period, ShutdownGroup, ended_status, grace, groups
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
+
+# The file that keeps when the last shutdown of the machine began and ended, over the boot.
+#
+# Written as the machine goes down: whole or not at all. Its name, its keys and that metrics show
+# its times after the boot are the kubelet's (docs/reference/behaviour.md, q).
+
+NAME = "graceful_node_shutdown_state"
+_KEYS = {"start": "startTime", "end": "endTime"}
+
+
+def write(directory: Path, times: dict[str, float]) -> None:
+    """Replace the file.
+
+    ``times``: "start" and, when it is over, "end" (Unix seconds). Raises OSError.
+    """
+    stored = {_KEYS[what]: format_micro_time(at) for what, at in times.items()}
+    write_private(directory / NAME, json.dumps(stored))
+
+
+def read_times(directory: Path) -> dict[str, float]:
+    """The times that :func:`write` stored; empty without a file.
+
+    Raises OSError, and ValueError for a file that is no such record.
+    """
+    try:
+        stored = json.loads((directory / NAME).read_bytes())
+    except FileNotFoundError:
+        return {}
+    if not isinstance(stored, dict):
+        raise ValueError("it is no object")
+    return {what: at for what, key in _KEYS.items() if (at := _seconds(stored.get(key))) > 0}
+
+
+def _seconds(stored: object) -> float:
+    if stored is None:  # the kubelet's value for a time that has not come; or it is the year 1
+        return 0.0
+    if not isinstance(stored, str):
+        raise ValueError(f"a time is no string: {stored!r:.80}")
+    return parse_time(stored)
+
 
 log = logging.getLogger(__name__)
 
@@ -219,14 +261,14 @@ class ShutdownManager:
 
     async def _store(self, times: dict[str, float]) -> None:
         try:
-            await asyncio.to_thread(times_file.write, self._root_dir, times)
+            await asyncio.to_thread(write, self._root_dir, times)
         except OSError as error:
             log.info("the times of the shutdown could not be stored", extra={"why": str(error)})
 
     async def _recall(self) -> None:
         """Show the times of the last shutdown, which this machine's boot has ended."""
         try:
-            times = await asyncio.to_thread(times_file.read_times, self._root_dir)
+            times = await asyncio.to_thread(read_times, self._root_dir)
         except (OSError, ValueError) as error:
             log.info("the times of the last shutdown are unreadable", extra={"why": str(error)})
             return

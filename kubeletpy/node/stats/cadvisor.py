@@ -10,10 +10,94 @@ from collections.abc import Mapping
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.node.facts import MachineFacts
-from kubeletpy.node.stats.cadvisor_families import FAMILIES
+from kubeletpy.node.stats.scrapes import Scrape, labels
 from kubeletpy.node.stats.summary import pod_stats
-from kubeletpy.node.stats.text import Scrape, labels
 from kubeletpy.node.stats.usage import CgroupUsage, FsSpace, GroupStats, Network, Reading
+
+# The names, types and help texts of /metrics/cadvisor's series: cAdvisor's, as dashboards expect.
+#
+#  Omitted is what a kubelet switches off or only cAdvisor can count: load averages and task
+# states, per-device queue times, sockets, limits of the first process.
+
+_COUNTERS = {
+    "container_cpu_cfs_periods_total": "Periods in which the cpu quota was enforced.",
+    "container_cpu_cfs_throttled_periods_total": "Periods in which the container was throttled.",
+    "container_cpu_cfs_throttled_seconds_total": "Time for which the container was throttled.",
+    "container_cpu_system_seconds_total": "Cpu time spent in the kernel, in seconds.",
+    "container_cpu_usage_seconds_total": "Cpu time in seconds.",
+    "container_cpu_user_seconds_total": "Cpu time spent in user space, in seconds.",
+    "container_blkio_device_usage_total": "Bytes moved to and from a block device, by operation.",
+    "container_fs_reads_bytes_total": "Bytes read from a block device.",
+    "container_fs_reads_total": "Reads from a block device.",
+    "container_fs_writes_bytes_total": "Bytes written to a block device.",
+    "container_fs_writes_total": "Writes to a block device.",
+    "container_memory_events_high_total": "Times that tasks were throttled above memory.high.",
+    "container_memory_events_max_total": "Times that memory use was about to exceed memory.max.",
+    "container_memory_failcnt": "Times that memory use hit the limit.",
+    "container_memory_failures_total": "Page faults.",
+    "container_memory_pgscan_total": "Pages that the kernel scanned to reclaim memory.",
+    "container_memory_pgsteal_total": "Pages that the kernel reclaimed.",
+    "container_memory_workingset_refault_anon_total": "Anonymous pages needed soon after eviction.",
+    "container_memory_workingset_refault_file_total": "File pages needed soon after eviction.",
+    "container_network_receive_bytes_total": "Bytes received.",
+    "container_network_receive_errors_total": "Errors while receiving.",
+    "container_network_receive_packets_dropped_total": "Packets dropped while receiving.",
+    "container_network_receive_packets_total": "Packets received.",
+    "container_network_transmit_bytes_total": "Bytes sent.",
+    "container_network_transmit_errors_total": "Errors while sending.",
+    "container_network_transmit_packets_dropped_total": "Packets dropped while sending.",
+    "container_network_transmit_packets_total": "Packets sent.",
+    "container_oom_events_total": "Processes killed because memory ran out.",
+    "container_pressure_cpu_stalled_seconds_total": "Time that all tasks waited for cpu.",
+    "container_pressure_cpu_waiting_seconds_total": "Time that some tasks waited for cpu.",
+    "container_pressure_io_stalled_seconds_total": "Time that all tasks waited for I/O.",
+    "container_pressure_io_waiting_seconds_total": "Time that some tasks waited for I/O.",
+    "container_pressure_memory_stalled_seconds_total": "Time that all tasks waited for memory.",
+    "container_pressure_memory_waiting_seconds_total": "Time that some tasks waited for memory.",
+}
+_GAUGES = {
+    "cadvisor_version_info": "Always 1; the labels name the machine's kernel and system.",
+    "container_creation_time_seconds": "Creation in Unix seconds.",
+    "container_file_descriptors": "Open file descriptors.",
+    "container_fs_inodes_free": "Inodes left on the file system.",
+    "container_fs_inodes_total": "Inodes of the file system.",
+    "container_fs_limit_bytes": "Bytes that the file system can hold.",
+    "container_fs_usage_bytes": "Bytes used on the file system.",
+    "container_last_seen": "When the container was last seen, in Unix seconds.",
+    "container_memory_cache": "Page cache in bytes.",
+    "container_memory_file_dirty_bytes": "Page cache that is not written to disk yet, in bytes.",
+    "container_memory_file_writeback_bytes": "Page cache being written to disk, in bytes.",
+    "container_memory_kernel_usage": "Kernel memory in bytes.",
+    "container_memory_mapped_file": "Mapped files in bytes.",
+    "container_memory_max_usage_bytes": "The most memory that was used, in bytes.",
+    "container_memory_rss": "Anonymous memory in bytes.",
+    "container_memory_swap": "Swap in bytes.",
+    "container_memory_total_active_file_bytes": "Active file pages in bytes.",
+    "container_memory_total_inactive_file_bytes": "Inactive file pages in bytes.",
+    "container_memory_usage_bytes": "Memory in bytes, all of it.",
+    "container_memory_working_set_bytes": "Memory without inactive file pages, in bytes.",
+    "container_processes": "Processes.",
+    "container_scrape_error": "1 if some containers could not be read, else 0.",
+    "container_spec_cpu_period": "Period of the cpu quota in microseconds.",
+    "container_spec_cpu_quota": "Cpu quota in microseconds per period.",
+    "container_spec_cpu_shares": "Cpu shares.",
+    "container_spec_memory_limit_bytes": "Memory limit in bytes, 0 for none.",
+    "container_spec_memory_reservation_limit_bytes": "Memory reservation in bytes, 0 for none.",
+    "container_spec_memory_swap_limit_bytes": "Limit of memory and swap in bytes, 0 for none.",
+    "container_start_time_seconds": "Start in Unix seconds.",
+    "container_threads": "Tasks.",
+    "container_threads_max": "Tasks that there may be, 0 for any number.",
+    "machine_cpu_cores": "Logical cpus.",
+    "machine_cpu_physical_cores": "Physical cores.",
+    "machine_cpu_sockets": "Cpu sockets.",
+    "machine_memory_bytes": "Memory in bytes.",
+    "machine_scrape_error": "1 if the machine could not be read, else 0.",
+    "machine_swap_bytes": "Swap in bytes.",
+}
+FAMILIES = {
+    **{name: ("counter", text) for name, text in _COUNTERS.items()},
+    **{name: ("gauge", text) for name, text in _GAUGES.items()},
+}
 
 _NANO = 1e9
 _MICRO = 1e6

@@ -7,37 +7,93 @@ gate PodAndContainerStatsFromCRI) the runtime's numbers take precedence over the
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Struct
-from kubeletpy.node.stats import disk_plan, from_cri
-from kubeletpy.node.stats.completed import completed, mount_points
+from kubeletpy.base.tasks import cancel_tasks, run_together
+from kubeletpy.config import KubeletSettings
+from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.stats import disk_plan, proc_text
+from kubeletpy.node.stats import usage as from_cri
 from kubeletpy.node.stats.disks import DiskMeter, space_with_device
-from kubeletpy.node.stats.from_cri import CriStats
-from kubeletpy.node.stats.group_files import GroupFiles
-from kubeletpy.node.stats.locate import Locator
-from kubeletpy.node.stats.node_files import NodeFiles
-from kubeletpy.node.stats.pod_files import PodFiles, RunningPod
-from kubeletpy.node.stats.shared import Shared
+from kubeletpy.node.stats.group_files import GroupFiles, Locator, read_text
+from kubeletpy.node.stats.node_files import NodeFiles, PodFiles, RunningPod
 from kubeletpy.node.stats.usage import (
+    WINDOW_MIN_NS,
+    CriStats,
     Disks,
     FsSpace,
     NodeReading,
     PodReading,
     PodRef,
+    Rates,
     Reading,
     TreeUse,
+    completed,
+    mount_points,
 )
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.qos import QoSClass
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError, ResourceExhausted, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.resources.cgroups.detect import detect
+from kubeletpy.resources.cgroups.errors import CgroupError
+from kubeletpy.resources.cgroups.names import InvalidCgroupName, parse_existing
+from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.volumes.claims.on_disk import MeasuredVolume
+
+if TYPE_CHECKING:
+    from kubeletpy.node.stats.cadvisor import MachineInfo
+
+
+# One answer for all simultaneous requests.
+
+V = TypeVar("V")
+
+MAX_AGE_S = 1.0
+"""Counted from when making the value began."""
+
+
+class Shared(Generic[V]):
+    """Makes a value on demand and shares it with all callers for a second."""
+
+    def __init__(self, make: Callable[[], Awaitable[V]]) -> None:
+        """Errors of ``make`` are raised and not cached."""
+        self._make = make
+        self._at = 0.0
+        self._made: asyncio.Future[V] | None = None
+
+    async def close(self) -> None:
+        """Cancel the value that is being made."""
+        await cancel_tasks((self._made,))
+
+    async def get(self, begun_after: float = -math.inf) -> V:
+        """The value, from a making that began after a time of the loop's clock."""
+        now = asyncio.get_running_loop().time()
+        made = self._made
+        if (
+            made is None
+            or made.cancelled()
+            or self._at < begun_after
+            or (made.done() and (now - self._at >= MAX_AGE_S or made.exception() is not None))
+        ):
+            made = self._made = asyncio.ensure_future(self._make())
+            self._at = now
+        # one client that disconnects must not cancel the answer that others wait for
+        return await asyncio.shield(made)
+
 
 log = logging.getLogger(__name__)
 
@@ -231,3 +287,234 @@ def _file_system(given: cri.FilesystemUsage, at: int) -> TreeUse:
     if space is not None and not inodes:
         inodes = space.inodes - space.inodes_free
     return TreeUse(given.timestamp or at, used, inodes, space)
+
+
+# Builds the served statistics on demand: the summary and the two scrapes.
+#
+# Formatting runs in a thread, so that the scrape of a full node blocks nothing. Must never keep
+# anything of a pod except its last cpu times, and those only while it runs. A format's module is
+# loaded on first use: many nodes serve only one or two.
+
+SECOND_READING_S = 1.1 * WINDOW_MIN_NS / 1e9
+"""Time from a reading to the next one by which it has rates."""
+
+FROM_FILES, FROM_RUNTIME = "cadvisor", "cri"
+WRITERS = 2
+"""Documents written at once, on threads separate from those that start pods: clients decide how
+many are requested."""
+
+
+class StatsViews:
+    """The views of one node.
+
+    Args:
+        from_runtime: None, or the runtime, which writes the cadvisor scrape itself if it can.
+        provider: called with which one writes it: FROM_FILES or FROM_RUNTIME.
+    """
+
+    def __init__(
+        self,
+        collector: StatsCollector,
+        node_name: str,
+        machine: Callable[[], MachineInfo],
+        *,
+        from_runtime: RuntimeService | None = None,
+        provider: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self._collector = collector
+        self._node_name = node_name
+        self._machine = machine
+        self._runtime = from_runtime
+        self._descriptors: Sequence[cri.MetricDescriptor] | None = None
+        self._provider = provider
+        self._rates = Rates()
+        self._rating = asyncio.Lock()
+        self._threads = PatientThreads(WRITERS)
+        provider(FROM_FILES)
+
+    async def summary(self, *, only_cpu_and_memory: bool) -> bytes:
+        """The document of /stats/summary, as JSON."""
+        if only_cpu_and_memory:
+            reading, rates = await self._rated(self._collector.usage)
+            return await self._threads.run(self._summary, reading, rates, None)
+        (reading, rates), disks = await run_together(
+            self._rated(self._collector.detail), self._collector.disks()
+        )
+        return await self._threads.run(self._summary, reading, rates, disks)
+
+    async def _rated(
+        self, read: Callable[[float], Awaitable[Reading]]
+    ) -> tuple[Reading, Mapping[str, int]]:
+        """A reading, and the cpu rates up to it.
+
+        The first request after a start, or after a long time, waits for a second reading.
+        """
+        from kubeletpy.node.stats.summary import rated
+
+        reading = await read(-math.inf)
+        async with self._rating:
+            rates, lacking = await self._threads.run(rated, reading, self._rates)
+        if lacking:
+            await asyncio.sleep(SECOND_READING_S)
+            reading = await read(asyncio.get_running_loop().time())
+            async with self._rating:
+                rates, _ = await self._threads.run(rated, reading, self._rates)
+        return reading, rates
+
+    async def resource_metrics(self) -> bytes:
+        """The scrape of /metrics/resource."""
+        from kubeletpy.node.stats import scrapes
+
+        return await self._threads.run(
+            scrapes.render_resource_metrics, await self._collector.usage()
+        )
+
+    async def log_metrics(self) -> bytes:
+        """The disk usage of container logs, for /metrics."""
+        from kubeletpy.node.stats import scrapes
+
+        return scrapes.render_log_metrics(await self._collector.disks(), self._collector.refs())
+
+    async def cadvisor_metrics(self) -> bytes:
+        """The scrape of /metrics/cadvisor."""
+        if self._runtime is not None:
+            try:
+                return await self._from_runtime(self._runtime)
+            except CRIError as error:
+                level = logging.DEBUG if isinstance(error, Unimplemented) else logging.WARNING
+                log.log(level, "the runtime gives no metrics", extra={"why": str(error)})
+                self._provider(FROM_FILES)
+        return await self._threads.run(self._cadvisor, await self._collector.detail())
+
+    async def _from_runtime(self, runtime: RuntimeService) -> bytes:
+        if not self._descriptors:
+            self._descriptors = await runtime.list_metric_descriptors()
+        pods = await runtime.list_pod_sandbox_metrics()
+        self._provider(FROM_RUNTIME)
+        from kubeletpy.node.stats import scrapes
+
+        return await self._threads.run(scrapes.render_cri_metrics, self._descriptors, pods)
+
+    def _summary(self, reading: Reading, rates: Mapping[str, int], disks: Disks | None) -> bytes:
+        from kubeletpy.node.stats.summary import summary
+
+        document = summary(reading, rates, disks, self._node_name)
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    def _cadvisor(self, reading: Reading) -> bytes:
+        from kubeletpy.node.stats import cadvisor
+
+        devices = proc_text.devices(read_text("/proc/diskstats"))
+        return cadvisor.render(reading, self._machine(), devices)
+
+
+# Builds the views from settings and the agent's parts, for the composition root.
+
+
+def make_collector(
+    settings: KubeletSettings,
+    clock: Clock,
+    *,
+    runtime: RuntimeService,
+    images: ImageService,
+    pods: PodManager,
+    cache: PodStatusCache,
+    tree: CgroupTree | None,
+    root_dir: str,
+    huge_pages: int = 0,
+    runtime_cgroups: str = "",
+    disks: DiskMeter | None = None,
+    claimed: Callable[[], Mapping[str, Sequence[MeasuredVolume]]] = dict,
+) -> StatsCollector:
+    """The collector of this node; make it inside a running event loop and close it.
+
+    ``huge_pages``: bytes that :func:`withheld_huge_pages` returns.
+    ``runtime_cgroups`` is --runtime-cgroups. ``disks``: None: one that measures every
+    volumeStatsAggPeriod. ``claimed``: volumes measured elsewhere, by pod uid.
+    """
+    groups = group_files(clock)
+    names = tree.names if tree is not None else None
+    node = NodeFiles(
+        groups,
+        clock,
+        named={
+            "kubelet": _existing(settings.kubelet_cgroups),
+            "runtime": _existing(runtime_cgroups),
+            "misc": _existing(settings.system_cgroups),
+            "pods": names.kubepods if names is not None else "",
+        },
+        pods=tuple(names.group(quality) for quality in QoSClass) if names is not None else (),
+        huge_pages=huge_pages,
+        runtime_socket=settings.container_runtime_endpoint.removeprefix("unix://"),
+        root_dir=root_dir,
+    )
+    return StatsCollector(
+        StatsSources(
+            runtime=runtime,
+            images=images,
+            clock=clock,
+            statuses=lambda: [s for uid in cache if (s := cache.status(uid)) is not None],
+            pod=pods.get,
+            pod_path=_pod_paths(pods, tree),
+            groups=groups,
+            node=node,
+            disks=disks or DiskMeter(clock, settings.volume_stats_agg_period or 60.0),
+            root_dir=root_dir,
+            pod_logs_dir=settings.pod_logs_dir,
+            claimed=claimed,
+            prefer_runtime=settings.feature_gates.enabled("PodAndContainerStatsFromCRI"),
+        )
+    )
+
+
+def withheld_huge_pages(settings: KubeletSettings, facts: MachineFacts) -> int:
+    """Bytes of huge pages to leave out of available memory; 0: gate HugepageAwareEviction is off.
+
+    Source: docs/reference/behaviour.md, u: ka16.
+    """
+    if not settings.feature_gates.enabled("HugepageAwareEviction"):
+        return 0
+    return sum(facts.huge_pages.values())
+
+
+def machine(facts: MachineFacts) -> Callable[[], MachineInfo]:
+    """Facts that do not change, read on first use."""
+
+    @cache
+    def read() -> MachineInfo:
+        from kubeletpy.node.stats.cadvisor import MachineInfo
+
+        cores, sockets = proc_text.cpu_topology(read_text("/proc/cpuinfo"))
+        return MachineInfo(facts, cores, sockets)
+
+    return read
+
+
+def group_files(clock: Clock) -> GroupFiles | None:
+    """The cgroups of this machine; None where there are none."""
+    try:
+        found = detect()
+    except CgroupError as error:
+        log.warning("cgroups can't be read", extra={"why": str(error)})
+        return None
+    return GroupFiles(found.version, found.hierarchies, clock)
+
+
+def _pod_paths(pods: PodManager, tree: CgroupTree | None) -> Callable[[str], str | None]:
+    def path(uid: str) -> str | None:
+        pod = pods.get(uid)
+        if tree is None or pod is None:
+            return None
+        try:
+            return tree.pod_path(pod)
+        except CgroupError:
+            return None
+
+    return path
+
+
+def _existing(path: str) -> str:
+    try:
+        return parse_existing(path) if path else ""
+    except InvalidCgroupName:
+        return ""

@@ -16,10 +16,10 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import run_together
 from kubeletpy.config import KubeletSettings
-from kubeletpy.node.stats import disk_plan, from_cri
+from kubeletpy.node.stats import disk_plan, usage
 from kubeletpy.node.stats.disk_plan import PodStorage, PodTrees
 from kubeletpy.node.stats.disks import DiskMeter
-from kubeletpy.node.stats.pod_files import RunningPod
+from kubeletpy.node.stats.node_files import RunningPod
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -159,7 +159,7 @@ class StorageMeter:
             self._log_once(too_large)
         else:
             self._silent = False
-        containers = from_cri.from_containers(said).containers
+        containers = usage.from_containers(said).containers
         found: dict[str, dict[str, int]] = {}
         for pod in pods:
             for container in pod.containers:

@@ -14,7 +14,6 @@ from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
 from kubeletpy.node.stats.disk_plan import ephemeral_parts
-from kubeletpy.node.stats.rates import Rates
 from kubeletpy.node.stats.usage import (
     CgroupUsage,
     Disks,
@@ -26,6 +25,7 @@ from kubeletpy.node.stats.usage import (
     PodDisk,
     PodReading,
     Psi,
+    Rates,
     Reading,
     TreeUse,
 )

@@ -6,10 +6,11 @@ machine does not report it. Must never depend on where a number comes from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.volumes.claims.on_disk import MeasuredVolume
 
 UNLIMITED = 1 << 62
@@ -309,3 +310,261 @@ class Disks(Struct, frozen=True):
     pods: Mapping[str, PodDisk] = field(default_factory=dict)
     claimed: Mapping[str, Sequence[MeasuredVolume]] = field(default_factory=dict)
     """Volumes of claims, drivers and disks, by pod uid: measured earlier."""
+
+
+# The current cpu usage rate, from the usage at two times.
+#
+# The window is the time between two requests, at least WINDOW_MIN_NS and, with frequent requests,
+# up to twice WINDOW_NS. Nothing is sampled without a request: the window of a container that has
+# just started begins at its start, and for others the request waits for a second sample
+# (:meth:`lacks`). Pure: time comes with the samples.
+
+WINDOW_MIN_NS = 500_000_000
+WINDOW_NS = 10_000_000_000
+FRESH_NS = 60_000_000_000
+"""The longest window since a start: the average of a longer time is not the current usage."""
+FORGET_NS = 600_000_000_000
+"""Ten minutes: older samples do not show current usage.
+
+Source: docs/reference/constants.csv: cpu usage cache.
+"""
+
+
+class _Window(Struct, frozen=True):
+    begun_at: int
+    begun_ns: int
+    last_at: int
+    last_ns: int
+    rate: int | None = None
+
+
+class Rates:
+    """Remembers samples by key."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, _Window] = {}
+
+    def nano_cores(self, key: str, at: int, used_ns: int, since: int = 0) -> int | None:
+        """The rate as of a new sample, in billionths of a core; None when there is no earlier one.
+
+        Args:
+            key: whose cpu time it is.
+            at: when it was read, Unix nanoseconds.
+            used_ns: cpu time since its start.
+            since: when the cpu time was 0, Unix nanoseconds; 0: not known.
+        """
+        old = self._windows.get(key)
+        if old is None and since > 0 and 0 < at - since < FRESH_NS:
+            old = self._windows[key] = _Window(since, 0, since, 0)
+        if old is None or used_ns < old.last_ns or not 0 <= at - old.last_at < FORGET_NS:
+            self._windows[key] = _Window(at, used_ns, at, used_ns)
+            return None
+        window = at - old.begun_at
+        if window < WINDOW_MIN_NS:
+            return old.rate
+        rate = (used_ns - old.begun_ns) * 1_000_000_000 // window
+        begun_at, begun_ns = old.begun_at, old.begun_ns
+        if window >= WINDOW_NS:
+            # the next window begins at the last sample of this one, so it is never empty
+            begun_at, begun_ns = old.last_at, old.last_ns
+            if at - begun_at >= WINDOW_NS:
+                begun_at, begun_ns = at, used_ns
+        self._windows[key] = _Window(begun_at, begun_ns, at, used_ns, rate)
+        return rate
+
+    def lacks(self, keys: Iterable[str], now: int) -> bool:
+        """Whether one of these has no rate, but will have one after WINDOW_MIN_NS."""
+        return any(
+            each is not None and each.rate is None and each.begun_at > now - WINDOW_MIN_NS
+            for each in map(self._windows.get, keys)
+        )
+
+    def forget_others(self, keys: Iterable[str]) -> None:
+        """Forget all others."""
+        kept = set(keys)
+        self._windows = {key: each for key, each in self._windows.items() if key in kept}
+
+
+# Converts the runtime's stats of containers and sandboxes to this package's types.
+#
+# For containers whose cgroups are not on this machine (sandboxes that are virtual machines), for
+# writable layers, which only the runtime has, and for everything when configured so.
+
+
+class Layer(Struct, frozen=True):
+    """A writable layer; ``mountpoint``: of its file system.
+
+    ``uncounted``: the runtime has not measured it yet.
+    """
+
+    at: int
+    used: int | None
+    inodes: int | None
+    mountpoint: str
+    uncounted: bool = False
+
+
+class CriContainer(Struct, frozen=True):
+    """One container."""
+
+    stats: GroupStats
+    layer: Layer | None
+
+
+class CriSandbox(Struct, frozen=True):
+    """One sandbox."""
+
+    stats: GroupStats
+    network: Network | None
+    processes: int | None
+
+
+class CriStats(Struct, frozen=True):
+    """Everything that the runtime reported, by id."""
+
+    containers: dict[str, CriContainer]
+    sandboxes: dict[str, CriSandbox]
+
+
+def from_containers(stats: Iterable[cri.ContainerStats]) -> CriStats:
+    """The answer of ListContainerStats."""
+    return CriStats({each.attributes.id: _container(each) for each in stats}, {})
+
+
+def from_sandboxes(stats: Iterable[cri.PodSandboxStats]) -> CriStats:
+    """The answer of ListPodSandboxStats."""
+    found = CriStats({}, {})
+    for each in stats:
+        linux = each.linux
+        found.sandboxes[each.attributes.id] = CriSandbox(
+            _stats(linux),
+            _network(linux.network) if linux.HasField("network") else None,
+            _value(linux.process, "process_count") if linux.HasField("process") else None,
+        )
+        for container in linux.containers:
+            found.containers[container.attributes.id] = _container(container)
+    return found
+
+
+def _container(stats: cri.ContainerStats) -> CriContainer:
+    layer = None
+    if stats.HasField("writable_layer"):
+        given = stats.writable_layer
+        used, inodes = _value(given, "used_bytes"), _value(given, "inodes_used")
+        # a layer that was not measured yet has no timestamp
+        at = given.timestamp or stats.cpu.timestamp
+        layer = Layer(at, used, inodes, given.fs_id.mountpoint, uncounted=not given.timestamp)
+    return CriContainer(_stats(stats), layer)
+
+
+def _stats(usage: cri.ContainerStats | cri.LinuxPodSandboxStats) -> GroupStats:
+    cpu, memory = usage.cpu, usage.memory
+    swap = usage.swap if isinstance(usage, cri.ContainerStats) else None
+    used = _value(swap, "swap_usage_bytes") if swap is not None else None
+    swap_left = _value(swap, "swap_available_bytes") if swap is not None else None
+    return GroupStats(
+        at=cpu.timestamp or memory.timestamp,
+        cpu_ns=_value(cpu, "usage_core_nano_seconds"),
+        memory=_value(memory, "usage_bytes"),
+        working_set=_value(memory, "working_set_bytes"),
+        rss=_value(memory, "rss_bytes"),
+        # a runtime without a limit reports 0 or the remainder of an absurdly large one
+        available=_plausible(_value(memory, "available_bytes")),
+        faults=_value(memory, "page_faults"),
+        major_faults=_value(memory, "major_page_faults"),
+        swap=used,
+        swap_limit=None if swap_left is None or used is None else swap_left + used,
+        cpu_psi=_psi(cpu),
+        memory_psi=_psi(memory),
+        io_psi=_psi(usage.io),
+    )
+
+
+def _plausible(value: int | None) -> int | None:
+    return value if value and value < 1 << 60 else None
+
+
+def _value(message: object, field: str) -> int | None:
+    has = message.HasField(field)  # type: ignore[attr-defined]
+    return int(getattr(message, field).value) if has else None
+
+
+def _psi(usage: cri.CpuUsage | cri.MemoryUsage | cri.IoUsage) -> Psi | None:
+    if not usage.HasField("psi"):
+        return None
+    return Psi(_line(usage.psi.Some), _line(usage.psi.Full))
+
+
+def _line(data: cri.PsiData) -> PsiLine:
+    return PsiLine(data.Total, data.Avg10, data.Avg60, data.Avg300)
+
+
+def _network(usage: cri.NetworkUsage) -> Network:
+    found = [_interface(each) for each in usage.interfaces]
+    default = usage.default_interface.name
+    if default and all(each.name != default for each in found):
+        found.insert(0, _interface(usage.default_interface))
+    return Network(usage.timestamp, tuple(found), default)
+
+
+def _interface(usage: cri.NetworkInterfaceUsage) -> Interface:
+    return Interface(
+        usage.name,
+        rx_bytes=usage.rx_bytes.value,
+        rx_errors=usage.rx_errors.value,
+        tx_bytes=usage.tx_bytes.value,
+        tx_errors=usage.tx_errors.value,
+    )
+
+
+# Merges what was read with what the runtime reports.
+
+
+def mount_points(said: CriStats) -> set[str]:
+    """Mount points of the file systems of writable layers."""
+    layers = (each.layer for each in said.containers.values())
+    return {layer.mountpoint for layer in layers if layer is not None and layer.mountpoint}
+
+
+def completed(
+    pod: PodReading, said: CriStats, spaces: Mapping[str, FsSpace], *, prefer_runtime: bool
+) -> PodReading:
+    """A pod completed with the runtime's numbers.
+
+    Args:
+        pod: as it was read.
+        said: what the runtime reported.
+        spaces: file systems by mount point.
+        prefer_runtime: the runtime's numbers take precedence over what was read; else the reverse.
+    """
+
+    def joined(ours: GroupStats | None, theirs: GroupStats | None) -> GroupStats | None:
+        return filled(theirs, ours) if prefer_runtime else filled(ours, theirs)
+
+    def container(group: CgroupUsage) -> CgroupUsage:
+        reported = said.containers.get(group.id)
+        if reported is None:
+            return group
+        return replace(
+            group, stats=joined(group.stats, reported.stats), layer=_layer(reported, spaces)
+        )
+
+    done = replace(pod, containers=tuple(container(group) for group in pod.containers))
+    sandbox = said.sandboxes.get(pod.sandbox.id) if pod.sandbox is not None else None
+    if sandbox is None:
+        return done
+    network = sandbox.network or pod.network if prefer_runtime else pod.network or sandbox.network
+    return replace(
+        done,
+        group=replace(pod.group, stats=joined(pod.group.stats, sandbox.stats)),
+        network=network,
+        processes=sandbox.processes if pod.processes is None else pod.processes,
+    )
+
+
+def _layer(reported: CriContainer, spaces: Mapping[str, FsSpace]) -> TreeUse | None:
+    layer = reported.layer
+    if layer is None:
+        return None
+    space = spaces.get(layer.mountpoint)
+    return TreeUse(layer.at, layer.used, layer.inodes, space, uncounted=layer.uncounted)

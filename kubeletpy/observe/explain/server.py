@@ -51,7 +51,7 @@ Foresee = Callable[[dict[str, Any]], Awaitable[Any]]
 Evictions = Callable[[], Awaitable[Sequence[Any]]]
 """In which order pods would be evicted as things stand (eviction.order.EvictionOrder)."""
 Usage = Callable[[], Awaitable[dict[str, Any]]]
-"""CPU and memory of the running containers (:func:`kubeletpy.node.stats.brief.brief`)."""
+"""CPU and memory of the running containers (:func:`kubeletpy.node.stats.scrapes.brief`)."""
 
 
 class ExplainServer:

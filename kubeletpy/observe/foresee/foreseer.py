@@ -27,7 +27,7 @@ from kubeletpy.resources.placement.refusal import UNEXPECTED, AllocationRefused
 from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 
 if TYPE_CHECKING:
-    from kubeletpy.node.eviction.order import EvictionOrder
+    from kubeletpy.node.eviction.report import EvictionOrder
 
 UID = "00000000-0000-0000-0000-000000000000"
 """Stands for the uid of a pod that does not exist."""

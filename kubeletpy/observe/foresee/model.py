@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kubeletpy.node.eviction.order import EvictionOrder
+    from kubeletpy.node.eviction.report import EvictionOrder
 
 from kubeletpy.base.structs import Struct
 

@@ -10,7 +10,7 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 if TYPE_CHECKING:
     from kubeletpy.metrics.trace.model import PodTrace
-    from kubeletpy.node.eviction.order import EvictionOrder
+    from kubeletpy.node.eviction.report import EvictionOrder
     from kubeletpy.pods.decision import Decision
     from kubeletpy.pods.pod import Pod
     from kubeletpy.pods.pod_manager import PodManager

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubeletpy.base.tasks import run_together
-from kubeletpy.node.stats.shared import Shared
+from kubeletpy.node.stats.collector import Shared
 from kubeletpy.observe.view import feed
 from kubeletpy.observe.view.history import History
 

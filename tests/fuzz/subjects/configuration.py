@@ -8,7 +8,7 @@ from pathlib import Path
 from kubeletpy.config.decode import decode, leaves, parse
 from kubeletpy.config.problems import ProblemReport
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
-from kubeletpy.node.certificates.kubeconfig import why_not_valid
+from kubeletpy.node.certificates.store import why_not_valid
 from tests.fuzz.target import JSON_WORDS, YAML_WORDS, target, text
 
 CONFIG = b"""apiVersion: v1

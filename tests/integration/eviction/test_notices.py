@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.eviction import notices
-from kubeletpy.node.eviction.notices import MemoryNotices
+from kubeletpy.node.eviction import machine
+from kubeletpy.node.eviction.machine import MemoryNotices
 from tools.env import kernel_limits as kernel
 
 MEMORY = kernel.hierarchy("memory")
@@ -90,7 +90,7 @@ async def test_a_cgroup_that_reaches_its_margin(eats: int, noticed: bool) -> Non
 
 
 async def test_arming_anew_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "REARM_S", 0.0)
+    monkeypatch.setattr(machine, "REARM_S", 0.0)
     with _group(MEMORY) as name:
         told = MemoryNotices(MEMORY, kernel.VERSION, pressure=NONE)
         before = _descriptors()
@@ -135,7 +135,7 @@ async def test_a_cgroup_that_reports_events(events: tuple[Path, Path]) -> None:
 async def test_a_removed_cgroup_reports_nothing_more(
     events: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "REARM_S", 0.0)
+    monkeypatch.setattr(machine, "REARM_S", 0.0)
     mount, group = events
     told = MemoryNotices(mount, 2, pressure=NONE)
     before = _descriptors()

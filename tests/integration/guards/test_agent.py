@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kubeletpy.node.guards.sysctls import read_sysctls
+from kubeletpy.node.guards.at_start import read_sysctls
 from tests.integration.node.conftest import MakeNode
 from tools.env import kernel_limits
 from tools.env.containerd import Containerd

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.guards.kernel_log import KernelRecord, Kill, parse
+from kubeletpy.node.guards.kernel_settings import KernelRecord, Kill, parse
 from kubeletpy.node.guards.oom_watch import MARK, RECORD_BYTES, OOMWatch, open_kernel_log
 from tools.env import kernel_limits as kernel
 

@@ -17,8 +17,8 @@ from kubeletpy.metrics.trace.model import Step
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.eviction.keeper import EvictionKeeper
 from kubeletpy.node.facts import MachineFacts
-from kubeletpy.node.guards.host import GuardedHost
-from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
+from kubeletpy.node.guards.at_start import GuardedHost
+from kubeletpy.node.runtime import RuntimeUpkeep
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.resources.cgroups.machine import KernelFacts

@@ -14,8 +14,8 @@ import pytest
 from kubeletpy.base.api import types as api
 from kubeletpy.cli import own_api, plan
 from kubeletpy.metrics.trace.spans import Traces
-from kubeletpy.node.eviction.order import EvictionOrder
-from kubeletpy.node.eviction.signals import Signal
+from kubeletpy.node.eviction.decide import Signal
+from kubeletpy.node.eviction.report import EvictionOrder
 from kubeletpy.observe.explain.server import MAX_PLAN_BYTES, ExplainServer
 from kubeletpy.observe.foresee.model import Foreseen, ForeseenOutcome, Need, NeedKind, NeedState
 from kubeletpy.pods.pod import Pod

@@ -9,7 +9,8 @@ import pytest
 from kubeletpy.base.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
 from kubeletpy.config.gates import resolve
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.node.stats import log_metrics, resource
+from kubeletpy.node.stats import scrapes as log_metrics
+from kubeletpy.node.stats import scrapes as resource
 from kubeletpy.node.stats.usage import Disks, PodDisk
 from tests.unit.metrics.test_registry import LABEL, SAMPLE, in_version, of_version, with_all_series
 from tests.unit.node.stats.readings import REF, pod, reading, use
@@ -43,10 +44,10 @@ def scrapes(version: KubernetesVersion = NEWEST) -> dict[str, bytes]:
     metrics.health.counted({"ping": lambda: ""})["ping"]()
     disks = Disks(pods={REF.uid: PodDisk(logs={"main": use(7)})})
     return {
-        "/metrics": metrics.render() + log_metrics.render(disks, {REF.uid: REF}),
+        "/metrics": metrics.render() + log_metrics.render_log_metrics(disks, {REF.uid: REF}),
         "/metrics/probes": metrics.render_probes(),
         "/metrics/slis": metrics.render_slis(),
-        "/metrics/resource": resource.render(reading(pod())),
+        "/metrics/resource": resource.render_resource_metrics(reading(pod())),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.base.api import types as api
-from kubeletpy.node.addresses import NodeAddresses, host_addresses
+from kubeletpy.node.facts import NodeAddresses, host_addresses
 
 
 def test_all_readers_see_the_addresses_of_now() -> None:

@@ -10,13 +10,22 @@ from kubeletpy.base.api.quantity import spelled, value
 from kubeletpy.base.structs import replace
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.node import build
-from kubeletpy.node.conditions import NodeHealth, network_not_ready, node_conditions
-from kubeletpy.node.difference import is_news
-from kubeletpy.node.facts import MachineFacts
+from kubeletpy.node.build import (
+    NodeHealth,
+    condition_events,
+    is_news,
+    network_not_ready,
+    node_conditions,
+)
+from kubeletpy.node.facts import (
+    MachineFacts,
+    NodeOptions,
+    allocatable,
+    capacity,
+    node_name,
+    with_foreign,
+)
 from kubeletpy.node.machine import read_machine_facts
-from kubeletpy.node.options import NodeOptions, node_name
-from kubeletpy.node.resources import allocatable, capacity, with_foreign
-from kubeletpy.node.status_events import condition_events
 
 GI = 2**30
 NOW = 1_800_000_000.0

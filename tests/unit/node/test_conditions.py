@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.node.conditions import NodeHealth, node_conditions
+from kubeletpy.node.build import NodeHealth, node_conditions
 
 
 @pytest.mark.parametrize(

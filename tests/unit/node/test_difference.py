@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.node.difference import is_news, status_patch
+from kubeletpy.node.build import is_news, status_patch
 
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.node.conditions import NodeHealth
-from kubeletpy.node.first_status import first_status
+from kubeletpy.node.build import NodeHealth, first_status
 
 SILENT = NodeHealth(runtime_error="not asked", unanswered=("not asked",))
 BOTH = NodeHealth(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubeletpy.node.build import ImageSummary, node_images
-from kubeletpy.node.images import image_summaries
+from kubeletpy.node.node_manager import image_summaries
 from kubeletpy.remote.errors import InvalidResponse
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.partial import PartialRuntime

@@ -14,13 +14,11 @@ from kubeletpy.base.api.json_patch import strategic_merge
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.node.build import ImageSummary, RuntimeInfo, initial_node
-from kubeletpy.node.conditions import NodeHealth
+from kubeletpy.node.build import ImageSummary, NodeHealth, RuntimeInfo, initial_node
+from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.lease import LeaseKeeper, until_renewal
-from kubeletpy.node.node_manager import NodeManager, until_report
-from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.node_manager import NodeManager, NodeStartup, until_report
 from kubeletpy.node.own_node import OwnNode
-from kubeletpy.node.startup import NodeStartup
 from tests.virtual_time import LoopClock, on_virtual_time
 
 from .test_build import FACTS

@@ -9,7 +9,7 @@ import pytest
 from kubeletpy import config
 from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion, supported
 from kubeletpy.config.flags import NodeFlags
-from kubeletpy.node.options import NodeOptions
+from kubeletpy.node.facts import NodeOptions
 
 FLAGS = NodeFlags()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.node.conditions import RUNTIME_DOWN_AFTER_S
-from kubeletpy.node.runtime_monitor import ANSWER_WITHIN_S, FIRST_WAIT_S, PERIOD_S, RuntimeMonitor
+from kubeletpy.node.build import RUNTIME_DOWN_AFTER_S
+from kubeletpy.node.runtime import ANSWER_WITHIN_S, FIRST_WAIT_S, PERIOD_S, RuntimeMonitor
 from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from tests.virtual_time import on_virtual_time
 

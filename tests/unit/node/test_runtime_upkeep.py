@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from kubeletpy.base.api import types as api
-from kubeletpy.node import runtime_upkeep
+from kubeletpy.node import runtime as runtime_upkeep
 from kubeletpy.node.build import RuntimeInfo
-from kubeletpy.node.runtime_upkeep import RuntimeUpkeep
+from kubeletpy.node.runtime import RuntimeUpkeep
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.node.startup import NodeStartup
+from kubeletpy.node.node_manager import NodeStartup
 
 STEPS = ("pre_kubelet", "pre_registration", "registration", "post_registration", "")
 

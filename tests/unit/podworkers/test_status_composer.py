@@ -10,7 +10,7 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.node.addresses import NodeAddresses
+from kubeletpy.node.facts import NodeAddresses
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import ContainerState

@@ -26,8 +26,8 @@ from kubeletpy.agent.takeover.preflight.unit_paths import read_process
 from kubeletpy.base.host.files import write_whole
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import LoadedConfig
+from kubeletpy.node.facts import node_name
 from kubeletpy.node.machine import read_machine_facts
-from kubeletpy.node.options import node_name
 
 TIMER = "kubeletpy-give-back"
 """The transient unit that gives the node back."""

@@ -50,9 +50,9 @@ from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import NODES, PODS, KubeApi, Resource
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import RuntimeInfo, initial_node
+from kubeletpy.node.facts import NodeOptions, node_name
 from kubeletpy.node.lease import NAMESPACE
 from kubeletpy.node.machine import read_machine_facts
-from kubeletpy.node.options import NodeOptions, node_name
 from kubeletpy.node.own_node import with_own_amounts
 from kubeletpy.pods.node_allocatable import GATE as CLAIMS_COUNT
 from kubeletpy.pods.node_allocatable import without_claims

@@ -36,7 +36,7 @@ from kubeletpy.config.effects import lines
 from kubeletpy.config.load import Check
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
 from kubeletpy.node.certificates.store import CertificateStore, certificate_dir
-from kubeletpy.node.shutdown import times_file
+from kubeletpy.node.shutdown import shutdown_manager
 from kubeletpy.resources.plugins.sockets import find_sockets
 from kubeletpy.runtime_manager.act.user_namespaces import (
     UnusableIds,
@@ -219,11 +219,11 @@ def _pod_directories(root: Path) -> Iterator[Finding]:
 
 
 def _shutdown_times(root: Path) -> Iterator[Finding]:
-    path = root / times_file.NAME
+    path = root / shutdown_manager.NAME
     if not path.exists():
         return
     try:
-        times_file.read_times(root)
+        shutdown_manager.read_times(root)
     except (OSError, ValueError) as error:
         yield _unclear(path, str(error), "the metrics of the last shutdown are missing")
         return

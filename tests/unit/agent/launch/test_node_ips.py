@@ -11,7 +11,7 @@ from kubeletpy.agent.launch import runtime
 from kubeletpy.agent.launch.errors import LaunchError
 from kubeletpy.agent.launch.runtime import find_node_ips
 from kubeletpy.config import NodeFlags
-from kubeletpy.node.addresses import NodeAddresses
+from kubeletpy.node.facts import NodeAddresses
 from kubeletpy.node.machine import default_route_ip, is_own_address, read_machine_facts
 
 ROUTES = {4: "192.0.2.7", 6: "2001:db8::7"}

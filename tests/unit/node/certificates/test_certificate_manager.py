@@ -18,12 +18,12 @@ from kubeletpy.kubeapi.errors import Unauthorized
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.certificates import request
 from kubeletpy.node.certificates.certificate_manager import (
+    WAIT_S,
     CertificateLost,
     CertificateManager,
     Purpose,
 )
-from kubeletpy.node.certificates.issuing import WAIT_S
-from kubeletpy.node.certificates.rotation import CLIENT_LOST_S
+from kubeletpy.node.certificates.request import CLIENT_LOST_S
 from kubeletpy.node.certificates.store import CertificateStore
 from tests.unit.node.certificates.csr_api import CsrApi
 from tests.unit.node.certificates.signer import Signer

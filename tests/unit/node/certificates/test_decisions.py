@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.base.host.pki import Certificate, Names
 from kubeletpy.node.certificates import request
-from kubeletpy.node.certificates.rotation import (
+from kubeletpy.node.certificates.request import (
     CLIENT_LOST_S,
     CsrOutcome,
     rotation_deadline,

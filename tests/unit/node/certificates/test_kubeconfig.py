@@ -13,8 +13,8 @@ import yaml
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.pki import Names
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError, connect_kubeconfig, read_kubeconfig
-from kubeletpy.node.certificates import following, kubeconfig
-from kubeletpy.node.certificates.following import FileFollower
+from kubeletpy.node.certificates import store
+from kubeletpy.node.certificates.store import FileFollower
 from tests.unit.node.certificates.signer import Signer
 
 NOW = 1_800_000_000.0
@@ -49,12 +49,12 @@ def test_values_of_the_wrong_type_name_no_files(tmp_path: Path) -> None:
     found = read_kubeconfig(path)
     assert found.files() == [path]
     assert found.certificate_files() is None
-    assert kubeconfig.why_not_valid(path, NOW) == "it names no client certificate"
+    assert store.why_not_valid(path, NOW) == "it names no client certificate"
 
 
 def test_why_a_kubeconfig_is_not_valid(tmp_path: Path, pems: dict[str, bytes]) -> None:
     def why(user: str) -> str:
-        return kubeconfig.why_not_valid(write(tmp_path, user), NOW)
+        return store.why_not_valid(write(tmp_path, user), NOW)
 
     for name, pem in pems.items():
         (tmp_path / f"{name}.pem").write_bytes(pem)
@@ -75,7 +75,7 @@ def test_why_a_kubeconfig_is_not_valid(tmp_path: Path, pems: dict[str, bytes]) -
     assert "No such file" in why(files("valid", "missing.pem"))
     assert why(files("garbage"))
     assert "no client certificate" in why("{token: abc}")
-    assert "No such file" in kubeconfig.why_not_valid(tmp_path / "nothing", NOW)
+    assert "No such file" in store.why_not_valid(tmp_path / "nothing", NOW)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_broken_files_are_reported(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(KubeconfigError, match="broken"):
         read_kubeconfig(path)
-    assert kubeconfig.why_not_valid(path, NOW)
+    assert store.why_not_valid(path, NOW)
 
 
 async def test_the_official_loader_reads_the_written_file(
@@ -97,7 +97,7 @@ async def test_the_official_loader_reads_the_written_file(
     pair.write_bytes(pems["valid"] + pems["key"])
     bootstrap = read_kubeconfig(write(tmp_path, "{token: abc}"))
     target = tmp_path / "etc" / "kubelet.conf"
-    kubeconfig.write(target, bootstrap, pair)
+    store.write(target, bootstrap, pair)
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert "abc" not in target.read_text()
     found = yaml.safe_load(target.read_text())
@@ -110,15 +110,15 @@ async def test_the_official_loader_reads_the_written_file(
     ]
     connection = await connect_kubeconfig(str(target))
     assert (connection.host, connection.server_hostname) == ("https://10.0.0.1:6443", "api")
-    assert kubeconfig.why_not_valid(target, NOW) == ""
+    assert store.why_not_valid(target, NOW) == ""
     assert read_kubeconfig(target).files() == [target, pair, pair]
 
 
 async def test_changed_files_are_reported_once_and_again_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "SETTLE_S", 0.001)
-    monkeypatch.setattr(following, "LOOK_S", 0.05)
+    monkeypatch.setattr(store, "SETTLE_S", 0.001)
+    monkeypatch.setattr(store, "LOOK_S", 0.05)
     file, elsewhere = tmp_path / "a", tmp_path / "other" / "b"
     named = [file]
     told: asyncio.Queue[int] = asyncio.Queue()

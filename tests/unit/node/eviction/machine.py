@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.base.api import types as api
+from kubeletpy.node.eviction.decide import Layout, Observations, Rules, Signal, SignalObservation
 from kubeletpy.node.eviction.keeper import EvictionKeeper
-from kubeletpy.node.eviction.limit_watch import LimitWatch
-from kubeletpy.node.eviction.pod_use import Candidate, DiskUse, Use
-from kubeletpy.node.eviction.ranking import Reclaim, rank
-from kubeletpy.node.eviction.signals import Layout, Observations, Signal, SignalObservation
-from kubeletpy.node.eviction.thresholds import Rules
+from kubeletpy.node.eviction.ranking import Candidate, DiskUse, Reclaim, Use, rank
+from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.qos import is_critical
 from kubeletpy.podworkers.protocol import KillOptions

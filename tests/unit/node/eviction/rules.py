@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.config.load import default_settings
-from kubeletpy.node.eviction.decide import EvictionDecision, EvictionState, decide
-from kubeletpy.node.eviction.signals import Signal, SignalObservation
-from kubeletpy.node.eviction.thresholds import Rules, from_settings
+from kubeletpy.node.eviction.decide import (
+    EvictionDecision,
+    EvictionState,
+    Rules,
+    Signal,
+    SignalObservation,
+    decide,
+    from_settings,
+)
 
 GI = 1 << 30
 MI = 1 << 20

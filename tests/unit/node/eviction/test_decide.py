@@ -6,16 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.node.eviction.decide import EvictionState, decide, hold_ends, is_well, restored
-from kubeletpy.node.eviction.local_storage import LocalStorageEviction, Offender, Share
-from kubeletpy.node.eviction.signals import (
+from kubeletpy.node.eviction.decide import (
     Condition,
     Doubt,
+    EvictionState,
     Layout,
+    LocalStorageEviction,
+    Offender,
+    Share,
     Signal,
     SignalObservation,
     believable,
+    decide,
+    hold_ends,
+    is_well,
     layout_of,
+    restored,
 )
 from tests.unit.node.eviction.rules import GI, MI, Rounds, rules
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.node.eviction.decide import Condition
 from kubeletpy.node.eviction.endings import CLEANUP_S, STOPPING_S, Ending, Endings
-from kubeletpy.node.eviction.signals import Condition
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from tests.unit.podworkers.builders import make_pod

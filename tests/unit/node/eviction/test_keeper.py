@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.node.eviction.decide import Layout, Observations, Signal, SignalObservation
 from kubeletpy.node.eviction.ranking import Reclaim
-from kubeletpy.node.eviction.signals import Layout, Observations, Signal, SignalObservation
 from kubeletpy.podworkers.protocol import KillOptions
 from tests.unit.node.eviction.machine import MEMORY, Eater, Machine, eater
 from tests.unit.node.eviction.rules import GI, MI, rules

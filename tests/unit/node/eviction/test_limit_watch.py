@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api import types as api
+from kubeletpy.node.eviction.decide import AT_ONCE, PERIOD_S, Rules, Share
 from kubeletpy.node.eviction.keeper import EvictionKeeper
-from kubeletpy.node.eviction.limit_watch import LimitWatch
-from kubeletpy.node.eviction.local_storage import AT_ONCE, Share
-from kubeletpy.node.eviction.observation_delay import PERIOD_S
+from kubeletpy.node.eviction.machine import Unwatched
 from kubeletpy.node.eviction.ranking import Reclaim
-from kubeletpy.node.eviction.thresholds import Rules
-from kubeletpy.node.eviction.unwatched import Unwatched
+from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.node.stats.disk_plan import PodStorage
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.spared import Spared

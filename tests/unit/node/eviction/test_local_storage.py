@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.node.eviction.local_storage import (
+from kubeletpy.node.eviction.decide import (
     CONTAINER_SIGNAL,
     POD_SIGNAL,
     VOLUME_SIGNAL,

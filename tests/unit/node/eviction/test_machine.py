@@ -11,9 +11,8 @@ import pytest
 
 from kubeletpy.base.text import sizes
 from kubeletpy.node.eviction import machine
-from kubeletpy.node.eviction.machine import MachineSignals, node_memory
-from kubeletpy.node.eviction.notices import MemoryNotices
-from kubeletpy.node.eviction.signals import Layout, Signal
+from kubeletpy.node.eviction.decide import Layout, Signal
+from kubeletpy.node.eviction.machine import MachineSignals, MemoryNotices, node_memory
 from kubeletpy.node.stats import proc_text
 from kubeletpy.node.stats.disks import space
 from kubeletpy.remote.errors import Unavailable

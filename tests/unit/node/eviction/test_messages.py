@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.node.eviction.decide import Crossing
-from kubeletpy.node.eviction.messages import event_annotations, evicted_status, message
-from kubeletpy.node.eviction.pod_use import candidate
-from kubeletpy.node.eviction.signals import Signal, SignalObservation
-from kubeletpy.node.eviction.thresholds import Amount, Threshold
+from kubeletpy.node.eviction.decide import Amount, Crossing, Signal, SignalObservation, Threshold
+from kubeletpy.node.eviction.ranking import candidate
+from kubeletpy.node.eviction.report import event_annotations, evicted_status, message
 from kubeletpy.node.stats.usage import (
     CgroupUsage,
     GroupKind,

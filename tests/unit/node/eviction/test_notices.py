@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.eviction import notices
-from kubeletpy.node.eviction.notices import MemoryNotices
+from kubeletpy.node.eviction import machine
+from kubeletpy.node.eviction.machine import MemoryNotices
 
 NONE = Path("/nowhere")
 
@@ -59,7 +59,7 @@ async def test_thresholds_are_armed_again_after_a_while(
     told.arm({"/": 1})
     told.arm({"/": 2})
     assert registered(control)[2] == 1001
-    monkeypatch.setattr(notices, "REARM_S", 0.0)
+    monkeypatch.setattr(machine, "REARM_S", 0.0)
     told.arm({"/": 2})
     assert registered(control)[2] == 1002
     told.close()

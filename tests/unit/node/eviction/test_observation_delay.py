@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.node.eviction.observation_delay import CONFIRM_S, observation_delay
-from kubeletpy.node.eviction.signals import Observations, Signal, SignalObservation
-from kubeletpy.node.eviction.thresholds import Amount, Rules, Threshold
+from kubeletpy.node.eviction.decide import (
+    CONFIRM_S,
+    Amount,
+    Observations,
+    Rules,
+    Signal,
+    SignalObservation,
+    Threshold,
+    observation_delay,
+)
 from tests.unit.node.eviction.rules import GI, MI, rules
 
 RULES = rules(evictionHard={"memory.available": "100Mi"}, enforceNodeAllocatable=[])

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from kubeletpy.node.eviction.limit_watch import LimitWatch
 from kubeletpy.node.eviction.ranking import LAYERS_S
+from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.node.stats.disk_plan import PodStorage
 from tests.unit.node.eviction.machine import MEMORY, Eater, Machine, eater
 from tests.unit.node.eviction.rules import GI, rules

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.node.eviction.order import FIRST, EvictionOrder, orders
-from kubeletpy.node.eviction.pod_use import Candidate, DiskUse, Use
-from kubeletpy.node.eviction.ranking import Reclaim
-from kubeletpy.node.eviction.signals import Layout, Signal
+from kubeletpy.node.eviction.decide import Layout, Signal
+from kubeletpy.node.eviction.ranking import Candidate, DiskUse, Reclaim, Use
+from kubeletpy.node.eviction.report import FIRST, EvictionOrder, orders
 from tests.unit.node.eviction.machine import MEMORY, Eater, Machine, eater
 from tests.unit.node.eviction.rules import GI, rules
 from tests.unit.podworkers.builders import make_pod, make_static

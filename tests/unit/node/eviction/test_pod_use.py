@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.node.eviction.pod_use import DiskUse, Use, candidate
+from kubeletpy.node.eviction.ranking import DiskUse, Use, candidate
 from kubeletpy.node.stats.usage import (
     CgroupUsage,
     GroupKind,

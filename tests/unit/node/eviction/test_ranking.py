@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.node.eviction.pod_use import Candidate, DiskUse, Use
-from kubeletpy.node.eviction.ranking import Reclaim, first_to_go, is_premature, rank, reclaims
-from kubeletpy.node.eviction.signals import Layout, Signal
+from kubeletpy.node.eviction.decide import Layout, Signal
+from kubeletpy.node.eviction.ranking import (
+    Candidate,
+    DiskUse,
+    Reclaim,
+    Use,
+    first_to_go,
+    is_premature,
+    rank,
+    reclaims,
+)
 
 CONTAINERS, IMAGES = Reclaim.CONTAINERS, Reclaim.IMAGES
 

@@ -7,9 +7,17 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from kubeletpy.node.eviction.decide import Crossing, EvictionState
-from kubeletpy.node.eviction.pod_use import Candidate
-from kubeletpy.node.eviction.ranking import Ranked, Reclaim
+from kubeletpy.node.eviction.decide import (
+    Amount,
+    Condition,
+    Crossing,
+    EvictionState,
+    Rules,
+    Signal,
+    SignalObservation,
+    Threshold,
+)
+from kubeletpy.node.eviction.ranking import Candidate, Ranked, Reclaim
 from kubeletpy.node.eviction.report import (
     EvictionOutcome,
     EvictionRecord,
@@ -22,8 +30,6 @@ from kubeletpy.node.eviction.report import (
     Remedy,
     report,
 )
-from kubeletpy.node.eviction.signals import Condition, Signal, SignalObservation
-from kubeletpy.node.eviction.thresholds import Amount, Rules, Threshold
 from kubeletpy.observe.explain import render_pressure
 from tests.unit.node.eviction.machine import DISK, MEMORY, Machine, eater
 from tests.unit.node.eviction.rules import GI, rules

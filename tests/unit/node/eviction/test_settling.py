@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.node.eviction.pod_use import Candidate, DiskUse, Use
-from kubeletpy.node.eviction.ranking import Ranked
-from kubeletpy.node.eviction.settling import (
+from kubeletpy.node.eviction.decide import Amount, Layout, Signal, SignalObservation, Threshold
+from kubeletpy.node.eviction.ranking import (
     EARLY_S,
     GARBAGE_S,
     LAYER_S,
     STILL_S,
     Awaited,
+    Candidate,
+    DiskUse,
+    Ranked,
     Settling,
+    Use,
     begun,
     freed_by,
     freed_by_reclaim,
@@ -20,8 +23,6 @@ from kubeletpy.node.eviction.settling import (
     may_be_settling,
     observed,
 )
-from kubeletpy.node.eviction.signals import Layout, Signal, SignalObservation
-from kubeletpy.node.eviction.thresholds import Amount, Threshold
 
 BYTES = Threshold(Signal.IMAGEFS, Amount(100))
 MORE = Threshold(Signal.IMAGEFS, Amount(100), reclaim=Amount(50))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.node.eviction.ranking import Reclaim, counts_layers, reclaims
-from kubeletpy.node.eviction.signals import (
+from kubeletpy.node.eviction.decide import (
     DISK,
     ORDER,
     Condition,
@@ -18,6 +17,7 @@ from kubeletpy.node.eviction.signals import (
     layout_of,
     resource_of,
 )
+from kubeletpy.node.eviction.ranking import Reclaim, counts_layers, reclaims
 
 BOTH, IMAGES, LAYERS = "containers images", "images", "containers"
 # signal: condition, resource, and reclaims where both are on one disk, apart, split

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.config.load import default_settings
-from kubeletpy.node.eviction.signals import Signal, SignalObservation
-from kubeletpy.node.eviction.thresholds import Amount, Threshold, amount, from_settings
+from kubeletpy.node.eviction.decide import (
+    Amount,
+    Signal,
+    SignalObservation,
+    Threshold,
+    amount,
+    from_settings,
+)
 from tests.unit.node.eviction.rules import GI, MI, rules
 
 NO_PODS: dict[str, object] = {"enforceNodeAllocatable": []}

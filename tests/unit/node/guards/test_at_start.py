@@ -10,11 +10,14 @@ import pytest
 
 from kubeletpy.config import default_settings
 from kubeletpy.node.guards import at_start
-from kubeletpy.node.guards.at_start import MachineAtStart, StartSettings
-from kubeletpy.node.guards.host import GuardedHost
+from kubeletpy.node.guards.at_start import (
+    GuardedHost,
+    MachineAtStart,
+    StartSettings,
+    read_sysctls,
+    supports_noswap,
+)
 from kubeletpy.node.guards.kernel_settings import compare
-from kubeletpy.node.guards.swap import supports_noswap
-from kubeletpy.node.guards.sysctls import read_sysctls
 from tests.unit.node.guards.test_kernel_settings import RIGHT, look_alike
 from tests.virtual_time import on_virtual_time
 

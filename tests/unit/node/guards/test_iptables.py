@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from kubeletpy.base.host.program import ProgramFailed
-from kubeletpy.node.guards.chains import (
+from kubeletpy.node.guards.iptables import Ended, IPTablesChains, run_command
+from kubeletpy.node.guards.kernel_settings import (
     CANARY,
     FIREWALL,
     HINT,
@@ -17,7 +18,6 @@ from kubeletpy.node.guards.chains import (
     answer,
     required_rules,
 )
-from kubeletpy.node.guards.iptables import Ended, IPTablesChains, run_command
 from tests.virtual_time import on_virtual_time
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.node.guards.kernel_log import KernelRecord, Kill, Kills, parse, system_oom
+from kubeletpy.node.guards.kernel_settings import KernelRecord, Kill, Kills, parse, system_oom
 
 BEGIN = "python3 invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0"
 GLOBAL = (

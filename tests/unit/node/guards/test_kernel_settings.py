@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.node.guards.at_start import read_sysctls, settle
 from kubeletpy.node.guards.kernel_settings import WANTED, Wrong, compare, refusal
-from kubeletpy.node.guards.sysctls import read_sysctls, settle
 
 RIGHT = {name: f"{value}\n" for name, value in WANTED.items()}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.guards.own_process import set_oom_score
+from kubeletpy.node.guards.at_start import set_oom_score
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_score_that_cannot_be_set_is_named(tmp_path: Path) -> None:
 
 LIMITED = """
 import resource
-from kubeletpy.node.guards.own_process import set_open_files
+from kubeletpy.node.guards.at_start import set_open_files
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))
 print(set_open_files({limit}).partition(":")[0])
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.shutdown import times_file
+from kubeletpy.node.shutdown import shutdown_manager
 
 WHEN = 1_700_000_000.25
 
 
 @pytest.mark.parametrize("times", [{"start": WHEN}, {"start": WHEN, "end": WHEN + 9}])
 def test_times_survive_a_round_trip(tmp_path: Path, times: dict[str, float]) -> None:
-    times_file.write(tmp_path, {"start": 1.0, "end": 2.0})
-    times_file.write(tmp_path, times)
-    assert times_file.read_times(tmp_path) == times
+    shutdown_manager.write(tmp_path, {"start": 1.0, "end": 2.0})
+    shutdown_manager.write(tmp_path, times)
+    assert shutdown_manager.read_times(tmp_path) == times
 
 
 def test_no_file_means_no_times(tmp_path: Path) -> None:
-    assert times_file.read_times(tmp_path) == {}
+    assert shutdown_manager.read_times(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def test_no_file_means_no_times(tmp_path: Path) -> None:
     ],
 )
 def test_a_kubelet_wrote_it(tmp_path: Path, text: str, times: dict[str, float]) -> None:
-    (tmp_path / times_file.NAME).write_text(text)
-    assert times_file.read_times(tmp_path) == times
+    (tmp_path / shutdown_manager.NAME).write_text(text)
+    assert shutdown_manager.read_times(tmp_path) == times
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"startTime":1}', '{"startTime":"soon"}', '{"endTime":"2023-11-14"}']
 )
 def test_a_malformed_file_is_an_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / times_file.NAME).write_text(text)
+    (tmp_path / shutdown_manager.NAME).write_text(text)
     with pytest.raises(ValueError):
-        times_file.read_times(tmp_path)
+        shutdown_manager.read_times(tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.node.stats.brief import brief
+from kubeletpy.node.stats.scrapes import brief
 from kubeletpy.node.stats.usage import (
     CgroupUsage,
     GroupKind,

@@ -12,11 +12,9 @@ import pytest
 
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.structs import replace
-from kubeletpy.node.stats import views
-from kubeletpy.node.stats.group_files import GroupFiles, container_id
-from kubeletpy.node.stats.locate import first_process
-from kubeletpy.node.stats.shared import Shared
-from kubeletpy.node.stats.views import StatsViews
+from kubeletpy.node.stats import collector as views
+from kubeletpy.node.stats.collector import Shared, StatsViews
+from kubeletpy.node.stats.group_files import GroupFiles, container_id, first_process
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,

@@ -7,9 +7,19 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.node.stats.completed import completed, mount_points
-from kubeletpy.node.stats.from_cri import CriContainer, CriSandbox, CriStats, Layer
-from kubeletpy.node.stats.usage import GroupStats, Interface, Network, PodReading, TreeUse
+from kubeletpy.node.stats.usage import (
+    CriContainer,
+    CriSandbox,
+    CriStats,
+    GroupStats,
+    Interface,
+    Layer,
+    Network,
+    PodReading,
+    TreeUse,
+    completed,
+    mount_points,
+)
 from tests.unit.node.stats.readings import NOW, SPACE, container, pod
 
 READ, REPORTED = GroupStats(1, cpu_ns=10, rss=30), GroupStats(2, cpu_ns=11, memory=40)

@@ -14,11 +14,17 @@ import pytest
 
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.host.errors import NoThread
-from kubeletpy.node.eviction.local_storage import Limit, LocalStorageLimits, judge
-from kubeletpy.node.stats import disks, tree_walk
+from kubeletpy.node.eviction.decide import Limit, LocalStorageLimits, judge
+from kubeletpy.node.stats import disks
 from kubeletpy.node.stats.disk_plan import PodTrees, pod_disk, pod_storage, trees
-from kubeletpy.node.stats.disks import BATCH, PATIENCE_S, DiskMeter, space, space_with_device
-from kubeletpy.node.stats.tree_walk import Walked
+from kubeletpy.node.stats.disks import (
+    BATCH,
+    PATIENCE_S,
+    DiskMeter,
+    Walked,
+    space,
+    space_with_device,
+)
 from kubeletpy.node.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
 from tests.unit.node.stats.machine import ThreadClock
 from tests.unit.podworkers.builders import make_pod
@@ -133,7 +139,7 @@ async def test_the_rest_of_a_large_tree_pauses_and_ends_with_its_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disks, "QUICK_ENTRIES", 20)
-    monkeypatch.setattr(tree_walk, "STOP_EVERY", 1)
+    monkeypatch.setattr(disks, "STOP_EVERY", 1)
     meter = DiskMeter(SystemClock(), seconds_between=0.0)
     tree = str(fill(tmp_path / "tree", 200))
     meter._known[tree] = disks._MeasuredTree(TreeUse(1, 1 << 30, 1), 0.0)

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.node.stats.from_cri import Layer, from_containers, from_sandboxes
-from kubeletpy.node.stats.usage import GroupStats, Interface, Psi, PsiLine
+from kubeletpy.node.stats.usage import (
+    GroupStats,
+    Interface,
+    Layer,
+    Psi,
+    PsiLine,
+    from_containers,
+    from_sandboxes,
+)
 from kubeletpy.remote.generated import api_pb2 as cri
 
 

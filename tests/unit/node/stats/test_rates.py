@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.node.stats.rates import FORGET_NS, Rates
+from kubeletpy.node.stats.usage import FORGET_NS, Rates
 
 SECOND = 1_000_000_000
 

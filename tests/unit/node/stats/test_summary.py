@@ -6,9 +6,8 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
-from kubeletpy.node.stats.rates import Rates
 from kubeletpy.node.stats.summary import ephemeral_storage, pod_stats, rate_key, rated, summary
-from kubeletpy.node.stats.usage import GroupStats
+from kubeletpy.node.stats.usage import GroupStats, Rates
 from tests.unit.node.stats.readings import NOW, SECOND, SPACE, container, disks, pod, reading, stats
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows

@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubeletpy.base.structs import replace
-from kubeletpy.node.stats import cadvisor, cri_metrics, log_metrics, resource
-from kubeletpy.node.stats.cadvisor_families import FAMILIES
-from kubeletpy.node.stats.text import Scrape, labels
+from kubeletpy.node.stats import cadvisor, scrapes
+from kubeletpy.node.stats.cadvisor import FAMILIES
+from kubeletpy.node.stats.scrapes import Scrape, labels
 from kubeletpy.node.stats.usage import Disks, PodDisk, PodRef, Reading, TreeUse
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.node.stats.readings import NOW, SECOND, container, machine_info, pod, reading, stats
@@ -127,7 +127,7 @@ def test_daemons_in_one_cgroup_are_one_series() -> None:
 
 
 def test_resource_metrics() -> None:
-    body = resource.render(reading(pod()))
+    body = scrapes.render_resource_metrics(reading(pod()))
     assert one(body, "container_cpu_usage_seconds_total", **MAIN) == 4.0
     assert one(body, "container_swap_limit_bytes", **MAIN) == 16
     assert one(body, "container_swap_usage_bytes", **MAIN) == 8
@@ -138,10 +138,10 @@ def test_resource_metrics() -> None:
     assert one(body, "node_memory_working_set_bytes") == 700
     assert one(body, "resource_scrape_error") == 0
     assert f" {NOW // 1_000_000}\n" in body.decode(), "samples carry the time of the reading"
-    failed = resource.render(reading(problem="down"))
+    failed = scrapes.render_resource_metrics(reading(problem="down"))
     assert one(failed, "resource_scrape_error") == 1
     for name, (kind, _) in families(body).items():
-        assert kind == resource.FAMILIES[name][0]
+        assert kind == scrapes.RESOURCE_FAMILIES[name][0]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_metrics_of_the_runtime_itself() -> None:
             )
         ],
     )
-    body = cri_metrics.render(descriptors, [one_pod])
+    body = scrapes.render_cri_metrics(descriptors, [one_pod])
     assert families(body) == {
         "container_x_total": (
             "counter",
@@ -206,7 +206,7 @@ def test_log_usage_of_known_pods() -> None:
             "gone": PodDisk((), {"c": TreeUse(1, 90, 1)}, ()),
         }
     )
-    text = log_metrics.render(disks, {"u": PodRef("u", "web", "shop")}).decode()
+    text = scrapes.render_log_metrics(disks, {"u": PodRef("u", "web", "shop")}).decode()
     name = "kubelet_container_log_filesystem_used_bytes"
     assert [line for line in text.splitlines() if not line.startswith("#")] == [
         f'{name}{{container="c",namespace="shop",pod="web",uid="u"}} 70'

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.host.files import remove_tree
-from kubeletpy.node.stats import tree_walk
-from kubeletpy.node.stats.tree_walk import walk
+from kubeletpy.node.stats import disks
+from kubeletpy.node.stats.disks import walk
 from tests.descriptors import open_descriptors
 
 BLOCK = b"x" * 4096
@@ -103,7 +103,7 @@ def test_nothing_hides_in_the_depth_of_a_tree(tmp_path: Path) -> None:
 def test_directories_that_wait_are_bounded_and_files_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_walk, "MAX_PENDING_BYTES", 5 * len("d00\0"))
+    monkeypatch.setattr(disks, "MAX_PENDING_BYTES", 5 * len("d00\0"))
     for number in range(10, 30):
         file(tmp_path / f"d{number}" / "inside")
         file(tmp_path / f"f{number}")
@@ -116,7 +116,7 @@ def test_directories_that_wait_are_bounded_and_files_are_not(
 def test_directories_one_after_the_other_do_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_walk, "MAX_PENDING_BYTES", 3)
+    monkeypatch.setattr(disks, "MAX_PENDING_BYTES", 3)
     for number in range(20):
         file(tmp_path / "/".join(["d"] * (number + 1)) / "inside")
     found = walk(str(tmp_path))
@@ -127,7 +127,7 @@ def test_directories_one_after_the_other_do_not_wait(
 def test_files_with_many_names_beyond_those_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_walk, "MAX_LINKED", 2)
+    monkeypatch.setattr(disks, "MAX_LINKED", 2)
     for number in range(6):
         os.link(file(tmp_path / f"a{number}", 10), tmp_path / f"b{number}")
     found = walk(str(tmp_path))
@@ -136,7 +136,7 @@ def test_files_with_many_names_beyond_those_remembered(
 
 
 def test_a_walk_that_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_walk, "STOP_EVERY", 1)
+    monkeypatch.setattr(disks, "STOP_EVERY", 1)
     for number in range(30):
         file(tmp_path / f"d{number % 3}" / f"f{number}")
     asked = itertools.count()
@@ -176,7 +176,7 @@ def test_a_directory_that_is_swapped_for_a_link_while_it_is_walked(
     assert found.inodes == 1
 
 
-@pytest.mark.parametrize("moves", [1, tree_walk.MOVED_AGAIN])
+@pytest.mark.parametrize("moves", [1, disks.MOVED_AGAIN])
 def test_a_directory_that_is_moved_away_while_it_is_inside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
 ) -> None:
@@ -198,5 +198,5 @@ def test_a_directory_that_is_moved_away_while_it_is_inside(
     found = walk(str(tmp_path / "tree"))
     assert open_descriptors() == before
     assert found is not None
-    always = moves == tree_walk.MOVED_AGAIN
+    always = moves == disks.MOVED_AGAIN
     assert (found.at_least, found.beyond, found.inodes) == (always, always, 3)

@@ -8,8 +8,7 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
-from kubeletpy.node.stats import resource
-from kubeletpy.node.stats.rates import Rates
+from kubeletpy.node.stats import scrapes
 from kubeletpy.node.stats.summary import ephemeral_storage, pod_stats, rate_key, rated, summary
 from kubeletpy.node.stats.usage import (
     CgroupUsage,
@@ -22,6 +21,7 @@ from kubeletpy.node.stats.usage import (
     PodReading,
     Psi,
     PsiLine,
+    Rates,
     Reading,
     RlimitStats,
     TreeUse,
@@ -277,7 +277,7 @@ def test_rates_are_of_those_whose_cpu_time_is_known() -> None:
 
 def test_resource_metrics_of_what_is_known() -> None:
     def samples(*pods: PodReading, of: NodeReading | None = None) -> list[str]:
-        text = resource.render(Reading(NOW, of or node(), pods)).decode()
+        text = scrapes.render_resource_metrics(Reading(NOW, of or node(), pods)).decode()
         return [line for line in text.splitlines() if not line.startswith("#")]
 
     error = "resource_scrape_error 0"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from msgspec import to_builtins
 
 from kubeletpy.base.structs import replace
-from kubeletpy.node.eviction.order import EvictionOrder, Next
+from kubeletpy.node.eviction.decide import Signal
 from kubeletpy.node.eviction.ranking import Reclaim
-from kubeletpy.node.eviction.report import RankingEntry
-from kubeletpy.node.eviction.signals import Signal
+from kubeletpy.node.eviction.report import EvictionOrder, Next, RankingEntry
 from kubeletpy.observe.explain.render_order import orders
 
 MI = 1 << 20

@@ -21,8 +21,8 @@ from kubeletpy.config import Notice
 from kubeletpy.kubeapi.events.writer import KeptEvent
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import Traces, span
-from kubeletpy.node.eviction.order import EvictionOrder
-from kubeletpy.node.eviction.signals import Signal
+from kubeletpy.node.eviction.decide import Signal
+from kubeletpy.node.eviction.report import EvictionOrder
 from kubeletpy.node.server_version import VersionShown
 from kubeletpy.observe.explain.moments import since
 from kubeletpy.observe.explain.server import MAX_CONNECTIONS, MAX_LIFE_S, ExplainServer

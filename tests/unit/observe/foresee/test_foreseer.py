@@ -9,8 +9,8 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
-from kubeletpy.node.eviction.order import EvictionOrder
-from kubeletpy.node.eviction.signals import Signal
+from kubeletpy.node.eviction.decide import Signal
+from kubeletpy.node.eviction.report import EvictionOrder
 from kubeletpy.observe.foresee.foreseer import MAX_IMAGES, UID, Foreseer, Nonsense
 from kubeletpy.observe.foresee.model import (
     Act,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from kubeletpy.node.eviction.order import EvictionOrder
-from kubeletpy.node.eviction.signals import Signal
+from kubeletpy.node.eviction.decide import Signal
+from kubeletpy.node.eviction.report import EvictionOrder
 from kubeletpy.observe.foresee.model import (
     Act,
     Foreseen,

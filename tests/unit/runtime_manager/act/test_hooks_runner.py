@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.node.addresses import NodeAddresses
+from kubeletpy.node.facts import NodeAddresses
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri

@@ -25,7 +25,7 @@ from kubeletpy.kubeapi.errors import NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
-from kubeletpy.node.addresses import NodeAddresses
+from kubeletpy.node.facts import NodeAddresses
 from kubeletpy.pods.environment import build_environment
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan

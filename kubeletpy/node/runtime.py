@@ -1,0 +1,245 @@
+"""Checks the runtime's health every few seconds and whenever its connection comes or goes.
+
+Keeps the last answer for everything that depends on it. Must never decide what follows from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from kubeletpy.base.api import types as api
+from kubeletpy.kubeapi.errors import ApiError, NotFound
+from kubeletpy.kubeapi.protocol import RUNTIMECLASSES, KubeApi
+from kubeletpy.node.build import RUNTIME_DOWN_AFTER_S, RuntimeInfo, network_not_ready
+from kubeletpy.pods.config_errors import RuntimeClassError
+from kubeletpy.pods.pod import Pod
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 5.0
+FIRST_WAIT_S = 0.25
+"""Until the next check while something is wrong, doubled up to the period: a runtime that has just
+been started accepts connections some time before it can work."""
+ANSWER_WITHIN_S = 10.0
+"""A hanging status call is abandoned after this long and repeated: the runtime may have recovered
+long before the call's own deadline (runtimeRequestTimeout, 2 min)."""
+DOWN = "container runtime is down"
+
+
+class RuntimeMonitor:
+    """The runtime's last known health."""
+
+    def __init__(self, runtime: RuntimeManager, on_change: Callable[[], None]) -> None:
+        """``on_change`` is called when runtime or network readiness changes."""
+        self._runtime = runtime
+        self._on_change = on_change
+        self._health: RuntimeHealth | None = None
+        self.good_at: float | None = None
+        """Event-loop seconds at which it was last known to be well; None: never."""
+        self._check_due = asyncio.Event()
+        self._lost = ""
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        wait = FIRST_WAIT_S
+        while True:
+            self._check_due.clear()
+            if not await self.check():
+                continue
+            if not (self.runtime_error() or self.network_error()):
+                wait = PERIOD_S
+            try:
+                async with asyncio.timeout(wait):
+                    await self._check_due.wait()
+                wait = FIRST_WAIT_S
+            except TimeoutError:
+                wait = min(2 * wait, PERIOD_S)
+
+    async def check(self) -> bool:
+        """Query once; returns whether there was an answer. Never raises for runtime failures.
+
+        A missing answer alone changes nothing: the last one is valid for RUNTIME_DOWN_AFTER_S.
+        """
+        before = (self.runtime_error(), self.network_error())
+        health = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                health = await self._runtime.health()
+        if health is not None:
+            self._health = health
+            if health.runtime_ready:
+                self.good_at = asyncio.get_running_loop().time()
+                self._lost = ""
+        after = (self.runtime_error(), self.network_error())
+        if after != before:
+            self._log_readiness(after)
+            self._on_change()
+        return health is not None
+
+    def connection_changed(self, connected: bool) -> None:
+        """The connection to the runtime was lost or is back."""
+        before = self.runtime_error()
+        self._lost = "" if connected else "its endpoint is not connected"
+        self._check_due.set()
+        if self.runtime_error() != before:
+            self._on_change()
+
+    def runtime_error(self) -> str:
+        """Why the runtime can't be used; empty when it can."""
+        if self._lost:
+            return f"{DOWN}: {self._lost}"
+        if self._health is None:
+            return "container runtime status check may not have completed yet"
+        if not self._health.runtime_ready:
+            return f"{DOWN}: {self._health.message}"
+        now = asyncio.get_running_loop().time()
+        if self.good_at is None or now - self.good_at > RUNTIME_DOWN_AFTER_S:
+            return f"{DOWN}: it has not answered for {RUNTIME_DOWN_AFTER_S:.0f} s"
+        return ""
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the error is only that the runtime has not answered since the agent's start."""
+        return self._health is None and not self._lost
+
+    def network_error(self) -> str:
+        """Why pods can't have a network; empty when they can."""
+        if self._health is None or self._health.network_ready:
+            return ""
+        return network_not_ready(self._health.network_message)
+
+    def _log_readiness(self, errors: tuple[str, str]) -> None:
+        problems = [error for error in errors if error]
+        if problems:
+            log.warning("runtime not ready", extra={"why": "; ".join(problems)})
+        else:
+            log.info("runtime ready")
+
+
+# Keeps the runtime and the Node object in sync: the pod CIDR, and the runtime's identity.
+#
+# The node's range (spec.podCIDRs; without an API, podCIDR from the configuration) is passed to
+# the runtime, again after a lost connection. After that, another version may run behind the
+# socket. Source: docs/reference/behaviour.md, o1; docs/reference/config.csv: podCIDR.
+
+RETRY_S = 10.0
+
+
+class RuntimeUpkeep:
+    """Keeps the runtime's properties and the node's range of pod addresses current."""
+
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        info: RuntimeInfo,
+        *,
+        read: Callable[[], Awaitable[RuntimeInfo]] | None = None,
+        changed: Callable[[], None] = lambda: None,
+        pod_cidr: str = "",
+    ) -> None:
+        """Args:
+        info: the runtime at startup.
+        read: reads them again, may raise CRIError; None: it never changes.
+        changed: called when the runtime info has changed.
+        pod_cidr: from the configuration, for a node without an API.
+        """
+        self._runtime = runtime
+        self._info = info
+        self._read = read
+        self._changed = changed
+        self._wanted = pod_cidr
+        self._passed = ""
+        self._returned = False
+        self._due = asyncio.Event()
+        if pod_cidr:
+            self._due.set()
+
+    def info(self) -> RuntimeInfo:
+        """The current runtime info."""
+        return self._info
+
+    def node_shown(self, node: api.Node) -> None:
+        """The API has shown the node."""
+        spec = node.get("spec") or {}
+        single = spec.get("podCIDR")
+        wanted = ",".join(spec.get("podCIDRs") or ([single] if single else []))
+        if wanted and wanted != self._wanted:
+            self._wanted = wanted
+            self._due.set()
+
+    def connection_changed(self, connected: bool) -> None:
+        """The connection to the runtime was lost or is back."""
+        if connected:
+            self._returned, self._passed = True, ""
+            self._due.set()
+
+    async def run(self) -> None:
+        """Do what is due until cancelled; failures are retried."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                await self._refresh()
+            except CRIError as error:
+                log.warning(
+                    "could not update or query the runtime; retrying",
+                    extra={"podCIDR": self._wanted, "why": str(error)},
+                )
+                await asyncio.sleep(RETRY_S)
+                self._due.set()
+
+    async def _refresh(self) -> None:
+        if self._returned and self._read is not None:
+            found = await self._read()
+            self._returned = False
+            if found != self._info:
+                log.info(
+                    "the runtime is another one",
+                    extra={"runtime": found.name, "version": found.version},
+                )
+                self._info = found
+                self._changed()
+        wanted = self._wanted
+        if wanted and wanted != self._passed:
+            network = cri.NetworkConfig(pod_cidr=wanted)
+            await self._runtime.update_runtime_config(cri.RuntimeConfig(network_config=network))
+            self._passed = wanted
+            log.info("the runtime has received the range of pods", extra={"podCIDR": wanted})
+
+
+# Resolves a RuntimeClass to its runtime handler, with an API request for each new sandbox.
+
+
+class RuntimeClassHandlers:
+    """Looks up RuntimeClasses by name."""
+
+    def __init__(self, kube_api: KubeApi | None) -> None:
+        """Without an API (standalone) there are no RuntimeClasses."""
+        self._api = kube_api
+
+    async def handler(self, pod: Pod) -> str:
+        """The CRI runtime handler for a pod's sandbox; "" is the runtime's default.
+
+        Raises:
+            RuntimeClassError: the class does not exist, or could not be read.
+        """
+        name = pod.spec.get("runtimeClassName")
+        if not name:
+            return ""
+        if self._api is None:
+            raise RuntimeClassError(f'RuntimeClass "{name}" cannot be read without an API')
+        try:
+            found = await self._api.get(RUNTIMECLASSES, name)
+        except NotFound as error:
+            raise RuntimeClassError(f'RuntimeClass "{name}" not found') from error
+        except ApiError as error:
+            raise RuntimeClassError(f'RuntimeClass "{name}" could not be read: {error}') from error
+        return str(found.get("handler") or "")
