@@ -17,10 +17,10 @@ from kubeletpy.agent.eviction import Eviction
 from kubeletpy.agent.served import served, serving_certificate
 from kubeletpy.base.structs import Struct
 from kubeletpy.node.build import RuntimeStart
-from kubeletpy.observe.explain.removed_pods import RemovedPods
+from kubeletpy.observe.explain.gather import RemovedPods
 from kubeletpy.observe.explain.snapshot import Snapshots
 from kubeletpy.observe.explain.stuck import StuckPods
-from kubeletpy.observe.foresee.node_queries import NodeQueries
+from kubeletpy.observe.foresee.model import NodeQueries
 from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.server.certificate import ServingCertificate
 from kubeletpy.server.pod_resources.server import PodResourcesServer

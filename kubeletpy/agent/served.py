@@ -29,10 +29,10 @@ from kubeletpy.node.build import RuntimeStart
 from kubeletpy.node.runtime import RuntimeMonitor
 from kubeletpy.node.stats.collector import StatsCollector, StatsViews
 from kubeletpy.node.stats.collector import machine as read_machine
-from kubeletpy.observe.explain.kept import FILE_NAME, KeptTroubles
-from kubeletpy.observe.explain.removed_pods import RemovedPods
+from kubeletpy.observe.explain.gather import RemovedPods
 from kubeletpy.observe.explain.server import SOCKET_NAME, ExplainServer, Foresee
 from kubeletpy.observe.explain.snapshot import Snapshots
+from kubeletpy.observe.explain.stuck import FILE_NAME, KeptTroubles
 from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.server.build import KubeletServer
 from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
@@ -338,7 +338,7 @@ def _failing_watches(outside: Outside) -> list[str]:
     failing = () if outside.api is None else outside.api.pods.failing_watches.now()
     if not failing:
         return []
-    from kubeletpy.observe.explain.watch_failures import failing_watches
+    from kubeletpy.observe.explain.texts import failing_watches
 
     return failing_watches(failing, asyncio.get_running_loop().time())
 

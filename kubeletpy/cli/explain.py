@@ -88,7 +88,8 @@ def once(given: argparse.Namespace, path: Path) -> int:
 def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NoSuchPod) -> int:
     """The agent does not have that pod: what its API has (`up`), and what is wrong here."""
     from kubeletpy.cli import own_api
-    from kubeletpy.observe.explain import from_api, render_notices
+    from kubeletpy.observe.explain import render
+    from kubeletpy.observe.explain import unplaced as from_api
 
     kubeconfig = own_api.kubeconfig(path)
     told = None if kubeconfig is None else from_own_api(kubeconfig, *names(given))
@@ -104,7 +105,7 @@ def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NoSuchPo
     else:
         print(f"kubeletpy explain: {error}", file=sys.stderr)
     about = agent_socket.get_json(path, "node")
-    sys.stderr.write(render_notices.first(about.get("name") or "", about["troubles"]))
+    sys.stderr.write(render.first(about.get("name") or "", about["troubles"]))
     return 1
 
 
@@ -144,14 +145,7 @@ class ExplainOutput(NamedTuple):
 
 def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
     """The output of one request. Raises NoAgent, NotFound."""
-    from kubeletpy.observe.explain import (
-        render,
-        render_connections,
-        render_notices,
-        render_order,
-        render_pressure,
-        render_version,
-    )
+    from kubeletpy.observe.explain import render
 
     if given.node:
         about = agent_socket.get_json(path, "node")
@@ -160,15 +154,15 @@ def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
         if given.output == "json":
             text = json.dumps({**about, "evictions": evictions}, indent=2) + "\n"
             return ExplainOutput(text, text)
-        order = render_order.orders(evictions or ())
+        order = render.orders(evictions or ())
         parts = (
-            render_pressure.node(about["pressure"]) + (f"\n{order}\n" if order else ""),
-            render_notices.troubles(about["troubles"]),
-            render_version.version(about.get("version")),
-            render_notices.notices(about["without_effect"]),
+            render.node(about["pressure"]) + (f"\n{order}\n" if order else ""),
+            render.troubles(about["troubles"]),
+            render.version(about.get("version")),
+            render.notices(about["without_effect"]),
         )
         # an agent of another version has no word of its connections; they change all the time
-        api = render_connections.connections(about.get("api"), time.time())
+        api = render.connections(about.get("api"), time.time())
         return ExplainOutput("".join((*parts[:2], api, *parts[2:])), "".join(parts))
     place = ("pods", *names(given)) if given.pod else ("pods",)
     found = agent_socket.get_json(path, *place)
@@ -186,7 +180,7 @@ def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
         return ExplainOutput(render.pod(found, colours=_colours()), state)
     about = agent_socket.get_json(path, "node")
     troubles = about["troubles"]
-    text = render_notices.first(about.get("name") or "", troubles)
+    text = render.first(about.get("name") or "", troubles)
     text += render.pods(found, colours=_colours()) + unread
     return ExplainOutput(text, [troubles, state, unread])
 

@@ -124,7 +124,7 @@ class OwnApi:
         from kubeletpy.kubeapi.errors import BadRequest, NotFound
         from kubeletpy.kubeapi.protocol import PODS
         from kubeletpy.observe.explain import unplaced
-        from kubeletpy.observe.explain.unschedulable import wants_host_ports
+        from kubeletpy.observe.explain.unplaced import wants_host_ports
 
         async with _in_time():
             try:

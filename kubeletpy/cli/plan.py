@@ -66,7 +66,7 @@ def foreseen(socket: Path, request: Request) -> Any:
     Raises NoAgent, NotFound.
     """
     from kubeletpy.cli import own_api
-    from kubeletpy.observe.foresee import needs
+    from kubeletpy.observe.foresee import start
 
     answer = agent_socket.post(socket, request.body, "plan")
     kubeconfig = own_api.kubeconfig(socket)
@@ -82,10 +82,10 @@ def foreseen(socket: Path, request: Request) -> Any:
         except own_api.OwnApiUnavailable as error:
             print(f"kubeletpy plan: existence of objects not checked: {error}", file=sys.stderr)
     if needed:
-        answer = needs.settled(answer, states, request.made, objects)
+        answer = start.settled(answer, states, request.made, objects)
     if request.workload is None:
         return answer
-    return needs.of_workload(answer, *request.workload, served=kubeconfig is None)
+    return start.of_workload(answer, *request.workload, served=kubeconfig is None)
 
 
 class Request(NamedTuple):
@@ -150,7 +150,7 @@ def requests(given: argparse.Namespace) -> list[Request]:
             raise Unreadable("there is more than one document in the patch")
         asked = {"namespace": namespace, "name": name, "patch": patches[0], "type": given.type}
         return [Request(asked)]
-    from kubeletpy.observe.foresee.needs import applied_objects
+    from kubeletpy.observe.foresee.start import applied_objects
 
     documents = [
         item

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser().parse_args(arguments)
     from kubeletpy.base.version import VERSION
     from kubeletpy.observe.explain.texts import one_line
-    from kubeletpy.observe.recorder import render
+    from kubeletpy.observe.recorder import replay as render
     from kubeletpy.observe.recorder.replay import replay
 
     try:

@@ -50,13 +50,13 @@ def shown(found: dict[str, Any], output: str) -> str:
     """A timeline, as the agent answers, in one of the FORMATS."""
     if output == "json":
         return json.dumps(found, indent=2) + "\n"
-    from kubeletpy.observe.explain import render_timeline
-    from kubeletpy.observe.explain.timeline import from_json
+    from kubeletpy.observe.explain import render
+    from kubeletpy.observe.explain.model import from_json
 
     line = from_json(found)
     if output == "text":
         width = min(shutil.get_terminal_size((120, 24)).columns, 180)
-        return render_timeline.text(line, width)
+        return render.text(line, width)
     from kubeletpy.observe.view import drawing
 
     return drawing.svg(line) if output == "svg" else drawing.html(line)

@@ -49,8 +49,7 @@ def parser() -> argparse.ArgumentParser:
 async def serve(path: Path, port: int) -> int:
     """Serve the page until cancelled; returns the exit code if that fails."""
     from kubeletpy.cli import own_api
-    from kubeletpy.observe.view.server import ViewServer
-    from kubeletpy.observe.view.watcher import Silent
+    from kubeletpy.observe.view.server import Silent, ViewServer
 
     def get_json(*parts: str) -> Any:
         try:

@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import quote
 
 from kubeletpy.cli.endings import end_in_order
-from kubeletpy.observe.explain import from_api, render
-from kubeletpy.observe.explain.unschedulable import wants_host_ports
+from kubeletpy.observe.explain import render, unplaced
+from kubeletpy.observe.explain.unplaced import wants_host_ports
 from kubeletpy.pods.pod import CONFIG_MIRROR
 from kubeletpy.pods.pod_manager import MAX_NAMESAKES, static_name
 
@@ -57,7 +57,7 @@ def _why(arguments: Sequence[str] | None) -> int:
         sys.stdout.write(render.pod(found, colours=sys.stdout.isatty()))
         return 0
     about = events(kubectl, pod)
-    text = from_api.explain(pod, about, node_says, now=time.time(), others=other_pods(kubectl, pod))
+    text = unplaced.explain(pod, about, node_says, now=time.time(), others=other_pods(kubectl, pod))
     sys.stdout.write(text)
     return 0
 

@@ -50,7 +50,7 @@ LATER = (
     "statistics",
     "kubeletpy.observe.explain.gather",
     "kubeletpy.observe.explain.model",
-    "kubeletpy.observe.explain.timeline",
+    "kubeletpy.observe.explain.model",
     "kubeletpy.images.providers",
     "kubeletpy.kubeapi.http1",
     "kubeletpy.kubeapi.http2",

@@ -9,12 +9,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from kubeletpy.observe.explain.facts import PodFacts
-from kubeletpy.observe.explain.model import ContainerStateKey, ContainerView, Exit, Role
-from kubeletpy.observe.explain.moments import api_time
-from kubeletpy.observe.explain.texts import one_line
+from kubeletpy.observe.explain.model import ContainerStateKey, ContainerView, Exit, ProbeView, Role
+from kubeletpy.observe.explain.texts import api_time, one_line
+from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import ContainerKind, is_sidecar
+from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.restart_rules import restart_after_exit
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 from kubeletpy.pods.start_errors import shown_reason
+from kubeletpy.probes.report import ProbeReport
+from kubeletpy.probes.schedule import ProbeKind
 
 MAX_EXITS = 20
 _FIELDS = {
@@ -136,3 +140,125 @@ def _exit(name: str, ended: dict[str, Any]) -> Exit:
 
 def _bare(container_id: str | None) -> str:
     return (container_id or "").rpartition("://")[2]
+
+
+# How the runs of a container end, and who ended them.
+
+RECENTLY_S = 600.0
+"""A container that has run this long is well again: its backoff starts anew then.
+
+Source: docs/reference/behaviour.md, d."""
+NEVER_STARTED = ("StartError", "ContainerCannotRun")
+"""Exit reasons of programs that never ran: the runtimes' terms, containerd's first."""
+_NO_LOG = (*NEVER_STARTED, "ContainerStatusUnknown")
+"""Exit reasons of runs without a log: the program never ran, or the runtime lost the container."""
+
+_PROBES: dict[KillReason | None, ProbeKind] = {
+    KillReason.LIVENESS_PROBE: ProbeKind.LIVENESS,
+    KillReason.STARTUP_PROBE: ProbeKind.STARTUP,
+}
+
+
+def never_ran(ended: Exit) -> bool:
+    """Whether the program could not be started at all."""
+    return ended.reason in NEVER_STARTED and bool(ended.message)
+
+
+def killed_by(facts: PodFacts, name: str) -> ProbeKind | None:
+    """The probe because of which the container's latest run was ended; None: no probe."""
+    for report in facts.probe_reports:
+        killing = report.kind is not ProbeKind.READINESS and report.settled is ProbeOutcome.FAILURE
+        if report.container == name and killing:
+            return report.kind
+    view = find_view(facts, name)
+    if view is None or view.state is not ContainerStateKey.RUNNING:
+        return None
+    kills = [one for one in facts.history if one.decision.killed == name]
+    latest = max(kills, key=lambda one: one.last_at or one.at, default=None)
+    if latest is None or facts.now - (latest.last_at or latest.at) > RECENTLY_S:
+        return None
+    return _PROBES.get(latest.decision.kill_reason)
+
+
+def ended_alone(facts: PodFacts) -> tuple[ContainerView, bool, str] | None:
+    """A container that has ended in a pod that runs: whether it is started again, and why."""
+    pod = facts.pod
+    if pod is None or facts.ready or facts.phase != "Running":
+        return None
+    for view in containers(facts):
+        found = pod.find_container(view.name)
+        if view.kind is Role.CONTAINER and view.exit_code is not None and found is not None:
+            again, why = restart_after_exit(pod.restart_policy, found[1], view.exit_code)
+            return view, again, why
+    return None
+
+
+def has_log(facts: PodFacts, name: str) -> bool:
+    """Whether there may be a log of a container ("": of any): not if no known run has one."""
+    if any(
+        one.state is ContainerStateKey.RUNNING and name in ("", one.name)
+        for one in containers(facts)
+    ):
+        return True
+    runs = [one for one in exits(facts) if name in ("", one.container)]
+    if not runs:
+        return bool(name)
+    return any(one.started_at is not None and one.reason not in _NO_LOG for one in runs)
+
+
+def restless(facts: PodFacts) -> ContainerView | None:
+    """A container that runs now and was restarted again and again until a short while ago."""
+    for view in containers(facts):
+        if view.state is not ContainerStateKey.RUNNING or view.restarts < 2 or view.since is None:
+            continue
+        ended = last_exit(facts, view.name)
+        when = None if ended is None else ended.finished_at
+        if when is not None and max(facts.now - when, facts.now - view.since) < RECENTLY_S:
+            return view
+    return None
+
+
+# The probes of a pod and the latest findings of each.
+#
+# Probe output from containers is on one line and truncated.
+
+MAX_WORDS = 160
+
+
+def probes(facts: PodFacts) -> tuple[ProbeView, ...]:
+    """Every probe that has something to report."""
+    return tuple(_probe_view(facts, report) for report in facts.probe_reports)
+
+
+def find_report(facts: PodFacts, container: str, kind: ProbeKind) -> ProbeReport | None:
+    """The latest findings of a probe; None: the container has no such probe now."""
+    reports = (each for each in facts.probe_reports if each.container == container)
+    return next((each for each in reports if each.kind is kind), None)
+
+
+def last_words(facts: PodFacts, container: str, kind: ProbeKind) -> str:
+    """The problem that a probe's latest run found; "" when there was none or no output.
+
+    Until the latest container has had a run, that for which the one before it was killed.
+    """
+    report = find_report(facts, container, kind)
+    found = None if report is None else report.last or report.killed_with
+    if found is None or found.outcome is ProbeOutcome.SUCCESS:
+        return ""
+    return one_line(found.words, MAX_WORDS)
+
+
+def _probe_view(facts: PodFacts, report: ProbeReport) -> ProbeView:
+    found = report.last
+    last = "" if found is None else "error" if found.outcome is None else found.outcome.value
+    return ProbeView(
+        report.container,
+        report.kind.value.lower(),
+        "" if report.settled is None else report.settled.value,
+        last,
+        "" if found is None else one_line(found.words, MAX_WORDS),
+        None if found is None else report.at + facts.wall_offset,
+        report.streak,
+        report.threshold,
+        None if report.next_at is None else report.next_at + facts.wall_offset,
+    )

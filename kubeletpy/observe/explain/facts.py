@@ -5,7 +5,8 @@ Data only, taken by :mod:`kubeletpy.observe.explain.snapshot`; must never reach 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
@@ -13,6 +14,7 @@ from kubeletpy.images.policy import PullPosition
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.node.build import RuntimeStart
+from kubeletpy.pods.disruption import DISRUPTION_TARGET
 from kubeletpy.pods.granted import HeldResource
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.probe_results import ProbeResults
@@ -23,6 +25,7 @@ from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.report import ProbeReport
+from kubeletpy.resources.admission.taints import tolerates, untolerated
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
 from kubeletpy.status.conditions import is_ready
@@ -130,3 +133,63 @@ class PodFacts(Struct, frozen=True):
     def ending(self) -> bool:
         """Whether the pod's end was requested from its worker."""
         return self.record is not None and self.record.termination_requested
+
+
+# The taints of the node that a pod was refused or deleted for.
+
+REASON = "TaintToleration"
+"""The reason for a pod that does not tolerate the node's taints of effect NoExecute."""
+BY_TAINT_MANAGER = "DeletionByTaintManager"
+"""The reason of the condition that whoever deletes pods for taints sets before."""
+EFFECT = "NoExecute"
+MAX_TAINTS = 5
+
+
+def refused_for(
+    pod: Pod, status: Mapping[str, Any], node: Mapping[str, Any] | None
+) -> tuple[NodeTaint, ...]:
+    """Those that the node still has; none for a pod that was not refused for taints."""
+    if status.get("reason") != REASON:
+        return ()
+    return _shown(untolerated(pod, _taints(node), EFFECT))
+
+
+def deleted_for(pod: Pod, node: Mapping[str, Any] | None) -> tuple[NodeTaint, ...] | None:
+    """Those that the node still has; None: the pod was not deleted for taints, as far as is known.
+
+    Without the condition (the cluster's taint manager may be without it) a pod that is deleted
+    while the node has a taint that it never tolerates is taken for one.
+    """
+    if not pod.being_deleted:
+        return None
+    taints = _taints(node)
+    if never := untolerated(pod, taints, EFFECT):
+        return _shown(never)
+    if not any(_is_taint_managers(each) for each in pod.status.get("conditions") or ()):
+        return None
+    passing = pod.spec.get("tolerations") or ()
+    limited = [each for each in passing if each.get("tolerationSeconds") is not None]
+    bounded = Pod({**pod.object, "spec": {**pod.spec, "tolerations": limited}})
+    return _shown(
+        each for each in taints if each.get("effect") == EFFECT and tolerates(bounded, each)
+    )
+
+
+def _is_taint_managers(condition: Mapping[str, Any]) -> bool:
+    return (
+        condition.get("type") == DISRUPTION_TARGET
+        and condition.get("status") == "True"
+        and condition.get("reason") == BY_TAINT_MANAGER
+    )
+
+
+def _taints(node: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = ((node or {}).get("spec") or {}).get("taints") or []
+    return found
+
+
+def _shown(taints: Iterable[Mapping[str, Any]]) -> tuple[NodeTaint, ...]:
+    return tuple(
+        NodeTaint(str(each.get("key") or ""), str(each.get("value") or ""), str(each["effect"]))
+        for each in list(taints)[:MAX_TAINTS]
+    )

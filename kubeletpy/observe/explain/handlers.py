@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubeletpy.metrics.trace.model import Name, TraceCall
+from kubeletpy.observe.explain.containers import find_report, last_words
 from kubeletpy.observe.explain.facts import PodFacts
-from kubeletpy.observe.explain.probes import find_report, last_words
 from kubeletpy.observe.explain.texts import duration, one_line
 from kubeletpy.probes.handlers.outcome import HandlerError
 from kubeletpy.probes.handlers.ports import host_port, resolve_port

@@ -6,10 +6,13 @@ content, no credentials; only names, states, reasons and messages.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.metrics.trace.model import Name
+from kubeletpy.metrics.trace.model import Chapter as Part
+from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step, TraceCall, named
 from kubeletpy.pods.granted import HeldResource
 
 
@@ -184,7 +187,7 @@ class PodExplanation(Struct, frozen=True):
     healthy: bool
     """Whether everything is as it should be."""
     cause: str
-    """A fixed word: a member of :class:`kubeletpy.observe.explain.codes.CauseCode`, or a kind of wait."""
+    """A fixed word: a member of :class:`kubeletpy.observe.explain.verdict.CauseCode`, or a kind of wait."""
     first_seen: float | None
     """When that began: the first time, not the latest try; None while all is well."""
     hint: str
@@ -219,3 +222,211 @@ class PodLine(Struct, frozen=True):
     verdict: str
     cause: str
     first_seen: float | None
+
+
+# The start and the end of a pod as a waterfall of spans.
+#
+# Each span has its length and its offset from the moment the agent first saw the pod (or began to
+# end it), both in seconds. A span that contains others stands above them.
+
+_STEPS = (Step.RUNTIME, Step.STATUS)
+"""Spans that only contain others, or are too short to be worth a line."""
+
+
+class Bar(Struct, frozen=True):
+    """One span as drawn."""
+
+    name: Name
+    detail: str
+    start: float
+    """Seconds since the start of the chapter."""
+    end: float
+    depth: int
+    error: str = ""
+    going_on: bool = False
+    """It was still running when observed, at ``end``."""
+
+
+class TimelineChapter(Struct, frozen=True):
+    """One waterfall."""
+
+    title: Part
+    began: float
+    """Unix seconds."""
+    total: float | None
+    """Seconds until it was complete; None: still in progress."""
+    spans: tuple[Bar, ...]
+    note: str = ""
+    over: bool = False
+    """It is, without the pod having been Ready."""
+
+
+class Timeline(Struct, frozen=True):
+    """The waterfalls of one pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    start: TimelineChapter
+    end: TimelineChapter | None = None
+    life: TimelineChapter | None = None
+    """The chapter between start and end; None: nothing that matters happened."""
+    verdict: str = ""
+    """How the pod is now."""
+    waits: tuple[Wait, ...] = ()
+    """The pod's waits now, and until when; in Unix seconds."""
+    at: float = 0.0
+    """Unix seconds of the request."""
+
+    @property
+    def chapters(self) -> tuple[TimelineChapter, ...]:
+        """Those that there are, in order."""
+        return tuple(each for each in (self.start, self.life, self.end) if each is not None)
+
+
+def timeline(
+    trace: PodTrace,
+    wall_offset: float,
+    seen_at: float | None,
+    now: float,
+    inits: Sequence[Exit] = (),
+    *,
+    has_sandbox: bool = True,
+) -> Timeline:
+    """Args:
+    wall_offset: added to event-loop seconds it gives Unix seconds.
+    seen_at: Unix seconds at which the agent first saw the pod, if it saw the start.
+    now: event-loop seconds.
+    inits: how the pod's init containers ended: their runs are part of the start.
+    has_sandbox: False: the runtime has none, so that an earlier agent can't have made it.
+    """
+    going_on = list(trace.open.values())
+    ending = bool(trace.end) or trace.chapter is Part.END
+    spans = [*trace.start, *_runs(inits, wall_offset, trace)]
+    if not ending and trace.ready_at is None:
+        spans += going_on
+    start = _start(trace, wall_offset, seen_at, spans, now, has_sandbox=has_sandbox)
+    end = _end(trace, wall_offset, going_on, now) if ending else None
+    lives = trace.ready_at is not None and not ending
+    life = _life([*trace.later, *(going_on if lives else ())], wall_offset, now)
+    return Timeline(trace.namespace, trace.name, trace.uid, start, end, life)
+
+
+def _runs(inits: Sequence[Exit], offset: float, trace: PodTrace) -> list[Span]:
+    return [
+        Span(TraceCall.INIT_RUNS, one.container, one.started_at - offset, one.finished_at - offset)
+        for one in inits
+        if one.started_at is not None
+        and one.finished_at is not None
+        and one.started_at - offset > trace.opened
+        and (trace.ready_at is None or one.finished_at - offset < trace.ready_at)
+    ]
+
+
+def _start(
+    trace: PodTrace,
+    offset: float,
+    seen_at: float | None,
+    spans: Sequence[Span],
+    now: float,
+    *,
+    has_sandbox: bool,
+) -> TimelineChapter:
+    began = trace.opened
+    made = any(span.name in (TraceCall.RUN_POD_SANDBOX, TraceCall.ADMIT) for span in spans)
+    found = has_sandbox and not made
+    bars: list[Bar] = []
+    if seen_at is not None and not found and 0 <= trace.opened + offset - seen_at < 3600:
+        began = seen_at - offset
+    if trace.opened - began >= 0.0005:
+        bars.append(Bar(TraceCall.WAIT_FOR_WORKER, "", 0.0, trace.opened - began, 0))
+    bars += _bars(spans, began, now)
+    total = None if trace.ready_at is None else trace.ready_at - began
+    note = "this agent found the pod's sandbox running when it started" if found else ""
+    if trace.dropped:
+        note = f"{note}; ".lstrip("; ") + f"{trace.dropped} more spans were not kept"
+    over = trace.ended_first or (
+        total is None and (trace.ended_at is not None or trace.chapter is Part.END)
+    )
+    return TimelineChapter(Part.START, began + offset, total, tuple(bars), note, over)
+
+
+def _life(spans: Sequence[Span], offset: float, now: float) -> TimelineChapter | None:
+    """Once it had been Ready: what was done with its containers, and what failed."""
+    matters = any(span.name in _OF_CONTAINERS or span.error for span in spans)
+    if not matters:
+        return None
+    began = min(span.began for span in spans)
+    return TimelineChapter(Part.LIFE, began + offset, None, tuple(_bars(spans, began, now)))
+
+
+def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -> TimelineChapter:
+    spans = [*trace.end, *going_on]
+    began = min((span.began for span in spans), default=now)
+    total = None if trace.ended_at is None else trace.ended_at - began
+    return TimelineChapter(Part.END, began + offset, total, tuple(_bars(spans, began, now)))
+
+
+def _bars(spans: Iterable[Span], began: float, now: float) -> list[Bar]:
+    """Spans in start order, each with the number of spans that contain it."""
+    kept = [span for span in spans if span.name not in _STEPS]
+    kept.sort(key=lambda span: (span.began, -(span.ended or float("inf"))))
+    above: list[Span] = []
+    bars = []
+    for span in kept:
+        while above and not _contains(above[-1], span):
+            above.pop()
+        goes_on = span.ended is None or span.ended > now
+        start, end = span.began - began, (now if goes_on else span.ended or now) - began
+        bars.append(Bar(span.name, span.detail, start, end, len(above), span.error, goes_on))
+        if span.name not in _PARALLEL:
+            above.append(span)
+    return bars
+
+
+_OF_CONTAINERS = (
+    TraceCall.RUN_POD_SANDBOX,
+    TraceCall.PULL_IMAGE,
+    TraceCall.CREATE_CONTAINER,
+    TraceCall.START_CONTAINER,
+    TraceCall.STOP_CONTAINER,
+    TraceCall.POST_START,
+    TraceCall.BACK_OFF,
+    TraceCall.RESIZE,
+)
+_PARALLEL = (
+    TraceCall.CREATE_CONTAINER,
+    TraceCall.START_CONTAINER,
+    TraceCall.RUN_POD_SANDBOX,
+    TraceCall.PULL_IMAGE,
+    TraceCall.WRITE_STATUS,
+    TraceCall.STOP_CONTAINER,
+    TraceCall.INIT_RUNS,
+    TraceCall.BACK_OFF,
+)
+"""Spans that run in parallel with others: what happens meanwhile is not part of them."""
+
+
+def _contains(outer: Span, inner: Span) -> bool:
+    return outer.ended is None or (inner.ended is not None and inner.ended <= outer.ended)
+
+
+def from_json(document: Mapping[str, Any]) -> Timeline:
+    """A timeline from the socket's JSON."""
+    end, life = document.get("end"), document.get("life")
+    return Timeline(
+        document["namespace"],
+        document["name"],
+        document["uid"],
+        _chapter(document["start"]),
+        None if end is None else _chapter(end),
+        None if life is None else _chapter(life),
+        document.get("verdict") or "",
+        tuple(Wait(**each) for each in document.get("waits") or ()),
+        document.get("at") or 0.0,
+    )
+
+
+def _chapter(document: Mapping[str, Any]) -> TimelineChapter:
+    spans = tuple(Bar(**{**span, "name": named(span["name"])}) for span in document["spans"])
+    return TimelineChapter(**{**document, "title": Part(document["title"]), "spans": spans})

@@ -8,14 +8,16 @@ from __future__ import annotations
 from kubeletpy.images.policy import PullPosition
 from kubeletpy.metrics.trace.model import Name, TraceCall
 from kubeletpy.observe.explain import handlers
-from kubeletpy.observe.explain.amounts import sizes
-from kubeletpy.observe.explain.causes import cause
-from kubeletpy.observe.explain.containers import find_view, last_exit
+from kubeletpy.observe.explain.containers import (
+    find_view,
+    killed_by,
+    last_exit,
+    last_words,
+    never_ran,
+)
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import Role, Wait, WaitKind
-from kubeletpy.observe.explain.probes import last_words
-from kubeletpy.observe.explain.runs import killed_by, never_ran
-from kubeletpy.observe.explain.texts import duration, one_line, restarts, until
+from kubeletpy.observe.explain.texts import cause, duration, one_line, restarts, sizes, until
 from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.probes.schedule import ProbeKind

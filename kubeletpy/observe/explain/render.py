@@ -9,11 +9,229 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubeletpy.observe.explain import render_pressure
-from kubeletpy.observe.explain.model import ContainerStateKey, WorkerState
-from kubeletpy.observe.explain.moments import clock_time, since
-from kubeletpy.observe.explain.render_pressure import pod_name
-from kubeletpy.observe.explain.texts import ago, duration, one_line, restarts, until
+from msgspec import to_builtins
+
+from kubeletpy.metrics.trace.model import Chapter as Part
+from kubeletpy.observe.explain.model import (
+    Bar,
+    ContainerStateKey,
+    Timeline,
+    TimelineChapter,
+    WorkerState,
+)
+from kubeletpy.observe.explain.texts import (
+    ago,
+    amounts,
+    cause,
+    clock_time,
+    duration,
+    milliseconds,
+    one_line,
+    restarts,
+    since,
+    sizes,
+    until,
+)
+
+# The connections to the API server, as a line of a node's explanation.
+#
+# Pure; works on the socket's JSON.
+
+
+def connections(found: Mapping[str, Any] | None, now: float) -> str:
+    """A paragraph; empty when there is no API server. ``now``: Unix seconds."""
+    if found is None:
+        return ""
+    kinds = [f"{count} over {name}" for name, count in sorted(found["protocols"].items())]
+    begun = f" since {since(found['since'], now)}" if found["since"] else ""
+    text = f"connections: {', '.join(kinds)}{begun}" if kinds else "no connection"
+    text += f", in {found['content_type']}" if found.get("content_type") else ""
+    text += f"; {found['watches']} watches, {found['streams'] - found['watches']} requests"
+    if found["lost"]:
+        text += f"; {found['lost']} lost, the last at {since(found['lost_at'], now)}"
+        text += f": {one_line(found['lost_why'])}"
+    return f"\nAPI server\n  {text}\n"
+
+
+# Settings without effect and failing parts of the agent, as text.
+#
+# Pure; works on the socket's JSON.
+
+MAX_TROUBLE = 1000
+
+
+def notices(found: Sequence[Mapping[str, Any]]) -> str:
+    """A paragraph at the end of a node's explanation; empty when all settings take effect."""
+    if not found:
+        return ""
+    lines = [f"  {one_line(n['name'] + '=' + n['value'])}: {n['consequence']}" for n in found]
+    return "\nSet without effect\n" + "\n".join(lines) + "\n"
+
+
+def first(node: str, found: Sequence[str]) -> str:
+    """Failures of the node, shown before the list of pods: any pod may suffer from them."""
+    return "".join(f"node {one_line(node)}: {one_line(each, MAX_TROUBLE)}\n" for each in found)
+
+
+def troubles(found: Sequence[str]) -> str:
+    """A paragraph on what does not work; empty when everything works."""
+    if not found:
+        return ""
+    return "\nDoes not work\n" + "\n".join(f"  {one_line(each)}" for each in found) + "\n"
+
+
+# The pressure on a node, and a pod's eviction, as text. Pure; works on the socket's JSON.
+
+MAX_EVICTIONS = 10
+UNCOUNTABLE = 1 << 64
+"""Bytes, as in :mod:`kubeletpy.node.stats.disk_plan`."""
+View = Mapping[str, Any]
+
+_REMEDIES = {
+    "free memory": "{amount} of memory have to be free more: end or move pods, or raise the "
+    "requests of those that use most, so that the scheduler leaves room",
+    "free space": "{amount} of space have to be free more: remove files that no pod owns, or move "
+    "pods that write much; unused images and dead containers are removed by the agent",
+    "remove files": "{amount} inodes have to be free more: remove small files that no pod owns, or "
+    "move pods that make many",
+    "end processes": "{amount} process numbers have to be free more: end processes, or set "
+    "podPidsLimit",
+    "wait": "nothing: there is enough again, and the conditions end when they have been held for "
+    "evictionPressureTransitionPeriod",
+}
+_COUNTED = ("remove files", "end processes")
+
+
+def node(view: View | None) -> str:
+    """Everything about a node."""
+    if view is None:
+        return "this node is not watched: no eviction thresholds are set\n"
+    now = float(view["at"])
+    parts = [_conditions(view["conditions"], now), _levels(view["levels"], now)]
+    if view["doubts"]:
+        lines = "\n".join(f"  {signal}: {why}" for signal, why in view["doubts"])
+        parts.append(f"Implausible numbers, ignored\n{lines}")
+    if view["evictions"]:
+        lines = "\n".join(
+            f"  {_eviction_line(each, now)}"
+            for each in reversed(view["evictions"][-MAX_EVICTIONS:])
+        )
+        parts.append(f"Actions taken, newest first\n{lines}")
+    if view["helps"]:
+        lines = "\n".join(f"  {_help(each)}" for each in view["helps"])
+        parts.append(f"Remedies\n{lines}")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def eviction(row: View, now: float) -> str:
+    """Why one pod was evicted."""
+    pod = row["pod"]
+    lines = [
+        f"  {ago(row['at'], now)}: {_crossing(row)}",
+        f"  {_place(pod, row['signal'])}",
+    ]
+    if row["ranking"]:
+        lines.append("  the order then:")
+        lines += [
+            f"    {number}. {pod_name(each)}: {_place(each, row['signal'])}"
+            for number, each in enumerate(row["ranking"], 1)
+        ]
+    if row["next"] is not None:
+        lines.append(f"  next would have been {pod_name(row['next'])}")
+    return "Evicted because the node ran short\n" + "\n".join(lines)
+
+
+def by_limit(row: View, now: float) -> str:
+    """Why one pod was evicted for exceeding its own limit."""
+    lines = [f"  {ago(row['at'], now)}: {_share(row['pod']['share'])}"]
+    if row["ranking"]:
+        lines.append("  the nearest to a limit then, which would be next:")
+        lines += [
+            f"    {number}. {pod_name(each)}: {_share(each['share'])}"
+            for number, each in enumerate(row["ranking"], 1)
+        ]
+    return "Evicted because it exceeded a limit of its local storage\n" + "\n".join(lines)
+
+
+def _share(share: View) -> str:
+    if share["used"] >= UNCOUNTABLE:
+        (limit,) = sizes(share["limit"])
+        return one_line(f"{share['of']} used more than can be counted of {limit}")
+    used, limit = sizes(share["used"], share["limit"])
+    return one_line(f"{share['of']} used {used} of {limit}")
+
+
+def _conditions(held: Sequence[View], now: float) -> str:
+    if not held:
+        return "The node is under no pressure."
+    lines = []
+    for each in held:
+        ends = (
+            "" if each["ends_at"] is None else f"; enough again, ends {until(each['ends_at'], now)}"
+        )
+        lasts = duration(now - each["since"])
+        lines.append(f"The node has been under {each['condition']} for {lasts}{ends}.")
+    return "\n".join(lines)
+
+
+def _levels(levels: Sequence[View], now: float) -> str:
+    if not levels:
+        return ""
+    lines = []
+    for each in levels:
+        crossed = ""
+        if each["crossed_since"] is not None:
+            crossed = f", crossed for {duration(now - each['crossed_since'])}"
+        grace = f" for {duration(each['grace'])}" if each["grace"] else ""
+        available, capacity, threshold = amounts(
+            each["signal"], each["available"], each["capacity"], each["threshold"]
+        )
+        below = f"acted on below {threshold}{grace}{crossed}"
+        lines.append(f"  {each['field']}: {available} left of {capacity}, {below}")
+    return "Thresholds\n" + "\n".join(lines)
+
+
+def _eviction_line(row: View, now: float) -> str:
+    when = ago(row["at"], now)
+    what = " and ".join(row["reclaimed"])
+    match row["outcome"]:
+        case "evicted":
+            done = f"evicted {pod_name(row['pod'])} ({_place(row['pod'], row['signal'])})"
+        case "reclaimed":
+            done = f"removed unused {what}, which was enough"
+        case _:
+            done = f"removed unused {what}, which was not enough"
+    return f"{when}: {done}: {_crossing(row)}"
+
+
+def _crossing(row: View) -> str:
+    grace = f" for more than {duration(row['grace'])}" if row["grace"] else ""
+    available, threshold = amounts(row["signal"], row["available"], row["threshold"])
+    return f"{row['signal']} was {available}, below {threshold}{grace}"
+
+
+def _place(place: View, signal: str) -> str:
+    if place["critical"]:
+        return "critical or static: stays"
+    if place["used"] is None:
+        return f"nothing of it ran, priority {place['priority']}"
+    used, asked = amounts(signal, place["used"], place["request"])
+    if signal == "pid.available":
+        return f"{used} tasks, priority {place['priority']}"
+    over = "more than" if place["over"] else "within"
+    return f"used {used}, {over} its request of {asked}, priority {place['priority']}"
+
+
+def _help(each: View) -> str:
+    (amount,) = [str(each["amount"])] if each["remedy"] in _COUNTED else sizes(each["amount"])
+    words = _REMEDIES[each["remedy"]].format(amount=amount)
+    return words if each["signal"] is None else f"{each['signal']}: {words}"
+
+
+def pod_name(place: View) -> str:
+    """Namespace and name, on one line."""
+    return one_line(f"{place['namespace']}/{place['name']}")
+
 
 MAX_VERDICT = 2000
 MAX_CELL = 1000
@@ -21,8 +239,6 @@ MAX_DECISIONS = 12
 MAX_ERRORS = 5
 MAX_EXITS = 6
 _BOLD, _RED, _GREEN, _DIM, _RESET = "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
-
-View = Mapping[str, Any]
 
 
 class Paint:
@@ -56,9 +272,9 @@ def pod(view: View, *, colours: bool = False) -> str:
     parts = [
         f"{paint(_BOLD, pod_name(view))}: {paint(tint, one_line(view['verdict'], MAX_VERDICT))}",
         _facts(view, now),
-        render_pressure.eviction(view["eviction"], now) if view.get("eviction") else "",
-        render_pressure.by_limit(view["by_limit"], now) if view.get("by_limit") else "",
-        waits(view["waits"], now),
+        eviction(view["eviction"], now) if view.get("eviction") else "",
+        by_limit(view["by_limit"], now) if view.get("by_limit") else "",
+        render_waits(view["waits"], now),
         _actions(view["actions"], now),
         _containers(view["containers"], now),
         _held_table(view["held"]),
@@ -102,7 +318,7 @@ def _facts(view: View, now: float) -> str:
     return "\n".join(f"  {name:<10} {one_line(text, MAX_VERDICT)}" for name, text in rows)
 
 
-def waits(found: Sequence[View], now: float) -> str:
+def render_waits(found: Sequence[View], now: float) -> str:
     """A table of what a pod waits for, and until when; empty: for nothing."""
     rows = []
     for wait in found:
@@ -194,3 +410,156 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
         for row in clean
     ]
     return "\n".join([title, *lines])
+
+
+# In which order pods would be evicted, as text. Pure; works on the socket's JSON.
+
+_PIDS = "pid.available"
+
+
+def orders(view: Sequence[View]) -> str:
+    """All orders, without a line break at the end; empty: there is none."""
+    if not view:
+        return ""
+    return "\n".join(["Eviction order", *(line for each in view for line in _order(each))])
+
+
+def _order(order: View) -> list[str]:
+    state = "short of it now" if order["crossed"] else "enough now"
+    lines = [f"  {', '.join(order['signals'])} ({state})"]
+    if order["reclaims"]:
+        what = " and ".join(f"unused {each}" for each in order["reclaims"])
+        lines.append(f"    nobody, if removing {what} is enough")
+    last = 0
+    for each in order["pods"]:
+        if each["number"] > last + 1:
+            lines.append("    …")
+        last = each["number"]
+        name = pod_name(each["place"])
+        lines.append(f"    {last}. {name}: {_why(each, order['signals'])}")
+    if not order["pods"] and not order["asked_stays"]:
+        lines.append("    no pod can be evicted")
+    if order["count"] > last:
+        lines.append(f"    … of {order['count']}")
+    if order["beyond"] is not None:
+        lines.append(
+            f"    once it uses more than it requests, this pod is number {order['beyond']}"
+        )
+    if order["asked_stays"]:
+        lines.append("    this pod is critical or static: it stays")
+    if order["stay"]:
+        pods = "pod stays" if order["stay"] == 1 else "pods stay"
+        lines.append(f"    {order['stay']} critical or static {pods}")
+    return lines
+
+
+def _why(each: View, signals: Sequence[str]) -> str:
+    place = each["place"]
+    whose = f"this pod, priority {place['priority']}" if each["asked"] else ""
+    priority = whose or f"priority {place['priority']}"
+    if each["assumed"]:
+        if _PIDS in signals:
+            return f"{priority}, with one task"
+        if place["over"]:
+            return f"{priority}; it requests none, so all usage counts as excess"
+        (asked,) = amounts(signals[0], place["request"])
+        return f"{priority}, if it uses the {asked} that it requests"
+    if place["used"] is None:
+        return f"{priority}; what it uses is not known"
+    if _PIDS in signals:
+        return f"{priority}, {place['used']} tasks"
+    over = "more than" if place["over"] else "within"
+    used, asked = amounts(signals[0], place["used"], place["request"])
+    return f"{priority}, uses {used}, {over} its request of {asked}"
+
+
+# Draws timelines for a terminal.
+#
+# External text is put on one line. :mod:`kubeletpy.observe.view.drawing` draws them as SVG and
+# HTML.
+
+_FULL, _LEFT = "█", " ▏▎▍▌▋▊▉"
+
+
+def text(line: Timeline, width: int = 100) -> str:
+    """For a terminal of ``width`` columns."""
+    head = one_line(f"{line.namespace}/{line.name}")
+    parts = [_chapter(head, each, width) for each in line.chapters]
+    if line.verdict and (line.waits or line.start.total is None):
+        parts.append(f"now: {one_line(line.verdict, MAX_VERDICT)}")
+    waits = render_waits([to_builtins(each) for each in line.waits], line.at)
+    return "\n\n".join([*parts, *([waits] if waits else [])]) + "\n"
+
+
+def summary(chapter: TimelineChapter) -> str:
+    """How far it is, or how long it took from what to what."""
+    if chapter.title == Part.LIFE:
+        return f"what was done since it was Ready first, the last {len(chapter.spans)} steps"
+    if chapter.title == Part.START:
+        done, going = "from first sight to the Ready status being written", "not ready yet"
+        if chapter.over:
+            done = "from first sight to its end being written; it was never Ready"
+            going = "it was never Ready"
+    else:
+        done, going = "from the first stop to the pod being done with", "still ending"
+    total = going if chapter.total is None else f"{milliseconds(chapter.total)} {done}"
+    return total + (f" ({chapter.note})" if chapter.note else "")
+
+
+def _chapter(head: str, chapter: TimelineChapter, width: int) -> str:
+    lines = [f"{head}  {chapter.title}: {summary(chapter)}"]
+    whole = scale(chapter)
+    labels = [_label(bar) for bar in chapter.spans]
+    room = min(len(max(labels, key=len, default="")), max(width // 2 - 10, 20))
+    bars = max(width - room - 26, 10)
+    for bar in chapter.spans:
+        took = f"{milliseconds(bar.end - bar.start)}{'…' if bar.going_on else ''}"
+        lines.append(
+            f"  {_cut(_label(bar), room):<{room}} {'+' + milliseconds(bar.start):>10} {took:>9}"
+            f" │{_bar(bar.start, bar.end, whole, bars)}│"
+        )
+        if bar.error:
+            lines.append(f"  {'  ' * bar.depth}  failed: {cause(bar.error)}")
+    return "\n".join(lines)
+
+
+def scale(chapter: TimelineChapter) -> float:
+    """Seconds that the whole width stands for."""
+    ends = [bar.end for bar in chapter.spans]
+    return max([0.001, *ends, *filter(None, [chapter.total])])
+
+
+def _label(bar: Bar) -> str:
+    return "  " * bar.depth + one_line(f"{bar.name} {bar.detail}")
+
+
+def _cut(label: str, room: int) -> str:
+    return label if len(label) <= room else label[: room - 1] + "…"
+
+
+def _bar(start: float, end: float, whole: float, width: int) -> str:
+    """A bar with a resolution of an eighth of a column."""
+    first, last = round(start / whole * width * 8), round(end / whole * width * 8)
+    last = max(last, first + 1)
+    column = min(first // 8, width - 1)
+    eighths = last - column * 8
+    full, rest = divmod(eighths, 8)
+    bar = _FULL * full + _LEFT[rest]
+    return (" " * column + bar)[:width].ljust(width)
+
+
+# The Kubernetes version of a node and of its API server, as text. Pure; works on the socket's
+# JSON.
+
+
+def version(found: Mapping[str, Any] | None) -> str:
+    """A paragraph of a node's explanation; empty when the agent does not report it."""
+    if found is None:
+        return ""
+    server = one_line(found["server"]) if found["server"] else "unknown"
+    lines = [f"runs as {one_line(found['running'])}: {one_line(found['why'])}"]
+    if found["source"] != "standalone":
+        lines.append(f"API server: {server}")
+    if found["restart"]:
+        lines.append(one_line(found["restart"]))
+    return "\nKubernetes version\n" + "".join(f"  {line}\n" for line in lines)

@@ -12,7 +12,7 @@ import json
 import logging
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,10 +28,11 @@ from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.observe.explain.snapshot import Snapshots
 from kubeletpy.pods.pod_manager import static_name
+from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 
 if TYPE_CHECKING:
     from kubeletpy.observe.explain.facts import PodFacts
-    from kubeletpy.observe.explain.log_ends import ReadEnd
+
 
 log = logging.getLogger(__name__)
 
@@ -233,16 +234,15 @@ class ExplainServer:
     async def _log_ends(self, facts: PodFacts) -> dict[str, str]:
         if facts.runtime is None or self._log_end is None:
             return {}
-        from kubeletpy.observe.explain.log_ends import log_ends
 
         return await asyncio.to_thread(log_ends, facts.runtime.containers, self._log_end)
 
     async def _not_here(self, namespace: str, name: str) -> dict[str, Any]:
         """Other facts about a pod that is not here: its last state, or the API's object."""
         from kubeletpy.observe.explain import phrases
-        from kubeletpy.observe.explain.from_api import verdict
-        from kubeletpy.observe.explain.removed_pods import explain_removed
+        from kubeletpy.observe.explain.gather import explain_removed
         from kubeletpy.observe.explain.texts import duration
+        from kubeletpy.observe.explain.unplaced import verdict
 
         error = f"no pod {namespace}/{name} on this node"
         unknown = ""
@@ -300,7 +300,6 @@ class ExplainServer:
         runtime = None if uid is None else self._snapshots.facts(uid).runtime
         if runtime is None or read is None:
             return _answer({"containers": {}})
-        from kubeletpy.observe.explain.log_ends import log_tails
 
         found = await asyncio.to_thread(log_tails, runtime.containers, read)
         return _answer({"containers": found})
@@ -321,8 +320,7 @@ class ExplainServer:
 
     async def _timeline(self, request: Any) -> Any:
         from kubeletpy.observe.explain.containers import containers, exits
-        from kubeletpy.observe.explain.model import Role
-        from kubeletpy.observe.explain.timeline import timeline
+        from kubeletpy.observe.explain.model import Role, timeline
         from kubeletpy.observe.explain.verdict import verdict
         from kubeletpy.observe.explain.waits import waits
 
@@ -388,3 +386,48 @@ def _remove_stale(path: Path) -> None:
             path.unlink(missing_ok=True)
             return
     raise FileExistsError("another agent listens there")
+
+
+# The last lines of containers' logs: of those that failed one, for a page some of each.
+#
+# Pure: the files are read by whoever is given. For root on this machine only: who may see a pod's
+# state need not be allowed to see its logs.
+
+ReadEnd = Callable[[ContainerStatus], str]
+"""Some text at the end of the log of a run. Blocks on the file; raises OSError."""
+MAX_CONTAINERS = 20
+MAX_LINES = 10
+"""Lines of one container that are returned for a page."""
+
+
+def log_ends(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, str]:
+    """Container name -> the last line of its latest run, if that failed. Blocks on the files.
+
+    ``records``: the runtime's, of one pod.
+    """
+    exited = (each for each in records if each.state is ContainerState.EXITED)
+    latest = {each.name: each for each in sorted(exited, key=lambda one: one.finished_at)}
+    failed = [one for one in latest.values() if one.exit_code]
+    return {name: lines[-1] for name, lines in _read(failed, read).items()}
+
+
+def log_tails(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, list[str]]:
+    """Container name -> the last lines of its latest run, at most MAX_LINES. Blocks on the files.
+
+    Containers without a readable log are left out. ``records``: the runtime's, of one pod.
+    """
+    latest = {each.name: each for each in sorted(records, key=lambda one: one.rank)}
+    return {name: lines[-MAX_LINES:] for name, lines in _read(latest.values(), read).items()}
+
+
+def _read(records: Iterable[ContainerStatus], read: ReadEnd) -> dict[str, list[str]]:
+    """Container name -> the lines at the end of its log that are not blank, if there are any."""
+    found: dict[str, list[str]] = {}
+    for record in [one for one in records if one.log_path][:MAX_CONTAINERS]:
+        try:
+            text = read(record)
+        except OSError:
+            continue  # it was removed or rotated, or it is no log
+        if lines := [line for line in text.splitlines() if line.strip()]:
+            found[record.name] = lines
+    return found

@@ -119,8 +119,7 @@ class Snapshots(Struct, frozen=True):
         namespace, name = self._name(uid)
         wait = self.workers.next_sync_in(uid)
         status = self.statuses.get_status(uid)
-        from kubeletpy.observe.explain.facts import PodFacts
-        from kubeletpy.observe.explain.taints import deleted_for, refused_for
+        from kubeletpy.observe.explain.facts import PodFacts, deleted_for, refused_for
 
         return PodFacts(
             now=now,

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from math import floor, log10
+
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.kubeapi.watch_state import FailingWatch
+
 
 def duration(seconds: float) -> str:
     """A duration with two significant figures: ``0.4s``, ``12s``, ``3m12s``, ``5h3m``."""
@@ -48,3 +56,172 @@ def one_line(text: str, limit: int = 400) -> str:
     """External text on one line, without control characters, truncated."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+# Moments: read from API objects, and written for people.
+
+
+def api_time(text: str | None) -> float | None:
+    """Unix seconds of an API time; None when the text is no time, or stands for "never".
+
+    Statuses carry the epoch as the start of a run that never began, and Go clients write the year
+    1 for a time that is not set.
+    """
+    try:
+        found = parse_time(text) if text else None
+    except (ValueError, OverflowError):
+        return None
+    return None if found is None or found <= 0 else found
+
+
+def clock_time(at: float, now: float) -> str:
+    """Local time of day, ``17:04:05``; with the date when that was another day than ``now``."""
+    then, today = (datetime.fromtimestamp(each).astimezone() for each in (at, now))
+    return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")
+
+
+def since(at: float, now: float) -> str:
+    """When something began: ``17:04:05 (3m12s ago)``."""
+    return f"{clock_time(at, now)} ({ago(at, now)})"
+
+
+# Amounts of memory, disk, inodes and processes, as people read them.
+#
+# The amounts of one line have the same unit, so that they can be compared at a glance.
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_STEP = 1024
+MAX_RATIO = 1000
+"""The smallest amount is at least this part of the unit: ``0.098 GiB``, never ``0.00001 GiB``."""
+MAX_DECIMALS = 6
+
+
+def amounts(signal: str, *values: int) -> list[str]:
+    """Amounts of an eviction signal: sizes, or plain counts of inodes and processes."""
+    return list(map(str, values)) if is_count(signal) else sizes(*values)
+
+
+def is_count(signal: str) -> bool:
+    """Whether an eviction signal counts things instead of bytes."""
+    return signal == "pid.available" or signal.endswith("inodesFree")
+
+
+def sizes(*values: int) -> list[str]:
+    """Sizes in bytes with one unit for all: ``["69.5 GiB", "252.0 GiB"]``.
+
+    The unit is that of the largest, unless the smallest would vanish in it. Sizes that differ have
+    different texts, as far as six decimals show the difference.
+    """
+    power = _power(values)
+    unit = _STEP**power
+    if power == 0:
+        return [f"{value} B" for value in values]
+    for decimals in range(1, MAX_DECIMALS + 1):
+        texts = [f"{_number(value / unit, decimals)} {_UNITS[power]}" for value in values]
+        if len(set(texts)) == len(set(values)):
+            return texts
+    return [f"{_number(value / unit, 1)} {_UNITS[power]}" for value in values]
+
+
+def _power(values: tuple[int, ...]) -> int:
+    largest = max(map(abs, values), default=0)
+    smallest = min((abs(value) for value in values if value), default=0)
+    power = min(max(largest.bit_length() - 1, 0) // 10, len(_UNITS) - 1)  # units are of 2**10
+    while power and smallest * MAX_RATIO < _STEP**power:
+        power -= 1
+    return power
+
+
+def _number(value: float, decimals: int) -> str:
+    """Two significant digits at least of what is smaller than one unit."""
+    if not value:
+        return "0"
+    if 0 < abs(value) < 1:
+        decimals = max(decimals, 1 - floor(log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+# The cause texts of runtimes and of this agent, cut down to the informative part.
+#
+# A runtime wraps a cause in the steps that led to it, and each step names the image or the
+# container again. The reader needs only the end. External text is put on one line afterwards.
+
+LONGEST = 800
+"""Maximum characters of a cause. A longer one keeps its end."""
+READ = 16 * 1024
+"""Characters that are read."""
+_QUOTED = r'"(?:[^"\\]|\\.){0,1000}"'
+_WRAPPERS = re.compile(
+    "|".join(
+        (
+            r"rpc error: code = \w+ desc = ",
+            r"failed to StartContainer for \S+ with \w+: ",
+            rf"Back-off pulling image {_QUOTED}: ",
+            r"ErrImagePull: ",
+            rf"failed to pull and unpack image {_QUOTED}: ",
+            rf"failed to resolve (?:image|reference {_QUOTED}): ",
+            r"failed to do request: ",
+            r"failed to create (?:containerd task|shim task|task for container): ",
+            r"Error response from daemon: ",
+            r"container create failed: ",
+            r"image pull failed for \S+ because the registry is unavailable: ",
+            r"unable to pull image(?: or OCI artifact: pull image err)?: ",
+            r"initializing source docker://\S+: ",
+            r"OCI runtime create failed: ",
+            r"runc create failed: ",
+            r"unable to start container process: ",
+            r"error during container init: ",
+            r"Unable to attach or mount volumes: unmounted volumes=\[[^\]]{0,1000}\]: ",
+            r"Pod was rejected: ",
+            r"failed to CreatePodSandbox for \S+ with (?:Create|Config)PodSandboxError: ",
+            rf"Failed to (?:create sandbox|generate sandbox config) for pod {_QUOTED}: ",
+            r"Predicate \w+ failed: ",
+            r"Exec lifecycle hook \(\[.{0,1000}?\]\) for Container .{0,400}? failed - error: ",
+        )
+    )
+)
+_LOG_LINE = re.compile(rf'time="[^"]{{0,64}}" level=\w{{1,16}} msg=({_QUOTED})')
+"""The message in a log line of runc; CRI-O puts such lines into its errors."""
+_ESCAPED = re.compile(r'\\(["\\])')
+_BACK_OFF = re.compile(r"back-off (\S+) restarting failed container=\S+ pod=\S+?\([0-9a-f-]+\)")
+_WHERE = re.compile(r' \(pod: "[^"]{0,400}", container: [^)\s]{1,64}\)')
+_POD_UID = re.compile(r"\(([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\)")
+_LONG_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+
+
+def cause(text: str) -> str:
+    """The cause without wrappers, uids and long ids; of one that is too long still, its end."""
+    shown = _LOG_LINE.sub(lambda line: _ESCAPED.sub(r"\1", line[1][1:-1]), text[-READ:])
+    shown = _WRAPPERS.sub("", shown)
+    shown = _BACK_OFF.sub(r"back-off \1", shown)
+    shown = _WHERE.sub("", shown)
+    shown = _LONG_ID.sub(r"\1", _POD_UID.sub("", shown))
+    shown = one_line(shown, READ)
+    return shown if len(shown) <= LONGEST else "…" + shown[1 - LONGEST :]
+
+
+# Watches that keep failing, as text: which, why and since when.
+
+MAX_NAMED = 3
+"""Watches that fail for the same reason and are named; the rest is counted."""
+
+
+def failing_watches(found: Sequence[FailingWatch], now: float) -> list[str]:
+    """A sentence for each reason for which watches fail.
+
+    Args:
+        now: on the event loop's clock.
+    """
+    by_reason: dict[str, list[FailingWatch]] = {}
+    for each in found:
+        by_reason.setdefault(each.reason, []).append(each)
+    return [_sentence(why, rows, now) for why, rows in by_reason.items()]
+
+
+def _sentence(why: str, rows: Sequence[FailingWatch], now: float) -> str:
+    named = ", ".join(each.target for each in rows[:MAX_NAMED])
+    more = f" and {len(rows) - MAX_NAMED} more" if len(rows) > MAX_NAMED else ""
+    lasts = duration(now - min(each.since for each in rows))
+    failures = max(each.failures for each in rows)
+    begun = f"the watch of {named}{more} has failed for {lasts} ({failures} times in a row)"
+    return one_line(f"{begun}: {why}; changes there are not seen", 1000)

@@ -2,7 +2,7 @@
 
 The rules are those that the worker applies after the admission: volumes, the sandbox, and each
 container's image and configuration (docs/reference/behaviour.md, c, h, i, j). What other objects
-contain is not checked here (:mod:`kubeletpy.observe.foresee.needs`).
+contain is not checked here (:mod:`kubeletpy.observe.foresee.start`).
 """
 
 from __future__ import annotations

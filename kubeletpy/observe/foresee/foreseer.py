@@ -9,11 +9,18 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.json_patch import MalformedPatch
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.tasks import run_together
-from kubeletpy.observe.foresee import change, needs, patching, pressure, start, updates
-from kubeletpy.observe.foresee.durations import Durations, total
+from kubeletpy.observe.foresee import change, start
 from kubeletpy.observe.foresee.faults import api_refusal, start_faults
-from kubeletpy.observe.foresee.model import Act, Foreseen, ForeseenOutcome, PresentImage, StartFault
-from kubeletpy.observe.foresee.node_queries import NodeQueries
+from kubeletpy.observe.foresee.model import (
+    Act,
+    Durations,
+    Foreseen,
+    ForeseenOutcome,
+    NodeQueries,
+    PresentImage,
+    StartFault,
+    total,
+)
 from kubeletpy.pods import defaults
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import MalformedPod, Pod
@@ -76,7 +83,7 @@ class Foreseer:
             replicas = asked.get("replicas")
             return await self._new(wanted, replicas if isinstance(replicas, int) else 1)
         laid_over = {"spec": manifest.get("spec") or {}}
-        changed = _patched(existing, laid_over, patching.KubectlPatchType.STRATEGIC)
+        changed = _patched(existing, laid_over, change.KubectlPatchType.STRATEGIC)
         return await self._changed(existing, changed)
 
     async def _new(self, pod: Pod, replicas: int) -> Foreseen:
@@ -105,8 +112,8 @@ class Foreseer:
             acts=(*acts, *steps),
             images=image_uses,
             volumes=volume_uses,
-            needs=needs.needs(pod, plan),
-            squeezed=pressure.squeezed(node.levels(), pod_needs(pod)),
+            needs=start.needs(pod, plan),
+            squeezed=start.squeezed(node.levels(), pod_needs(pod)),
             evictions=await self._evictions(pod, victims),
             seconds=total(steps),
             unsure=(*start.unsure(pod, image_uses), _RACE),
@@ -143,7 +150,7 @@ class Foreseer:
         return change.Fate(outcome), victims, placed
 
     async def _changed(self, before: Pod, after: Pod) -> Foreseen:
-        found = updates.changes(before, after, memory_volumes=self._node.memory_volumes)
+        found = change.changes(before, after, memory_volumes=self._node.memory_volumes)
         if not found:
             return self._answer(before, change.Fate(ForeseenOutcome.UNCHANGED))
         if before.is_static:
@@ -156,11 +163,11 @@ class Foreseer:
             return self._answer(before, fate)
         return await self._synced(before, after, found)
 
-    async def _synced(self, before: Pod, after: Pod, found: Sequence[updates.Change]) -> Foreseen:
+    async def _synced(self, before: Pod, after: Pod, found: Sequence[change.Change]) -> Foreseen:
         node, took = self._node, Durations(self._node.traces)
         victims: Sequence[Pod] = ()
         given = node.allocated(after)
-        resizes = any(each.way is updates.ChangeMethod.RESIZE for each in found)
+        resizes = any(each.way is change.ChangeMethod.RESIZE for each in found)
         if resizes:
             resized, fate, victims = self._resized(after)
             if fate is not None:
@@ -254,19 +261,19 @@ def _pod_from_manifest(manifest: JSON) -> Pod:
     return _pod({**manifest, "metadata": filled, "status": {}})
 
 
-def _patched(pod: Pod, patch: Any, kind: patching.KubectlPatchType) -> Pod:
+def _patched(pod: Pod, patch: Any, kind: change.KubectlPatchType) -> Pod:
     try:
-        return _pod(patching.patched(cast(JSON, pod.object), patch, kind))
+        return _pod(change.patched(cast(JSON, pod.object), patch, kind))
     except MalformedPatch as error:
         raise Nonsense(str(error)) from error
 
 
-def _kind(asked: JSON) -> patching.KubectlPatchType:
-    name = asked.get("type") or patching.KubectlPatchType.STRATEGIC
+def _kind(asked: JSON) -> change.KubectlPatchType:
+    name = asked.get("type") or change.KubectlPatchType.STRATEGIC
     try:
-        return patching.KubectlPatchType(name)
+        return change.KubectlPatchType(name)
     except ValueError as error:
-        known = ", ".join(patching.KubectlPatchType)
+        known = ", ".join(change.KubectlPatchType)
         raise Nonsense(f"a patch is of type {known}, not {name}") from error
 
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kubeletpy.node.eviction.report import EvictionOrder
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.structs import Struct
+from kubeletpy.metrics.trace.model import Name, PodTrace, TraceCall
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+
+if TYPE_CHECKING:
+    from kubeletpy.metrics.trace.model import PodTrace
+    from kubeletpy.node.eviction.report import EvictionOrder
+    from kubeletpy.pods.decision import Decision
+    from kubeletpy.pods.pod import Pod
+    from kubeletpy.pods.pod_manager import PodManager
+    from kubeletpy.pods.probe_results import ProbeResults
+    from kubeletpy.pods.runtime_status import PodRuntimeStatus
+    from kubeletpy.pods.sync_results import SyncIntent
+    from kubeletpy.remote.protocol import ImageService
+    from kubeletpy.resources.admission.verdict import Verdict
+    from kubeletpy.resources.allocation.feasibility import Infeasible
 
 
 class ForeseenOutcome(StrEnum):
@@ -201,3 +215,80 @@ class Foreseen(Struct, frozen=True):
     fits: int | None = None
     hints: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
+
+
+# How long steps and calls took on this node, as far as their traces are kept.
+
+
+class Durations:
+    """The times of what succeeded, by step or call; of pulls also by image."""
+
+    def __init__(self, traces: Iterable[PodTrace]) -> None:
+        self._by_name: dict[tuple[Name, str], list[float]] = defaultdict(list)
+        for trace in traces:
+            for span in trace.start:
+                if span.ended is None or span.error or span.name is TraceCall.BACK_OFF:
+                    continue
+                took = span.ended - span.began
+                self._by_name[span.name, ""].append(took)
+                if span.name is TraceCall.PULL_IMAGE:
+                    self._by_name[span.name, span.detail].append(took)
+
+    def act(self, name: Name, what: str = "", why: str = "", *, like: str = "") -> Act:
+        """Something to be done, with the median of earlier times.
+
+        ``like``: an image: its own pulls count, if there were any; else those of all images.
+        """
+        from statistics import median  # used with a request; 2 ms of imports
+
+        times = self._by_name.get((name, like)) or self._by_name.get((name, "")) or []
+        text = f"{name} {what}" if what else str(name)
+        return Act(text, why, median(times) if times else None, len(times))
+
+
+def total(acts: Iterable[Act]) -> float | None:
+    """How long they take one after the other; None if there is nothing to go by."""
+    known = [act.seconds for act in acts]
+    seconds = [each for each in known if each is not None]
+    return sum(seconds) if seconds and len(seconds) == len(known) else None
+
+
+# Queries that the foreseer makes of the agent.
+
+
+class NodeQueries(Struct, frozen=True):
+    """The queries that the foreseer makes of the agent.
+
+    Attributes:
+        judge: would a pod be admitted beside the others, and whom would it preempt?
+        others: the admitted pods but one, by uid.
+        place: where on the machine a pod would go; raises AllocationRefused.
+        allocated: a pod with the resources allocated to it.
+        resized: a pod as it would be run after a resize.
+        seen: what the runtime has of a pod (uid); None: not read yet.
+        probes: the results of a pod's probes.
+        intends: what the runtime sync would do.
+        traces: of the pods that this agent has started.
+        levels: the node's eviction thresholds with what is left (eviction.report.Level).
+        evictions: in which order pods would be evicted, with a pod among them and others (uids)
+            removed.
+        memory_volumes: whether a resize may change the size limits of volumes in memory.
+        settings: of the node's sandboxes and containers.
+    """
+
+    node_name: str
+    pods: PodManager
+    images: ImageService
+    judge: Callable[[Pod, Sequence[Pod]], tuple[Verdict, Sequence[Pod]]]
+    others: Callable[[str], Sequence[Pod]]
+    place: Callable[[Pod], Sequence[Decision]]
+    allocated: Callable[[Pod], Pod]
+    resized: Callable[[Pod], Pod | Infeasible]
+    seen: Callable[[str], PodRuntimeStatus | None]
+    probes: Callable[[Pod], ProbeResults]
+    intends: Callable[[Pod, PodRuntimeStatus, ProbeResults], SyncIntent]
+    traces: Iterable[PodTrace]
+    levels: Callable[[], Sequence[Mapping[str, Any]]]
+    evictions: Callable[[Pod, Collection[str]], Awaitable[Sequence[EvictionOrder]]]
+    memory_volumes: bool
+    settings: RuntimeSettings = RuntimeSettings()

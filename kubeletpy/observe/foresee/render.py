@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.base.api.quantity import spelled
-from kubeletpy.observe.explain import render_order
+from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.texts import milliseconds, one_line
 from kubeletpy.observe.foresee.model import ForeseenOutcome, NeedState
-from kubeletpy.observe.foresee.needs import missing
+from kubeletpy.observe.foresee.start import missing
 
 View = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ def plan(view: View, *, evictions: bool = False) -> str:
         _section("Volumes", (_volume(each) for each in view["volumes"])),
         _section("Waits for", (_need(each) for each in missing(_needs(view)))),
         _section("Eviction thresholds", (_squeezed(each) for each in view["squeezed"])),
-        render_order.orders(view["evictions"] if evictions else _near(view)),
+        render.orders(view["evictions"] if evictions else _near(view)),
         _section("How", (one_line(each) for each in view["hints"])),
         _section("Not known", (*_unchecked(view), *(one_line(each) for each in view["unsure"]))),
     ]

@@ -27,11 +27,11 @@ from kubeletpy.observe.recorder.model import (
     FORMAT,
     LineKind,
     MachineState,
+    News,
     effects_output,
     machine_state,
     plan_output,
 )
-from kubeletpy.observe.recorder.news import News
 from kubeletpy.observe.recorder.redact import (
     Texts,
     redacted,

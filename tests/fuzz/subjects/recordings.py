@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.observe.recorder import render
+from kubeletpy.observe.recorder import replay as render
 from kubeletpy.observe.recorder.replay import replay
 from tests.fuzz.target import JSON_WORDS, target
 

@@ -30,7 +30,7 @@ from kubeletpy.node.eviction.report import (
     Remedy,
     report,
 )
-from kubeletpy.observe.explain import render_pressure
+from kubeletpy.observe.explain import render
 from tests.unit.node.eviction.machine import DISK, MEMORY, Machine, eater
 from tests.unit.node.eviction.rules import GI, rules
 from tests.virtual_time import EPOCH, on_virtual_time
@@ -62,7 +62,7 @@ async def test_a_healthy_node() -> None:
         ("evictionHard.pid.available", 1000, 0),
     }
     assert all(each.crossed_since is None for each in found.levels)
-    text = render_pressure.node(as_json(machine))
+    text = render.node(as_json(machine))
     assert text.startswith("The node is under no pressure.\n\nThresholds\n")
     line = "15.0 GiB left of 16.0 GiB, acted on below 2.0 GiB for 30s"
     assert f"  evictionSoft.memory.available: {line}\n" in text
@@ -97,14 +97,14 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
     assert (eviction.pod.name, eviction.next.name) == ("bigger", "big")
     assert [each.name for each in eviction.ranking] == ["bigger", "big", "critical", "calm"]
     view = as_json(machine)
-    text = render_pressure.node(view)
+    text = render.node(view)
     assert text.startswith("The node has been under MemoryPressure for 20s; enough again, ends in ")
     assert (
         "evicted default/bigger (used 6.0 GiB, more than its request of 0 GiB, priority -5): "
         "memory.available was 0 GiB, below 1.0 GiB" in text
     )
     assert "Remedies\n  nothing: there is enough again" in text
-    told = render_pressure.eviction(view["evictions"][0], view["at"])
+    told = render.eviction(view["evictions"][0], view["at"])
     assert told.startswith("Evicted because the node ran short\n  20s ago: memory.available was 0")
     assert "    3. default/critical: critical or static: stays\n" in told
     assert told.endswith("  next would have been default/big")
@@ -117,7 +117,7 @@ async def test_reclaims_and_remedies() -> None:
     found = machine.keeper.report()
     assert [each.outcome for each in found.evictions][:1] == [EvictionOutcome.RECLAIM_NOT_ENOUGH]
     assert found.helps == (Help(Remedy.FREE_SPACE, Signal.NODEFS, 12 * GI - (DISK - 93 * GI)),)
-    text = render_pressure.node(as_json(machine))
+    text = render.node(as_json(machine))
     assert "removed unused containers and images, which was not enough" in text
     assert "  nodefs.available: 5.0 GiB of space have to be free more" in text
     assert ", crossed for " in text
@@ -130,17 +130,17 @@ async def test_a_reclaim_that_was_enough() -> None:
     (eviction,) = machine.keeper.report().evictions
     assert eviction.outcome is EvictionOutcome.RECLAIMED
     assert (eviction.pod, eviction.next, eviction.ranking) == (None, None, ())
-    assert "which was enough: nodefs.available was 5.0 GiB, below 10.0 GiB" in render_pressure.node(
+    assert "which was enough: nodefs.available was 5.0 GiB, below 10.0 GiB" in render.node(
         as_json(machine)
     )
 
 
 def test_every_remedy_has_a_text() -> None:
-    assert set(render_pressure._REMEDIES) == {each.value for each in Remedy}
+    assert set(render._REMEDIES) == {each.value for each in Remedy}
 
 
 def test_a_node_that_is_not_watched() -> None:
-    assert render_pressure.node(None).startswith("this node is not watched")
+    assert render.node(None).startswith("this node is not watched")
 
 
 @on_virtual_time

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.observe.explain import render_pressure
-from kubeletpy.observe.explain.amounts import amounts, sizes
+from kubeletpy.observe.explain import render
+from kubeletpy.observe.explain.texts import amounts, sizes
 
 KI, MI, GI = 1 << 10, 1 << 20, 1 << 30
 
@@ -75,7 +75,7 @@ def test_a_threshold_has_one_unit(signal: str, numbers: tuple[int, int, int], li
         "evictions": [],
         "helps": [],
     }
-    assert line in render_pressure.node(view).splitlines()
+    assert line in render.node(view).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_remedies_have_a_unit(remedy: str, amount: int, said: str) -> None:
         "evictions": [],
         "helps": helps,
     }
-    assert f"x: {said}" in render_pressure.node(view)
+    assert f"x: {said}" in render.node(view)

@@ -14,9 +14,9 @@ from kubeletpy.base.api.times import format_time
 from kubeletpy.images.policy import PullPosition, never_pulled
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain import render
-from kubeletpy.observe.explain.causes import LONGEST, READ, cause
 from kubeletpy.observe.explain.facts import NodeTaint
 from kubeletpy.observe.explain.gather import explain, line
+from kubeletpy.observe.explain.texts import LONGEST, READ, cause
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import Pod

@@ -11,15 +11,15 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.images.policy import never_pulled
 from kubeletpy.metrics.trace.model import Step
-from kubeletpy.observe.explain.codes import (
+from kubeletpy.observe.explain.model import Wait, WaitKind
+from kubeletpy.observe.explain.verdict import (
     CauseCode,
+    cause_code,
     crash_code,
     image_code,
     terminal_code,
     wait_code,
 )
-from kubeletpy.observe.explain.model import Wait, WaitKind
-from kubeletpy.observe.explain.verdict import cause_code
 from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.pods.sync_results import StartError

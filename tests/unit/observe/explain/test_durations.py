@@ -12,10 +12,9 @@ from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.containers import exits
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
-from kubeletpy.observe.explain.moments import api_time, clock_time
-from kubeletpy.observe.explain.since import asked_to_end, ready_since, stopped_at
 from kubeletpy.observe.explain.stuck import StuckPods
-from kubeletpy.observe.explain.waits import waits
+from kubeletpy.observe.explain.texts import api_time, clock_time
+from kubeletpy.observe.explain.waits import asked_to_end, ready_since, stopped_at, waits
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import HistoryEntry

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.observe.explain.from_api import MAX_EVENTS, explain, unscheduled, verdict
+from kubeletpy.observe.explain.unplaced import MAX_EVENTS, explain, unscheduled, verdict
 
 AT = 1_767_225_600.0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.observe.explain.kept import EVERY_S, FILE_NAME, NOW_AND_THEN, KeptTroubles
+from kubeletpy.observe.explain.stuck import EVERY_S, FILE_NAME, NOW_AND_THEN, KeptTroubles
 from kubeletpy.podworkers.troubles import OVER_S, Troubles
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain.gather import explain
-from kubeletpy.observe.explain.volume_hints import volume_hint
+from kubeletpy.observe.explain.hints import volume_hint
 from kubeletpy.pods.spared import Spared
 from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.records import Stage

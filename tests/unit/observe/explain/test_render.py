@@ -9,11 +9,10 @@ import pytest
 from msgspec import to_builtins
 
 from kubeletpy.metrics.trace.model import Chapter, PodTrace, Span, Step, TraceCall
-from kubeletpy.observe.explain import render, render_notices, render_timeline
+from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.gather import explain, line
-from kubeletpy.observe.explain.model import Exit
+from kubeletpy.observe.explain.model import Exit, Timeline, from_json, timeline
 from kubeletpy.observe.explain.texts import duration, milliseconds, one_line
-from kubeletpy.observe.explain.timeline import Timeline, from_json, timeline
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.sync_results import StartError
@@ -45,10 +44,10 @@ def crash() -> dict[str, Any]:
 
 
 def test_a_node_on_which_everything_works_has_no_such_paragraphs() -> None:
-    assert (render_notices.notices([]), render_notices.troubles([])) == ("", "")
+    assert (render.notices([]), render.troubles([])) == ("", "")
     setting = {"name": "a", "value": "b\n", "consequence": "none"}
-    assert render_notices.notices([setting]) == "\nSet without effect\n  a=b: none\n"
-    assert render_notices.troubles(["x\ny"]) == "\nDoes not work\n  x y\n"
+    assert render.notices([setting]) == "\nSet without effect\n  a=b: none\n"
+    assert render.troubles(["x\ny"]) == "\nDoes not work\n  x y\n"
 
 
 def test_the_complete_text() -> None:
@@ -178,7 +177,7 @@ def test_open_spans_are_drawn_to_the_present() -> None:
     assert end.total is None
     (bar,) = end.spans
     assert (bar.start, bar.end, bar.going_on) == (0.0, 1.0, True)
-    assert "1000 ms…" in render_timeline.text(drawn(trace))
+    assert "1000 ms…" in render.text(drawn(trace))
 
 
 def test_a_pod_that_was_found_running_has_no_start() -> None:
@@ -189,7 +188,7 @@ def test_a_pod_that_was_found_running_has_no_start() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 def test_the_text_keeps_to_the_terminal(width: int) -> None:
-    text = render_timeline.text(drawn(), width)
+    text = render.text(drawn(), width)
     assert "\x1b" not in text
     bars = [each for each in text.split("\n") if each.endswith("│")]
     assert len(bars) == 6

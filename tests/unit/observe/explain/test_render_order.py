@@ -8,7 +8,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.node.eviction.decide import Signal
 from kubeletpy.node.eviction.ranking import Reclaim
 from kubeletpy.node.eviction.report import EvictionOrder, Next, RankingEntry
-from kubeletpy.observe.explain.render_order import orders
+from kubeletpy.observe.explain.render import orders
 
 MI = 1 << 20
 PLACE = RankingEntry("ns", "a", "u", 0, False, 30 * MI, 10 * MI, True)

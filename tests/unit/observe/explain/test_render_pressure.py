@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.observe.explain import render_pressure
+from kubeletpy.observe.explain import render
 
 NOW = 1000.0
 MI = 1 << 20
@@ -61,7 +61,7 @@ def test_a_node() -> None:
             {"signal": None, "remedy": "wait", "amount": 0},
         ],
     }
-    assert render_pressure.node(view) == (
+    assert render.node(view) == (
         "The node has been under MemoryPressure for 30s.\n"
         "The node has been under DiskPressure for 1m30s; enough again, ends in 1m.\n"
         "\n"
@@ -91,13 +91,13 @@ def test_a_node() -> None:
 
 
 def test_a_node_without_troubles() -> None:
-    assert render_pressure.node(QUIET) == "The node is under no pressure.\n"
-    assert "not watched" in render_pressure.node(None)
+    assert render.node(QUIET) == "The node is under no pressure.\n"
+    assert "not watched" in render.node(None)
 
 
 def test_the_newest_ten_evictions() -> None:
     evictions = [eviction_row("reclaimed", NOW - n) for n in range(20, 0, -1)]
-    rows = render_pressure.node({**QUIET, "evictions": evictions}).split("\n")
+    rows = render.node({**QUIET, "evictions": evictions}).split("\n")
     shown = [row.split()[0] for row in rows if " ago: " in row]
     assert shown == [f"{n}s" for n in range(1, 11)]
 
@@ -113,7 +113,7 @@ def test_an_eviction() -> None:
         ],
         next=place("api"),
     )
-    assert render_pressure.eviction(found, NOW) == (
+    assert render.eviction(found, NOW) == (
         "Evicted because the node ran short\n"
         "  5s ago: memory.available was 50.0 MiB, below 100.0 MiB\n"
         "  used 5.0 MiB, more than its request of 2.0 MiB, priority 3\n"
@@ -125,7 +125,7 @@ def test_an_eviction() -> None:
         "  next would have been default/api"
     )
     alone = eviction_row("evicted", signal="pid.available", pod=place("web", used=7))
-    assert render_pressure.eviction(alone, NOW) == (
+    assert render.eviction(alone, NOW) == (
         "Evicted because the node ran short\n"
         "  5s ago: pid.available was 52428800, below 104857600\n"
         "  7 tasks, priority 3"
@@ -142,14 +142,14 @@ def test_a_limit_of_its_own() -> None:
         "pod": limited("web", "emptyDir cache", 5 * MI),
         "ranking": [limited("api", "container main", 3 * MI)],
     }
-    assert render_pressure.by_limit(found, NOW) == (
+    assert render.by_limit(found, NOW) == (
         "Evicted because it exceeded a limit of its local storage\n"
         "  5s ago: emptyDir cache used 5.0 MiB of 4.0 MiB\n"
         "  the nearest to a limit then, which would be next:\n"
         "    1. default/api: container main used 3.0 MiB of 4.0 MiB"
     )
     alone = {**found, "pod": limited("web", "all of the pod", 1 << 64), "ranking": []}
-    assert render_pressure.by_limit(alone, NOW) == (
+    assert render.by_limit(alone, NOW) == (
         "Evicted because it exceeded a limit of its local storage\n"
         "  5s ago: all of the pod used more than can be counted of 4.0 MiB"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.observe.explain.render_version import version
+from kubeletpy.observe.explain.render import version
 
 FOUND: dict[str, Any] = {
     "running": "1.36",

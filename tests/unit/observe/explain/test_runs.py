@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.times import format_time
-from kubeletpy.observe.explain.containers import last_exit
-from kubeletpy.observe.explain.runs import RECENTLY_S, killed_by, never_ran, restless
+from kubeletpy.observe.explain.containers import (
+    RECENTLY_S,
+    killed_by,
+    last_exit,
+    never_ran,
+    restless,
+)
 from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.probe_results import ProbeOutcome
 from kubeletpy.podworkers.history import HistoryEntry

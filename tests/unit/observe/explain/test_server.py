@@ -24,8 +24,8 @@ from kubeletpy.metrics.trace.spans import Traces, span
 from kubeletpy.node.eviction.decide import Signal
 from kubeletpy.node.eviction.report import EvictionOrder
 from kubeletpy.node.server_version import VersionShown
-from kubeletpy.observe.explain.moments import since
 from kubeletpy.observe.explain.server import MAX_CONNECTIONS, MAX_LIFE_S, ExplainServer
+from kubeletpy.observe.explain.texts import since
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from tests.unit.observe.explain.facts import facts
 

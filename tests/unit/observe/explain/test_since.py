@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.structs import replace
 from kubeletpy.observe.explain.model import Wait, WaitKind
-from kubeletpy.observe.explain.since import wrong_since
+from kubeletpy.observe.explain.waits import wrong_since
 from kubeletpy.pods.pod import Pod
 from tests.unit.observe.explain.facts import NOW, facts, not_ready
 from tests.unit.podworkers.builders import make_pod

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.observe.explain.facts import NodeTaint
-from kubeletpy.observe.explain.taints import (
+from kubeletpy.observe.explain.facts import (
     BY_TAINT_MANAGER,
     MAX_TAINTS,
     REASON,
+    NodeTaint,
     deleted_for,
     refused_for,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.observe.explain.unschedulable import MAX_HINT, OTHERWISE, next_step, wants_host_ports
+from kubeletpy.observe.explain.unplaced import MAX_HINT, OTHERWISE, next_step, wants_host_ports
 
 
 def pod(name: str = "web", node: str = "", **more: Any) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from msgspec import to_builtins
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain import render
-from kubeletpy.observe.explain.containers import exits, last_exit
+from kubeletpy.observe.explain.containers import exits, last_exit, last_words
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.model import WaitKind
-from kubeletpy.observe.explain.probes import last_words
 from kubeletpy.observe.explain.verdict import verdict
 from kubeletpy.observe.explain.waits import waits
 from kubeletpy.pods.pod import Pod

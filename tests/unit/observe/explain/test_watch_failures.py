@@ -7,7 +7,7 @@ from typing import Any
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
-from kubeletpy.observe.explain.watch_failures import failing_watches
+from kubeletpy.observe.explain.texts import failing_watches
 from kubeletpy.pods.environment import SERVICES_UNREAD
 from kubeletpy.pods.sync_results import StartError
 from tests.unit.observe.explain.facts import NOW, OFFSET, facts, not_ready, waiting

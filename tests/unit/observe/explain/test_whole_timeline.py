@@ -13,9 +13,17 @@ from msgspec import to_builtins
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Chapter as Part
 from kubeletpy.metrics.trace.model import PodTrace, Span, Step, TraceCall
-from kubeletpy.observe.explain import render_timeline
-from kubeletpy.observe.explain.model import Exit, Wait, WaitKind
-from kubeletpy.observe.explain.timeline import Bar, Timeline, TimelineChapter, from_json, timeline
+from kubeletpy.observe.explain import render
+from kubeletpy.observe.explain.model import (
+    Bar,
+    Exit,
+    Timeline,
+    TimelineChapter,
+    Wait,
+    WaitKind,
+    from_json,
+    timeline,
+)
 
 OFFSET = 1000.0
 SANDBOX_OF_WEB = Span(TraceCall.RUN_POD_SANDBOX, "attempt 0", 10.0, 11.0)
@@ -93,8 +101,8 @@ default/web  end: 2000 ms from the first stop to the pod being done with
 
 
 def test_text() -> None:
-    assert render_timeline.text(whole()) == WIDE
-    assert render_timeline.text(whole(), 60) == NARROW
+    assert render.text(whole()) == WIDE
+    assert render.text(whole(), 60) == NARROW
 
 
 def test_the_smallest_of_terminals_and_the_last_moment() -> None:
@@ -102,7 +110,7 @@ def test_the_smallest_of_terminals_and_the_last_moment() -> None:
     trace = PodTrace("uid", "default", "web", 10.0, ready_at=12.0)
     trace.start = [SANDBOX_OF_WEB, Span(TraceCall.WRITE_STATUS, "Running, Ready", 12.0, 12.0)]
     for width in (20, 40, 50):
-        rows = render_timeline.text(timeline(trace, 0.0, None, 13.0), width).split("\n")
+        rows = render.text(timeline(trace, 0.0, None, 13.0), width).split("\n")
         assert rows[1:3] == [
             "  RunPodSandbox attem…    +0.0 ms   1000 ms │█████     │",
             "  write status Runnin…   +2000 ms    0.0 ms │         █│",
@@ -111,7 +119,7 @@ def test_the_smallest_of_terminals_and_the_last_moment() -> None:
 
 def test_a_pod_that_was_found_running_has_no_bars() -> None:
     found = timeline(PodTrace("uid", "default", "web", 10.0), OFFSET, OFFSET + 9, 10.0)
-    assert render_timeline.text(found) == (
+    assert render.text(found) == (
         "default/web  start: not ready yet (this agent found the pod's sandbox running when it "
         "started)\n"
     )
@@ -216,7 +224,7 @@ def test_the_time_that_the_width_shows(
     total: float | None, end: float | None, seconds: float
 ) -> None:
     bars = () if end is None else (Bar(TraceCall.PULL_IMAGE, "", 0.0, end, 0),)
-    assert render_timeline.scale(TimelineChapter(Part.START, 0.0, total, bars)) == seconds
+    assert render.scale(TimelineChapter(Part.START, 0.0, total, bars)) == seconds
 
 
 REFUSED = """\
@@ -231,7 +239,7 @@ def test_a_pod_that_was_refused() -> None:
     refused = [Span(TraceCall.ADMIT, "", 10.5, 10.5, "OutOfcpu: too much")]
     trace = PodTrace("uid", "default", "web", 10.0, start=refused, ended_at=10.5)
     found = timeline(trace, OFFSET, None, 20.0, has_sandbox=False)
-    assert _without_bars(render_timeline.text(found)) == REFUSED
+    assert _without_bars(render.text(found)) == REFUSED
 
 
 LIVES = """\
@@ -278,7 +286,7 @@ def test_a_pod_that_crashes_once_it_was_ready() -> None:
     )
     shown = replace(found, verdict="not running: it keeps ending", waits=(wait,), at=OFFSET + 30.0)
     until = datetime.fromtimestamp(OFFSET + 60.0).astimezone().strftime("%H:%M:%S")
-    assert _without_bars(render_timeline.text(shown)) == LIVES.replace("{until}", until)
+    assert _without_bars(render.text(shown)) == LIVES.replace("{until}", until)
     assert from_json(json.loads(json.dumps(to_builtins(shown)))) == shown
 
 
@@ -312,6 +320,6 @@ def test_a_wait_that_is_over_has_its_own_end() -> None:
 def test_a_pod_that_ended_without_having_been_ready() -> None:
     trace = PodTrace("uid", "default", "web", 10.0, start=[SANDBOX_OF_WEB])
     trace.ready(12.0, ended=True)
-    assert render_timeline.text(timeline(trace, 0.0, None, 30.0)).splitlines()[0] == (
+    assert render.text(timeline(trace, 0.0, None, 30.0)).splitlines()[0] == (
         "default/web  start: 2000 ms from first sight to its end being written; it was never Ready"
     )

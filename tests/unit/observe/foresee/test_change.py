@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.observe.foresee.change import Fate, acts, fate, forbidden, hints, restarted
-from kubeletpy.observe.foresee.durations import Durations
-from kubeletpy.observe.foresee.model import Act, ForeseenOutcome, ImageUse
-from kubeletpy.observe.foresee.updates import Change, ChangeMethod
+from kubeletpy.observe.foresee.change import (
+    Change,
+    ChangeMethod,
+    Fate,
+    acts,
+    fate,
+    forbidden,
+    hints,
+    restarted,
+)
+from kubeletpy.observe.foresee.model import Act, Durations, ForeseenOutcome, ImageUse
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.sync_results import SyncIntent
 from tests.unit.observe.foresee.pods import container, pod

@@ -20,9 +20,9 @@ from kubeletpy.observe.foresee.model import (
     ImageUse,
     Need,
     NeedKind,
+    NodeQueries,
     Squeezed,
 )
-from kubeletpy.observe.foresee.node_queries import NodeQueries
 from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager

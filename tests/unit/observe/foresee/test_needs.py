@@ -8,8 +8,8 @@ import pytest
 from msgspec import to_builtins
 
 from kubeletpy.observe.foresee.model import Foreseen, ForeseenOutcome, Need, NeedKind, NeedState
-from kubeletpy.observe.foresee.needs import needs, settled
 from kubeletpy.observe.foresee.render import plan
+from kubeletpy.observe.foresee.start import needs, settled
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 from tests.unit.observe.foresee.pods import container, pod

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.json_patch import strategic_merge
-from kubeletpy.observe.foresee.patching import POD_SCHEMA, KubectlPatchType, patched
+from kubeletpy.observe.foresee.change import POD_SCHEMA, KubectlPatchType, patched
 from kubeletpy_up.schema import definitions
 
 POD: dict[str, Any] = {

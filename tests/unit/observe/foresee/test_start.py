@@ -8,9 +8,15 @@ import pytest
 
 from kubeletpy.metrics.trace.model import PodTrace, Span, Step, TraceCall
 from kubeletpy.observe.foresee import start
-from kubeletpy.observe.foresee.durations import Durations, total
-from kubeletpy.observe.foresee.model import Act, ForeseenVolume, ImageUse, Squeezed
-from kubeletpy.observe.foresee.pressure import squeezed
+from kubeletpy.observe.foresee.model import (
+    Act,
+    Durations,
+    ForeseenVolume,
+    ImageUse,
+    Squeezed,
+    total,
+)
+from kubeletpy.observe.foresee.start import squeezed
 from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 from tests.unit.observe.foresee.pods import container, pod
 from tests.unit.podworkers.builders import make_pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.observe.foresee.updates import Change, ChangeMethod, changes
+from kubeletpy.observe.foresee.change import Change, ChangeMethod, changes
 from kubeletpy.pods.pod import Pod
 
 BASE: dict[str, Any] = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.observe.recorder.model import LineKind
-from kubeletpy.observe.recorder.news import News
+from kubeletpy.observe.recorder.model import LineKind, News
 from tests.unit.podworkers.builders import make_pod, runtime_status
 
 

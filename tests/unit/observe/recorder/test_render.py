@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.observe.recorder import render
+from kubeletpy.observe.recorder import replay
 from kubeletpy.observe.recorder.model import LineKind
 from kubeletpy.observe.recorder.replay import NODE, Moment, Replayed
 
@@ -72,7 +72,7 @@ EVICTED = (
 
 def test_an_overview() -> None:
     """Pods are listed in the order in which they begin; other events are left out."""
-    assert render.overview(replayed(), "2.0").splitlines() == [
+    assert replay.overview(replayed(), "2.0").splitlines() == [
         "12 decisions of node node-a, made by 1.0, 1.1, replayed by 2.0: 3 differences",
         "  00:00:02.000 to 00:00:03.250  ns/two  no status",
         "  00:00:04.000 to 00:00:02.000  ns/three  Running, ready  2 differences",
@@ -80,13 +80,13 @@ def test_an_overview() -> None:
         "line 7 is not replayed: Format 9",
         "2 lines, the first is line 3, are not replayed: a line",
     ]
-    assert render.overview(Replayed(), "2.0") == (
+    assert replay.overview(Replayed(), "2.0") == (
         "0 decisions of node , made by no version, replayed by 2.0: no differences\n"
     )
 
 
 def test_differences() -> None:
-    assert render.differences(replayed()).splitlines() == [
+    assert replay.differences(replayed()).splitlines() == [
         "ns/one",
         f"  02:00:00.062  status  {EVICTED}",
         "                now     Running, ready",
@@ -100,7 +100,7 @@ def test_differences() -> None:
 
 def test_a_difference_outside_the_summary_is_shown_in_full() -> None:
     found = Replayed(stories={"u": [status(1, RUNNING, {**RUNNING, "hostIP": "192.0.2.1"})]})
-    assert render.differences(found).splitlines() == [
+    assert replay.differences(found).splitlines() == [
         "u",
         "  00:00:01.000  status  Running, ready",
         '                now     {"phase": "Running", "conditions": [{"type": "Initialized", '
@@ -139,10 +139,10 @@ def test_a_difference_outside_the_summary_is_shown_in_full() -> None:
     ],
 )
 def test_a_story(uid: str, lines: list[str]) -> None:
-    assert render.story(replayed(), uid).splitlines() == lines
+    assert replay.story(replayed(), uid).splitlines() == lines
 
 
 @pytest.mark.parametrize("at", [1e300, float("nan"), float("inf")])
 def test_an_invalid_time_is_shown_as_dashes(at: float) -> None:
     found = Replayed(stories={"u": [Moment(at, LineKind.PLAN, {"out": {}})]})
-    assert render.story(found, "u") == "u (u)\n  --:--:--.---  plan    no change\n"
+    assert replay.story(found, "u") == "u (u)\n  --:--:--.---  plan    no change\n"

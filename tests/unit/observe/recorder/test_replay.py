@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kubeletpy.cli import record as record_command
 from kubeletpy.cli import replay as replay_command
 from kubeletpy.metrics.trace.model import PodTrace, Span, TraceCall
-from kubeletpy.observe.recorder import render
+from kubeletpy.observe.recorder import replay as render
 from kubeletpy.observe.recorder.files import DIRECTORY, RecordingFiles, read_lines, recordings
 from kubeletpy.observe.recorder.recorder import MOST_HELD, FlightRecorder
 from kubeletpy.observe.recorder.replay import replay

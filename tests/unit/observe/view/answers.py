@@ -10,8 +10,8 @@ from msgspec import to_builtins
 from kubeletpy.kubeapi.events.writer import KeptEvent
 from kubeletpy.metrics.trace.model import PodTrace, Span, Step, TraceCall
 from kubeletpy.observe.explain.gather import explain, line
-from kubeletpy.observe.explain.timeline import timeline
-from kubeletpy.observe.view.watcher import Silent
+from kubeletpy.observe.explain.model import timeline
+from kubeletpy.observe.view.server import Silent
 from tests.unit.observe.explain.facts import OFFSET, facts
 
 

@@ -9,9 +9,17 @@ from xml.etree import ElementTree
 import pytest
 
 from kubeletpy.metrics.trace.model import PodTrace, Span, TraceCall
-from kubeletpy.observe.explain.timeline import timeline
-from kubeletpy.observe.view.drawing import LEGEND, NARROW, WIDE, Shape, html, source_hash, svg
-from kubeletpy.observe.view.waterfall import BarKind
+from kubeletpy.observe.explain.model import timeline
+from kubeletpy.observe.view.drawing import (
+    LEGEND,
+    NARROW,
+    WIDE,
+    BarKind,
+    Shape,
+    html,
+    source_hash,
+    svg,
+)
 from tests.unit.observe.explain.test_whole_timeline import whole
 
 DRAWN = """\

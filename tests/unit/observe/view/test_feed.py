@@ -12,7 +12,7 @@ from kubeletpy.observe.explain import unplaced
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.view import feed
-from kubeletpy.observe.view.history import History
+from kubeletpy.observe.view.feed import History
 from kubeletpy.pods.sync_results import StartError
 from tests.unit.observe.explain.facts import NOW, exited, facts, not_ready, waiting
 from tests.unit.observe.explain.test_from_api import UNSCHEDULED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.observe.view.history import GAP_S, MAX_SAMPLES, History
+from kubeletpy.observe.view.feed import GAP_S, MAX_SAMPLES, History
 from tests.unit.observe.view.answers import used
 
 

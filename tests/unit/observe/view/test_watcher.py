@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kubeletpy.observe.view.watcher import Watcher
+from kubeletpy.observe.view.server import Watcher
 from tests.unit.observe.view.answers import Agent, used
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.metrics.trace.model import Chapter, Name, PodTrace, Span, Step, TraceCall
-from kubeletpy.observe.explain.timeline import timeline
-from kubeletpy.observe.view.waterfall import MAX_BESIDE, BarKind, Waterfall, waterfalls
+from kubeletpy.observe.explain.model import timeline
+from kubeletpy.observe.view.drawing import MAX_BESIDE, BarKind, Waterfall, waterfalls
 
 
 def laid_out(*spans: Span, ready: float | None = None, now: float = 20.0) -> Waterfall:
