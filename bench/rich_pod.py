@@ -10,8 +10,7 @@ from pathlib import Path
 from bench.manifests import NAMESPACE, SCRIPT, bound_pod, settings
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.pod import ContainerKind, Mount, Pod
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,

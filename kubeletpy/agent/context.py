@@ -23,8 +23,7 @@ from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.eviction.ranking import NodeSignals, PodUses
 from kubeletpy.node.facts import MachineFacts, NodeAddresses, NodeOptions
 from kubeletpy.node.guards.at_start import GuardedHost
-from kubeletpy.pods.node_pods import NodePods
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.resources.cgroups.machine import KernelFacts
 from kubeletpy.resources.cgroups.tree import CgroupTree

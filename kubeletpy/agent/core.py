@@ -46,8 +46,7 @@ from kubeletpy.node.facts import NodeAddresses, NodeOptions
 from kubeletpy.node.runtime import RuntimeClassHandlers, RuntimeMonitor, RuntimeUpkeep
 from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import qos_class
-from kubeletpy.pods.resources import resource_levels
+from kubeletpy.pods.resources import qos_class, resource_levels
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.steps.cgroup import PodCgroup

@@ -27,8 +27,7 @@ from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.node.stats.collector import StatsCollector, make_collector, withheld_huge_pages
 from kubeletpy.node.stats.disks import DiskMeter
 from kubeletpy.node.stats.pod_storage import StorageMeter
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.spared import Spared
+from kubeletpy.pods.pod import Pod, Spared
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 

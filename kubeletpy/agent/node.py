@@ -28,8 +28,7 @@ from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.node.shutdown.logind import SystemLogind
 from kubeletpy.node.shutdown.plan import periods_of
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
-from kubeletpy.pods.granted import DeviceCounts
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import DeviceCounts, Pod
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.resources.admission.facts import NodeState
 from kubeletpy.resources.cgroups.names import parse_existing

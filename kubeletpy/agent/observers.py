@@ -21,7 +21,7 @@ from kubeletpy.observe.explain.gather import RemovedPods
 from kubeletpy.observe.explain.snapshot import Snapshots
 from kubeletpy.observe.explain.stuck import StuckPods
 from kubeletpy.observe.foresee.model import NodeQueries
-from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
+from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
 from kubeletpy.server.certificate import ServingCertificate
 from kubeletpy.server.pod_resources.server import PodResourcesServer
 

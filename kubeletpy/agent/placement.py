@@ -18,8 +18,8 @@ from kubeletpy.config import ConfigError, KubeletSettings, Problem
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.metrics.resources import PlacementMetrics
 from kubeletpy.node.facts import MachineFacts, hard_threshold
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.resources.placement.cpu_manager import CpuManager

@@ -28,10 +28,10 @@ from kubeletpy.kubeapi.events.writer import EventWriter, KeptEvents, LogRecorder
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.node.own_node import OwnNode
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.node_allocatable import GATE as CLAIMS_COUNT
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.resources import NODE_ALLOCATABLE_GATE as CLAIMS_COUNT
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.reason_cache import ReasonCache

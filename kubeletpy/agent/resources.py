@@ -18,8 +18,8 @@ from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.problems import ConfigError, Problem
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import capacity, unreserved
-from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.feasibility import ResizeRules

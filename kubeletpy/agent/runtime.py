@@ -16,7 +16,7 @@ from kubeletpy.images.image_manager import ImageManager, PullSettings
 from kubeletpy.images.pod_credentials import NodeCredentials, default_paths
 from kubeletpy.images.records.ledger import pull_records
 from kubeletpy.images.uses import ImageUses
-from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
+from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
 from kubeletpy.resources.cgroups.setup import memory_qos
 from kubeletpy.resources.cgroups.values import unreserved_memory
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings

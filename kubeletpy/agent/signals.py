@@ -13,9 +13,8 @@ from typing import Generic, ParamSpec, TypeVar
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.node.build import NodeHealth
-from kubeletpy.pods.node_pods import NodePods
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.pod import NodePods, Pod
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.syncloop.lifecycle import LifecycleEvent

@@ -12,7 +12,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.node.facts import MachineFacts, NodeOptions, allocatable, capacity, with_foreign
-from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
+from kubeletpy.pods.pod import NO_DEVICES, DeviceCounts
 
 # The conditions of a node. Pure: time is an argument.
 #

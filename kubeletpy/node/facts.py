@@ -16,8 +16,7 @@ from kubeletpy.base.structs import Struct, field
 from kubeletpy.config.flags import NodeFlags, node_addresses
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
-from kubeletpy.pods.addresses import canonical_address, family
-from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
+from kubeletpy.pods.pod import NO_DEVICES, DeviceCounts, canonical_address, family
 
 
 class MachineFacts(Struct, frozen=True):

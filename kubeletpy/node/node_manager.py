@@ -33,7 +33,7 @@ from kubeletpy.node.build import (
     status_patch,
 )
 from kubeletpy.node.facts import MachineFacts, NodeOptions
-from kubeletpy.pods.granted import NO_DEVICES, DeviceCounts
+from kubeletpy.pods.pod import NO_DEVICES, DeviceCounts
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService

@@ -14,13 +14,12 @@ from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import RUNTIMECLASSES, KubeApi
 from kubeletpy.node.build import RUNTIME_DOWN_AFTER_S, RuntimeInfo, network_not_ready
-from kubeletpy.pods.config_errors import RuntimeClassError
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import RuntimeClassError, RuntimeHealth
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.protocol import RuntimeManager
-from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,17 @@ Must never change the object (it is shared with caches and watches), read a cloc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.config.rules import host_address
 
 CONFIG_SOURCE = "kubernetes.io/config.source"
 CONFIG_SEEN = "kubernetes.io/config.seen"
@@ -253,3 +258,400 @@ def _check_containers(value: object, field: str) -> None:
     for index, container in enumerate(value):
         if not isinstance(container, Mapping) or not isinstance(container.get("name"), str):
             raise MalformedPod(f"spec.{field}[{index}] has no name")
+
+
+# Which IP addresses a pod has, as its status and its containers' variables show them.
+#
+# Source: docs/reference/behaviour.md, e2.
+
+
+def pod_addresses(pod: Pod, sandbox_ips: Sequence[str], host_ips: Sequence[str]) -> list[str]:
+    """The pod's addresses, the primary one first; the node's if the pod uses the host network.
+
+    Args:
+        sandbox_ips: what the runtime reports for the pod's sandbox; empty for the host network.
+        host_ips: the node's addresses, the primary one first.
+    """
+    found = order_pod_ips(sandbox_ips, host_ips)
+    if pod.host_network and host_ips:
+        found = found or [host_ips[0]]
+        families = {family(ip) for ip in found}
+        found += [ip for ip in host_ips[1:2] if family(ip) not in families]
+    return found
+
+
+def order_pod_ips(ips: Iterable[str], host_ips: Sequence[str]) -> list[str]:
+    """At most one address per family, the node's preferred family first; invalid ones dropped."""
+    first: dict[int, str] = {}
+    for ip in map(canonical_address, ips):
+        if ip:
+            first.setdefault(family(ip), ip)
+    preferred = family(host_ips[0]) if host_ips else 4
+    return [first[version] for version in sorted(first, key=lambda version: version != preferred)]
+
+
+def canonical_address(text: str) -> str:
+    """An IP address in its usual form; empty if the text is none that other machines can use."""
+    try:
+        return str(host_address(text))
+    except ValueError:
+        return ""
+
+
+def family(address: str) -> int:
+    """4 or 6, for an address in its usual form."""
+    return 6 if ":" in address else 4
+
+
+# The names of a pod inside it: hostname, domain and FQDN.
+#
+# Source: docs/reference/names.csv: pod hostname, pod domain, FQDN as hostname; KEP-1797, KEP-4762
+# (hostnameOverride).
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_MAX_SUBDOMAIN = 253
+MAX_HOSTNAME = 63
+MAX_FQDN = 64
+
+
+class HostnameError(ValueError):
+    """A pod cannot be named as its spec requires; the message names the field."""
+
+
+def pod_hostname(pod: Pod) -> str:
+    """The short name: hostnameOverride, else hostname, else the pod's name, cut to 63 characters.
+
+    Raises:
+        HostnameError: a given name is not a DNS name.
+    """
+    override = pod.spec.get("hostnameOverride")
+    if override is not None:
+        if not SUBDOMAIN.fullmatch(override) or len(override) > _MAX_SUBDOMAIN:
+            raise HostnameError(f'pod HostnameOverride "{override}" is not a valid DNS subdomain')
+        return _cut(pod, override)
+    hostname = pod.spec.get("hostname")
+    if hostname and not LABEL.fullmatch(hostname):
+        raise HostnameError(f'pod Hostname "{hostname}" is not a valid DNS label')
+    return _cut(pod, hostname or pod.name)
+
+
+def pod_domain(pod: Pod, cluster_domain: str) -> str:
+    """``{subdomain}.{namespace}.svc.{cluster domain}``; empty without a subdomain, or with
+    hostnameOverride.
+
+    Raises:
+        HostnameError: the subdomain is not a DNS label.
+    """
+    subdomain = pod.spec.get("subdomain")
+    if not subdomain or pod.spec.get("hostnameOverride") is not None:
+        return ""
+    if not LABEL.fullmatch(subdomain):
+        raise HostnameError(f'pod Subdomain "{subdomain}" is not a valid DNS label')
+    return f"{subdomain}.{pod.namespace}.svc.{cluster_domain}"
+
+
+def kernel_hostname(pod: Pod, cluster_domain: str) -> str:
+    """The hostname in the pod's UTS namespace: with setHostnameAsFQDN, the FQDN.
+
+    Raises:
+        HostnameError: the FQDN is longer than the kernel accepts, or a name is not a DNS name.
+    """
+    hostname = pod_hostname(pod)
+    domain = pod_domain(pod, cluster_domain)
+    if not (domain and pod.spec.get("setHostnameAsFQDN")):
+        return hostname
+    fqdn = f"{hostname}.{domain}"
+    if len(fqdn) > MAX_FQDN:
+        raise HostnameError(
+            f"failed to construct FQDN from pod hostname and cluster domain, FQDN {fqdn} is too "
+            f"long ({MAX_FQDN} characters is the max, {len(fqdn)} characters requested)"
+        )
+    return fqdn
+
+
+def _cut(pod: Pod, name: str) -> str:
+    cut = name[:MAX_HOSTNAME].rstrip("-.")
+    if not cut:
+        raise HostnameError(f'hostname for pod "{pod.name}" was invalid: "{name}"')
+    return cut
+
+
+# A pod's containers with some of them replaced. Pure; must never change an object in place.
+
+
+def replaced_containers(
+    pod: Pod, replace: Callable[[api.Container, bool], api.Container]
+) -> dict[str, Any]:
+    """The container lists of a pod's spec (containers, initContainers) that were changed.
+
+    ``replace`` gets each container and whether it is an init container; it returns the same object
+    for one that stays.
+    """
+    changed: dict[str, Any] = {}
+    for key in ("containers", "initContainers"):
+        listed: list[api.Container] = pod.spec.get(key) or []  # type: ignore[assignment]
+        made = [replace(container, key == "initContainers") for container in listed]
+        if any(map(operator.is_not, made, listed)):
+            changed[key] = made
+    return changed
+
+
+# The condition that shows that a pod ended because of the node, not on its own.
+#
+# Source: KEP-3329 (DisruptionTarget).
+
+DISRUPTION_TARGET = "DisruptionTarget"
+"""Set by the agent for preemption and shutdown, but also by others: shared."""
+
+
+def with_disruption(
+    status: api.PodStatus, message: str, now: float, generation: int = 0
+) -> list[api.PodCondition]:
+    """A status's conditions plus this one. ``now`` is in Unix seconds; generation 0: unknown."""
+    condition: api.PodCondition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": "TerminationByKubelet",
+        "message": message,
+        "lastTransitionTime": format_time(now),
+    }
+    if generation:
+        condition["observedGeneration"] = generation
+    kept = [c for c in status.get("conditions") or () if c.get("type") != DISRUPTION_TARGET]
+    return [*kept, condition]
+
+
+# The agent's mounts in a container: host paths and files from images.
+
+
+class Mount(Struct, frozen=True):
+    """A host path that the agent mounts into a container."""
+
+    container_path: str
+    host_path: str
+    readonly: bool = False
+    propagation: str = "PRIVATE"
+    """PRIVATE, HOST_TO_CONTAINER or BIDIRECTIONAL."""
+    selinux_relabel: bool = False
+    recursive_read_only: bool = False
+    options: tuple[str, ...] = ()
+    """The subset of noexec, nodev and nosuid that the runtime adds to the bind mount."""
+    volume: str = ""
+    """Name of the pod's volume; empty for the agent's own files."""
+    spec_name: str = ""
+    """Name of the PersistentVolume behind it; empty: there is none."""
+    index: int = 0
+    """Which of the container's volumeMounts it is."""
+    image: str = ""
+    """The image whose files are mounted, as named in the spec; ``host_path`` is then empty."""
+    image_pull_policy: str = ""
+    image_ref: str = ""
+    """The same image by the runtime's name, once it is on the node."""
+    image_sub_path: str = ""
+    device: str = ""
+    """Permissions (``mrw``, ``r``): ``host_path`` is a block device and appears as one in the
+    container; empty: it is mounted."""
+    group: int | None = None
+    """A supplemental group that the container's processes get for access to it."""
+
+
+def volume_groups(pod: Pod, mounts: Iterable[Mount]) -> list[int]:
+    """The supplemental groups that mounts need besides those in the pod's securityContext.
+
+    Source: docs/reference/behaviour.md, j2.
+    """
+    listed = (pod.spec.get("securityContext") or {}).get("supplementalGroups") or ()
+    needed = {mount.group: None for mount in mounts if mount.group is not None}
+    return [group for group in needed if group not in listed]
+
+
+# Resources that the node has granted to a container: devices, CPUs, memory.
+
+
+class DeviceNode(Struct, frozen=True):
+    """A device of the node that a container gets. Permissions: a subset of ``rwm``."""
+
+    container_path: str
+    host_path: str
+    permissions: str
+
+
+class Placement(Struct, frozen=True):
+    """Where on the machine a container runs. Sets are lists of ids (``0-1,4``); empty: anywhere."""
+
+    cpuset_cpus: str = ""
+    cpuset_mems: str = ""
+    no_cfs_quota: bool = False
+    """Its CPUs are exclusive: it is not throttled when it reaches its CPU limit."""
+
+
+NOWHERE = Placement()
+"""Nothing in particular."""
+
+
+class HeldResource(Struct, frozen=True):
+    """Part of the machine that a container has, for people.
+
+    Attributes:
+        resource: as the container requests it: ``cpu``, ``memory``, ``vendor.example/gpu``.
+        what: which CPUs or devices, or how many bytes.
+        nodes: ids of the NUMA nodes they belong to.
+    """
+
+    container: str
+    resource: str
+    what: str
+    nodes: tuple[int, ...] = ()
+
+
+class DeviceCounts(Struct, frozen=True):
+    """Plugin devices of a node, by resource: all of them, and those that can be allocated."""
+
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_DEVICES = DeviceCounts()
+
+
+# Pod-level cpu and memory limits, as set in the pod's cgroup.
+
+UNLIMITED = -1
+
+
+class PodLimitsError(Exception):
+    """A pod's limits could not be read or written; the message states which and why."""
+
+
+class PodLimits(Struct, frozen=True):
+    """Pod-level cpu and memory limits. None: not set, or to be left unchanged."""
+
+    shares: int | None = None
+    """In the units of cgroup v1, also on v2."""
+    quota_us: int | None = None
+    """Microseconds of cpu in each period; UNLIMITED: no limit."""
+    period_us: int | None = None
+    memory: int | None = None
+    """Bytes; UNLIMITED: no limit."""
+
+
+# The credentials from a pod's imagePullSecrets.
+
+
+class PullSecret(HidesFields, Struct, frozen=True):
+    """A decoded pull secret and where it came from. Never printed: it holds credentials."""
+
+    namespace: str
+    name: str
+    uid: str
+    docker_config: Hidden[Mapping[str, object]]
+    """The "auths" document: registry -> {auth | username, password | identitytoken}."""
+
+
+# FNV hashes (http://www.isthe.com/chongo/tech/comp/fnv): names for things, never for security.
+
+
+def fnv1a_32(data: bytes) -> int:
+    """32-bit FNV-1a."""
+    value = 0x811C9DC5
+    for byte in data:
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value
+
+
+def fnv1a_64(data: bytes) -> int:
+    """64-bit FNV-1a."""
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+# How a critical pod exceeds a limit of its local storage without being evicted.
+
+
+class Spared(Struct, frozen=True):
+    """The usage of one limit, in bytes.
+
+    Attributes:
+        of: what it limits, such as ``container main``.
+        since: when it was measured first, in event-loop seconds.
+    """
+
+    of: str
+    used: int
+    limit: int
+    since: float
+
+
+# The pods of a node: what housekeeping passes to the components that clean up after pods.
+
+
+class NodePods(Struct, frozen=True):
+    """Uids."""
+
+    desired: frozenset[str]
+    """Those in the configuration, even while their admission is undecided."""
+    possibly_running: frozenset[str]
+    """Those whose containers may run: not yet stopped by their worker, or in the runtime."""
+
+    @property
+    def existing(self) -> frozenset[str]:
+        """All of them."""
+        return self.desired | self.possibly_running
+
+
+# Which nodes a NodeSelector matches: for pod affinity and for persistent volumes.
+#
+# Source: API conventions of node selectors.
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
+    """Whether one of a NodeSelector's terms matches the node with these labels and this name."""
+    terms = selector.get("nodeSelectorTerms") or ()
+    return any(_matches_term(term, labels, name) for term in terms)
+
+
+def _matches_term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
+    """Whether all requirements of a term match; a term without any matches nothing."""
+    expressions = term.get("matchExpressions") or ()
+    fields = term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    return all(meets(entry, labels) for entry in expressions) and all(
+        entry.get("key") == "metadata.name"
+        and entry.get("operator") in ("In", "NotIn")
+        and len(entry.get("values") or ()) == 1
+        and meets(entry, {"metadata.name": name})
+        for entry in fields
+    )
+
+
+def meets(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether one requirement matches; a malformed one matches nothing."""
+    found = labels.get(requirement.get("key") or "")
+    values: Sequence[str] = requirement.get("values") or ()
+    match requirement.get("operator"):
+        case "In":
+            return found in values
+        case "NotIn":
+            return bool(values) and found not in values
+        case "Exists":
+            return not values and found is not None
+        case "DoesNotExist":
+            return not values and found is None
+        case "Gt" | "Lt" as operator:
+            (only,) = values if len(values) == 1 else (None,)
+            number, bound = _whole(found), _whole(only)
+            if number is None or bound is None:
+                return False
+            return number > bound if operator == "Gt" else number < bound
+        case _:
+            return False
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else None

@@ -6,11 +6,15 @@ unit, 0 when unknown. Must never hold a connection, a clock or anything mutable.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 
+from kubeletpy.base.api import types as api
+from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.base.structs import Struct, field
+from kubeletpy.pods.pod import Pod
 
 
 class ContainerState(StrEnum):
@@ -165,3 +169,490 @@ class RuntimePodSummary(Struct, frozen=True):
     """Sandbox id -> ready."""
     containers: Mapping[str, ContainerState]
     """Container id -> state."""
+
+
+# Settled probe results of containers, as read by compute-actions and status.
+#
+# Must never depend on how a container is probed.
+
+
+class ProbeOutcome(StrEnum):
+    """The last settled result of a probe."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    UNKNOWN = "unknown"
+
+
+class ProbeResults(Struct, frozen=True):
+    """Settled probe results by container id, as compute-actions reads them. Absent: no result."""
+
+    liveness: Mapping[str, ProbeOutcome] = field(default_factory=dict)
+    startup: Mapping[str, ProbeOutcome] = field(default_factory=dict)
+    readiness: Mapping[str, ProbeOutcome] = field(default_factory=dict)
+
+
+# When the runtime sent an event, on the clock that orders what the agent observed.
+#
+#  An event carries wall time, which may have been set between its creation and its arrival, so
+# its age is only believed where it is plausible. Must never return a time after ``steady``: a status
+# read later would be refused as older.
+
+PLAUSIBLE_EVENT_AGE = 7 * 24 * 3600 * 10**9
+PLAUSIBLE_EVENT_LEAD = 10**9
+"""Nanoseconds that the time of a runtime's event may be behind or ahead of ours; beyond that its
+time is not believed, and the runtime is queried. An event from further ahead was sent before the
+wall clock was set back."""
+
+
+def event_observed_at(created_at: int, wall: int, steady: int) -> int | None:
+    """Convert the wall time of an event to the event loop's clock; all in nanoseconds.
+
+    None: the time of the event is nonsense, or the wall clock was set back after it was sent. The
+    runtime must then be queried.
+
+    >>> event_observed_at(created_at=1_000, wall=1_200, steady=500)
+    300
+    """
+    age = wall - created_at
+    if not -PLAUSIBLE_EVENT_LEAD <= age < PLAUSIBLE_EVENT_AGE:
+        return None
+    return steady - max(age, 0)
+
+
+# Whether a pod's sandbox is still usable, or a new one is needed.
+#
+# Used by the runtime manager, and by status for PodReadyToStartContainers. Must never act.
+# Source: docs/reference/behaviour.md, c1.
+
+
+class SandboxDecision(Struct, frozen=True):
+    """Whether a pod needs a new sandbox, and why."""
+
+    create: bool
+    """A new sandbox is needed."""
+    attempt: int
+    """That of the sandbox to create, or of the one in use."""
+    sandbox_id: str
+    """The sandbox in use, or the one that a new one replaces; empty when there is none."""
+    reason: str
+    message: str = ""
+    """The message of condition PodReadyToStartContainers while a new sandbox is needed."""
+
+
+NOT_READY = "PodSandboxNotReady"
+"""Reason of condition PodReadyToStartContainers. Source: docs/reference/behaviour.md, c1."""
+
+
+def decide_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxDecision:
+    """Evaluate the newest sandbox. Older ones never count."""
+    if not status.sandboxes:
+        return SandboxDecision(True, 0, "", "the pod has no sandbox", "no pod sandbox exists")
+    newest = status.sandboxes[0]
+    following = newest.attempt + 1
+    ready = sum(1 for sandbox in status.sandboxes if sandbox.ready)
+    if ready > 1:
+        return SandboxDecision(
+            True,
+            following,
+            newest.id,
+            f"{ready} sandboxes are ready where one should be",
+            "multiple pod sandboxes are ready and need to be reconciled",
+        )
+    if not newest.ready:
+        return SandboxDecision(
+            True, following, newest.id, "the sandbox is not ready", "pod sandbox is not ready"
+        )
+    if newest.host_network != pod.host_network:
+        return SandboxDecision(
+            True,
+            following,
+            "",
+            "the sandbox's network namespace is not the one the pod requests",
+            "network namespace mode changed and sandbox needs to be recreated",
+        )
+    if not pod.host_network and newest.has_network and not newest.ips:
+        return SandboxDecision(
+            True,
+            following,
+            newest.id,
+            "the sandbox has no IP address",
+            "pod sandbox has no IP address",
+        )
+    return SandboxDecision(False, newest.attempt, newest.id, "the sandbox is ready")
+
+
+# Whether a container may run again: restart policies, exit-code rules and restart-all.
+#
+# Used by the runtime manager (what to start) and by status (phase and waiting reasons), so that
+# they always agree. Every answer comes with a human-readable reason. Must never read a clock or
+# act.
+#
+# Source: docs/reference/behaviour.md, c6, c7; KEP-5307 (container restart rules), KEP-5532
+# (RestartAllContainers), KEP-753 (sidecars).
+
+ACTION_RESTART = "Restart"
+ACTION_RESTART_ALL = "RestartAllContainers"
+
+
+def matching_rule(container: api.Container, exit_code: int) -> api.ContainerRestartRule | None:
+    """The first of the container's restartPolicyRules that matches an exit code."""
+    for rule in container.get("restartPolicyRules") or ():
+        codes = rule.get("exitCodes")
+        if not codes:
+            continue
+        listed = exit_code in (codes.get("values") or ())
+        operator = codes.get("operator")
+        if (operator == "In" and listed) or (operator == "NotIn" and not listed):
+            return rule
+    return None
+
+
+def restart_after_exit(
+    pod_policy: str, container: api.Container, exit_code: int
+) -> tuple[bool, str]:
+    """Whether an exit with this code is followed by a restart, regardless of the pod's fate.
+
+    A container's own restartPolicy wins over the pod's; only then are its rules evaluated.
+    """
+    policy = container.get("restartPolicy")
+    if policy:
+        rule = matching_rule(container, exit_code)
+        if rule is not None and rule.get("action") in (ACTION_RESTART, ACTION_RESTART_ALL):
+            return True, f"it exited with {exit_code} and its rule is {rule.get('action')}"
+        owner = "its restartPolicy"
+    if policy not in ("Always", "OnFailure", "Never"):
+        policy, owner = pod_policy, "the pod's restartPolicy"
+    if policy == "Never":
+        return False, f"it exited with {exit_code} and {owner} is Never"
+    if policy == "OnFailure" and exit_code == 0:
+        return False, f"it exited with 0 and {owner} is OnFailure"
+    return True, f"it exited with {exit_code} and {owner} is {policy}"
+
+
+def restart_allowed(pod: Pod, container: api.Container) -> bool:
+    """Whether a container without an exit code (killed by a probe, state unknown) may restart.
+
+    Only the policy counts: exit-code rules have nothing to match.
+    """
+    return (container.get("restartPolicy") or pod.restart_policy) != "Never"
+
+
+def should_container_be_restarted(
+    pod: Pod, container: api.Container, status: PodRuntimeStatus
+) -> tuple[bool, str]:
+    """Whether a container that is not running should be (re)started, and why or why not."""
+    if pod.being_deleted:
+        return False, "the pod is being deleted"
+    record = status.newest(container["name"])
+    if record is None:
+        return True, "it has no container yet"
+    if record.state is ContainerState.EXITED:
+        return restart_after_exit(pod.restart_policy, container, record.exit_code)
+    if record.state is ContainerState.RUNNING:
+        return False, "it is running"
+    return True, f"its container is in state {record.state}"
+
+
+def init_container_failed(record: ContainerStatus) -> bool:
+    """Whether the newest record of a regular init container counts as a failure."""
+    return (
+        record.reason == "OOMKilled"
+        or record.state is ContainerState.UNKNOWN
+        or (record.state is ContainerState.EXITED and record.exit_code != 0)
+    )
+
+
+def triggers_restart_all(container: api.Container, exit_code: int) -> bool:
+    """Whether this exit triggers a restart of all containers of the pod."""
+    rule = matching_rule(container, exit_code)
+    return rule is not None and rule.get("action") == ACTION_RESTART_ALL
+
+
+def could_restart_all(pod: Pod) -> bool:
+    """Whether any container has a RestartAllContainers rule (only such pods show the condition)."""
+    return any(map(causes_restart_all, (*pod.init_containers, *pod.containers)))
+
+
+def causes_restart_all(container: api.Container) -> bool:
+    """Whether the container has a RestartAllContainers rule."""
+    rules = container.get("restartPolicyRules") or ()
+    return any(rule.get("action") == ACTION_RESTART_ALL for rule in rules)
+
+
+def restart_all_active(pod: Pod, status: PodRuntimeStatus) -> bool:
+    """Whether all containers of the pod must be removed and started from scratch.
+
+    Derived from the runtime alone: the record whose exit triggered the restart is removed last, so
+    it is visible until nothing is left, even to an agent that restarted meanwhile. The pod's
+    AllContainersRestarting condition follows from this; reading it back could restart everything
+    again while the API still shows an older state.
+    """
+    return any(
+        record is not None
+        and record.state is ContainerState.EXITED
+        and triggers_restart_all(container, record.exit_code)
+        for container in (*pod.init_containers, *pod.containers)
+        for record in (status.newest(container["name"]),)
+    )
+
+
+# Hides quoted parts of the runtime's reason for a container that never ran.
+#
+# Runtimes include the command, and a command may contain variables from secrets. The runtime
+# keeps the text, but a restarted agent does not have the values, so it hides every quotation.
+
+HIDDEN = "***"
+MOST_QUOTED = 64
+"""A reason with more quotes is hidden entirely: each quote is searched for everywhere."""
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)', re.DOTALL)
+"""The end of the text also ends a quote: it may be cut there, and nothing is read twice."""
+
+
+def shown_reason(message: str, container: api.Container) -> str:
+    """The text, without its quoted parts if the container has variables from secrets."""
+    if not _has_secrets(container):
+        return message
+    quoted = set(_QUOTED.findall(message)) - {""}
+    if len(quoted) > MOST_QUOTED:
+        return HIDDEN
+    for each in sorted(quoted, key=len, reverse=True):
+        message = message.replace(each, HIDDEN)
+    return message
+
+
+def _has_secrets(container: api.Container) -> bool:
+    return any(
+        (entry.get("valueFrom") or {}).get("secretKeyRef") is not None
+        for entry in container.get("env") or ()
+    ) or any(group.get("secretRef") is not None for group in container.get("envFrom") or ())
+
+
+# The agent's decisions about a pod and their reasons, for people.
+
+
+class KillReason(StrEnum):
+    """Why one container is killed; the probe reasons select the probe's own grace period."""
+
+    DEFINITION_CHANGED = "DefinitionChanged"
+    LIVENESS_PROBE = "LivenessProbe"
+    STARTUP_PROBE = "StartupProbe"
+    UNKNOWN_STATE = "Unknown"
+    RESIZE = "Resize"
+
+
+class Decision(Struct, frozen=True):
+    """One thing the agent decided about a pod, for `explain`: what and why.
+
+    The text is for people; code reads the other fields.
+
+    Attributes:
+        failed: it is a failure rather than a decision: explain lists failures separately.
+        killed: the name of the container that is killed, and ``kill_reason`` for what.
+        ends_pod: the pod is terminated.
+        restarts: a container that has ended is started again.
+        starts: the name of the container that is started.
+    """
+
+    what: str
+    why: str
+    failed: bool = False
+    killed: str = ""
+    kill_reason: KillReason | None = None
+    ends_pod: bool = False
+    restarts: bool = False
+    starts: str = ""
+
+
+# Errors in building the sandbox or container config of a pod, as types.
+#
+# The messages reach users as waiting reasons and events: they name the container and the field,
+# and never hold a value of a secret.
+
+
+class SpecField(StrEnum):
+    """Fields of a spec, or of the node's configuration, with a cause of their own in explain."""
+
+    SUB_PATH = "subPath"
+    RUNTIME_CLASS = "runtimeClassName"
+    RUN_AS_NON_ROOT = "runAsNonRoot"
+    RESOLV_CONF = "resolvConf"
+    NODE_ADDRESS = "nodeAddress"
+
+
+class ConfigError(ValueError):
+    """Something of the pod cannot be configured as the spec requires."""
+
+    about: SpecField | None = None
+    """The field that it is about, where that is distinguished."""
+
+
+class SandboxConfigError(ConfigError):
+    """The pod's sandbox cannot be configured as the spec requires."""
+
+
+class RuntimeClassError(SandboxConfigError):
+    """The pod's RuntimeClass does not exist, or could not be read."""
+
+    about = SpecField.RUNTIME_CLASS
+
+
+class ContainerConfigError(ConfigError):
+    """The container cannot be configured as the spec requires (CreateContainerConfigError)."""
+
+
+class SubPathError(ContainerConfigError):
+    """A volumeMount's subPath is not usable."""
+
+    about = SpecField.SUB_PATH
+
+
+class RunAsNonRootError(ContainerConfigError):
+    """The container may not run as root, and would, or it is unclear."""
+
+    about = SpecField.RUN_AS_NON_ROOT
+
+
+class NodeAddressError(ContainerConfigError):
+    """The container reads an address of the node, which has none yet."""
+
+    about = SpecField.NODE_ADDRESS
+
+
+def about(error: Exception) -> SpecField | None:
+    """The field that any error is about, where that is distinguished."""
+    return error.about if isinstance(error, ConfigError) else None
+
+
+# The results of a runtime sync or a kill: plain data for status and worker.
+#
+# Must never decide anything.
+
+
+class SyncAction(StrEnum):
+    """The steps of a runtime sync, by the kubelet's names."""
+
+    START_CONTAINER = "StartContainer"
+    KILL_CONTAINER = "KillContainer"
+    REMOVE_CONTAINER = "RemoveContainer"
+    CREATE_POD_SANDBOX = "CreatePodSandbox"
+    KILL_POD_SANDBOX = "KillPodSandbox"
+    INIT_CONTAINER = "InitContainer"
+    RESIZE_POD_IN_PLACE = "ResizePodInPlace"
+
+
+class StartError(Struct, frozen=True):
+    """Why a container was not started; ``code`` is the waiting reason that kubectl shows."""
+
+    code: str
+    """CrashLoopBackOff, ErrImagePull, ImagePullBackOff, CreateContainerConfigError, …"""
+    message: str
+    retry_at: float | None = None
+    """Unix seconds at which its backoff ends, if it has one."""
+    cause: str = ""
+    """Why the previous attempt failed, where a backoff reports it."""
+    about: SpecField | None = None
+    """The field of the spec that it is about, where that is distinguished."""
+    fault: MachineFault | None = None
+    """The machine's fault behind it, such as a full disk."""
+    mounted_image: str = ""
+    """The image that could not be had, where it is one that the container mounts as a volume."""
+
+
+class SyncResult(Struct, frozen=True):
+    """The outcome of one step on one target."""
+
+    action: SyncAction
+    target: str
+    """Container name, or the pod for sandbox steps."""
+    error: StartError | None = None
+    """None: it succeeded."""
+    reason: str = ""
+    """Why the step was taken, for people."""
+
+
+class ResizeOutcome(Struct, frozen=True):
+    """The result of reconciling the resources in effect with those the pod should have."""
+
+    in_progress: bool
+    """Some part of the pod still runs with resources other than it should have."""
+    error: str = ""
+    """Why; empty when nothing went wrong."""
+    done: tuple[str, ...] = ()
+    """Containers whose limits were changed in place."""
+
+
+class PodSyncResult(Struct, frozen=True):
+    """Everything that one runtime sync (or kill) did."""
+
+    results: tuple[SyncResult, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    sync_error: StartError | None = None
+    """A failure of no single step (the runtime is absent, the configuration is impossible)."""
+    retry_at: float | None = None
+    """Unix seconds at which the earliest backoff of this sync ends."""
+    status: PodRuntimeStatus | None = None
+    """The pod as the runtime has it after the last step; None when nothing was done and the sync's
+    input is still accurate."""
+    start_errors: Mapping[str, StartError] = field(default_factory=dict)
+    """Container name -> why its start failed or was held back in this sync."""
+    ended: bool = False
+    """The pod was stopped for good: nothing of it may run any more, nor what has never run."""
+    resize: ResizeOutcome | None = None
+    """None: everything that runs already had the resources it should have."""
+
+    @property
+    def acted(self) -> bool:
+        """Whether there is a new status: something was changed, by this call or an earlier one."""
+        return self.status is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything failed, backoff included."""
+        return self.sync_error is not None or any(r.error is not None for r in self.results)
+
+    def about(self) -> SpecField | None:
+        """The field of the spec that a failure of the whole pod is about."""
+        errors = [self.sync_error, *(step.error for step in self.results)]
+        return next((each.about for each in errors if each is not None and each.about), None)
+
+    def fault(self) -> MachineFault | None:
+        """The machine's fault behind the first failure that has one."""
+        errors = [self.sync_error, *(step.error for step in self.results)]
+        return next((each.fault for each in errors if each is not None and each.fault), None)
+
+    def error_message(self) -> str:
+        """All failures on one line; empty when there were none."""
+        parts = [] if self.sync_error is None else [self.sync_error.message]
+        parts += [
+            f"failed to {r.action} for {r.target} with {r.error.code}: {r.error.message}"
+            for r in self.results
+            if r.error is not None
+        ]
+        return "; ".join(parts)
+
+
+class SyncIntent(Struct, frozen=True):
+    """The planned actions of a runtime sync, by names of containers."""
+
+    decisions: tuple[Decision, ...]
+    ends: bool = False
+    """The pod would be stopped, without a new sandbox."""
+    new_sandbox: bool = False
+    stopped: tuple[str, ...] = ()
+    started: tuple[str, ...] = ()
+    resized: tuple[str, ...] = ()
+    """In place."""
+
+
+# The runtime's status of itself.
+
+
+class RuntimeHealth(Struct, frozen=True):
+    """The runtime's status of itself (CRI Status), or why it could not be queried."""
+
+    runtime_ready: bool
+    network_ready: bool
+    message: str = ""
+    """Why it is not ready; empty when it is."""
+    network_message: str = ""

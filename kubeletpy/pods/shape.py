@@ -8,14 +8,17 @@ value that can be read: that is validation, and the API's job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from kubeletpy.base.api import types as api
 from kubeletpy.base.api.pod_fields import KINDS, fields_of
 from kubeletpy.base.api.quantity import parse as parse_quantity
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.structs import Struct
+from kubeletpy.pods.pod import Pod
 
 _Check = Callable[[Any], str]
 """Empty when a value is valid, else the path from here and the problem: ``.spec.x: is not …``."""
@@ -172,3 +175,207 @@ def _readable(value: Any, read: Callable[[str], object], what: str) -> str:
     except ValueError:
         return f": {value[:40]!r} is not {what}"
     return ""
+
+
+# Validation of the fields of 1.37 that concern volumes, for static pods and the embedded API.
+#
+#  Kubernetes checks them whether their gates are on or not. Source:
+# docs/reference/behaviour.md, i13.
+
+BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
+MAX_MODE = 0o1777
+"""Maximum mode of an emptyDir."""
+MAX_USER = 2**31 - 1
+FILE_SOURCES = ("configMap", "secret", "downwardAPI", "projected")
+_SINGLE_FILES = ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
+CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_MAX_SHOWN = 256
+"""Characters of a value in a message."""
+
+
+class FieldProblem(Struct, frozen=True):
+    """One field that the API refuses.
+
+    Attributes:
+        path: such as ``spec.volumes[0].emptyDir.mode``.
+        reason: Invalid, NotSupported or Duplicate, as in the API's causes.
+        value: what the field holds.
+        detail: what is wrong with it; empty for Duplicate.
+    """
+
+    path: str
+    reason: str
+    value: object
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message()}"
+
+    def message(self) -> str:
+        """The problem without the path; a long value is cut."""
+        shown = _shown(json.dumps(self.value, ensure_ascii=False, separators=(",", ":")))
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{_REASONS[self.reason]}: {shown}{detail}"
+
+
+_REASONS = {
+    "Invalid": "Invalid value",
+    "NotSupported": "Unsupported value",
+    "Duplicate": "Duplicate value",
+}
+
+
+def problems(spec: Mapping[str, Any]) -> Iterator[FieldProblem]:
+    """The faults in these fields of a well-formed pod spec, in the order of the spec."""
+    volumes = spec.get("volumes") or ()
+    for index, volume in enumerate(volumes):
+        yield from volume_problems(volume, f"spec.volumes[{index}]")
+    images = {volume.get("name") for volume in volumes if volume.get("image")}
+    for kind in CONTAINERS:
+        for index, container in enumerate(spec.get(kind) or ()):
+            path = f"spec.{kind}[{index}]"
+            for number, mount in enumerate(container.get("volumeMounts") or ()):
+                yield from bind_mount_problems(mount, f"{path}.volumeMounts[{number}]", images)
+
+
+def volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[FieldProblem]:
+    """The faults in these fields of one volume."""
+    mode = (volume.get("emptyDir") or {}).get("mode")
+    if mode is not None and not 0 <= mode <= MAX_MODE:
+        detail = "must be a number between 0 and 01777 (octal), both inclusive"
+        yield FieldProblem(f"{path}.emptyDir.mode", "Invalid", mode, detail)
+    for kind in FILE_SOURCES:
+        if source := volume.get(kind):
+            yield from _user_problems(source, "defaultUser", f"{path}.{kind}")
+            yield from _item_problems(source, f"{path}.{kind}")
+    for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+        for kind, part in source.items():
+            where = f"{path}.projected.sources[{index}].{kind}"
+            if kind in _SINGLE_FILES:
+                yield from _user_problems(part, "user", where)
+            elif kind in FILE_SOURCES:
+                yield from _item_problems(part, where)
+
+
+def _item_problems(source: Mapping[str, Any], path: str) -> Iterator[FieldProblem]:
+    for index, item in enumerate(source.get("items") or ()):
+        yield from _user_problems(item, "user", f"{path}.items[{index}]")
+
+
+def _user_problems(source: Mapping[str, Any], field: str, path: str) -> Iterator[FieldProblem]:
+    user = source.get(field)
+    if user is not None and not 0 <= user <= MAX_USER:
+        detail = f"must be between 0 and {MAX_USER}, inclusive"
+        yield FieldProblem(f"{path}.{field}", "Invalid", user, detail)
+
+
+def bind_mount_problems(
+    mount: Mapping[str, Any], path: str, images: Collection[object]
+) -> Iterator[FieldProblem]:
+    """The faults in one mount's ``bindMountOptions``; ``images``: names of image volumes."""
+    options = mount.get("bindMountOptions") or []
+    path = f"{path}.bindMountOptions"
+    listed = ", ".join(f'"{option}"' for option in BIND_MOUNT_OPTIONS)
+    seen: set[str] = set()
+    for index, option in enumerate(options):
+        where = f"{path}[{index}]"
+        if option not in BIND_MOUNT_OPTIONS:
+            yield FieldProblem(where, "NotSupported", option, f"supported values: {listed}")
+        if option in seen:
+            yield FieldProblem(where, "Duplicate", option)
+        seen.add(option)
+    if options and mount.get("name") in images:
+        detail = "bindMountOptions may not be used with image volumes"
+        yield FieldProblem(path, "Invalid", options, detail)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+
+
+# Values of a spec that weaken a pod where they are unknown: names of an enum, and ids.
+#
+# An API server validates them, but a manifest, another API or a newer server's value reaches the
+# node as it is. An unknown restartPolicy would run a container again, an unknown imagePullPolicy
+# would skip the registry, and an id beyond 2^32 is root's in a runtime that cuts it off. Such a
+# spec is refused. Values whose default is the stronger one (procMount, mountPropagation) are not
+# checked.
+
+MAX_ID = 2**31 - 1
+"""The largest user or group id that API servers accept."""
+PROTOCOLS = ("TCP", "UDP", "SCTP")
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+POD_ENUMS: Mapping[str, tuple[str, ...]] = {
+    "restartPolicy": RESTART_POLICIES,
+    "dnsPolicy": ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
+}
+_ACTIONS = ("Restart", "RestartAllContainers")
+_OPERATORS = ("In", "NotIn")
+_IDS = ("runAsUser", "runAsGroup", "fsGroup")
+_SHOWN = 40
+"""Characters of a value in a message."""
+
+
+def unknown(field: str, value: object, known: tuple[str, ...]) -> str:
+    """The problem of a value that is not one of those known; empty when it is."""
+    if value in known:
+        return ""
+    shown = "missing" if value is None else f'"{value!s:.{_SHOWN}}"'
+    return f"{field} is {shown}, not one of {', '.join(known)}; correct the pod's spec"
+
+
+def id_problem(field: str, value: int) -> str:
+    """The problem of a user or group id; empty when it is one."""
+    if 0 <= value <= MAX_ID:
+        return ""
+    return f"{field} is {value}, not an id from 0 to {MAX_ID}; correct the pod's spec"
+
+
+def unknown_value(pod: Pod) -> str:
+    """The first value for which no sandbox is made; empty when all are known."""
+    return next(filter(None, _pod_problems(pod)), "")
+
+
+def container_problem(container: api.Container) -> str:
+    """The first value for which a container is not made; empty when all are known."""
+    return next(filter(None, _container_problems(container)), "")
+
+
+def pull_policy_problem(container: api.Container) -> str:
+    """The problem of the pull policy of an image; none: that of its tag."""
+    return _optional(container, "imagePullPolicy", PULL_POLICIES)
+
+
+def context_problem(context: Mapping[str, Any]) -> str:
+    """The first id of a security context, of a pod or a container, that is none; or empty."""
+    ids = [(name, context.get(name)) for name in _IDS]
+    ids += [("supplementalGroups", each) for each in context.get("supplementalGroups") or ()]
+    found = (id_problem(f"securityContext.{n}", v) for n, v in ids if v is not None)
+    return next(filter(None, found), "")
+
+
+def _pod_problems(pod: Pod) -> Iterator[str]:
+    for field, known in POD_ENUMS.items():
+        yield _optional(pod.spec, field, known)
+    yield context_problem(pod.spec.get("securityContext") or {})
+    for _, container in pod.all_containers():
+        for port in container.get("ports") or ():
+            if problem := _optional(port, "protocol", PROTOCOLS):
+                yield f"container {container['name']}: port's {problem}"
+
+
+def _container_problems(container: api.Container) -> Iterator[str]:
+    if (policy := container.get("restartPolicy")) is not None:
+        yield unknown("restartPolicy", policy, RESTART_POLICIES)
+    for rule in container.get("restartPolicyRules") or ():
+        yield unknown("restartPolicyRules: action", rule.get("action"), _ACTIONS)
+        if codes := rule.get("exitCodes"):
+            yield unknown("restartPolicyRules: operator", codes.get("operator"), _OPERATORS)
+    yield pull_policy_problem(container)
+    yield context_problem(container.get("securityContext") or {})
+
+
+def _optional(spec: Mapping[str, Any], field: str, known: tuple[str, ...]) -> str:
+    value = spec.get(field)
+    return unknown(field, value, known) if value else ""

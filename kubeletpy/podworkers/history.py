@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.pods.decision import Decision, KillReason
+from kubeletpy.pods.runtime_status import Decision, KillReason
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 from kubeletpy.podworkers.troubles import Troubles

@@ -10,10 +10,8 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.trace.model import Step
-from kubeletpy.pods.config_errors import SpecField
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, SpecField
 from kubeletpy.resources.admission.verdict import Rejection
 
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.sync_results import PodSyncResult, StartError, SyncAction
+from kubeletpy.pods.runtime_status import PodSyncResult, StartError, SyncAction
 
 CRASH_LOOP = "CrashLoopBackOff"
 _STARTS = (SyncAction.START_CONTAINER, SyncAction.INIT_CONTAINER)

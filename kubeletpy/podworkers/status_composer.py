@@ -16,12 +16,9 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
-from kubeletpy.pods.addresses import family
-from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
-from kubeletpy.pods.qos import qos_class
-from kubeletpy.pods.restart_rules import restart_all_active
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sandbox_changed import decide_sandbox
+from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod, family
+from kubeletpy.pods.resources import qos_class
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, decide_sandbox, restart_all_active
 from kubeletpy.podworkers.protocol import StatusOverride
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache

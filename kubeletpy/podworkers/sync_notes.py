@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from kubeletpy.metrics.pods import PodWorkerMetrics
-from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminating
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import RunSync, Stage, WorkerRecord

@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.metrics.trace.model import Step
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.pull_secret import PullSecret
+from kubeletpy.pods.pod import Mount, Pod, PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 

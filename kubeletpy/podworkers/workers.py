@@ -18,8 +18,8 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.metrics.trace.spans import Traces
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.kill_waits import KillWaits
 from kubeletpy.podworkers.protocol import (

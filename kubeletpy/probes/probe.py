@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import FIELDS, ProbeSpec, ProbeState
 from kubeletpy.probes.timetable import TimetableEntry

@@ -16,7 +16,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.metrics.pods import ProbeMetrics
 from kubeletpy.pods.pod import ContainerKind, Pod
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
+from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults
 from kubeletpy.probes.handlers.ports import LOOPBACK
 from kubeletpy.probes.probe import Probe, field_of, probes_of, report
 from kubeletpy.probes.prober import Prober, Target

@@ -14,9 +14,9 @@ from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
+from kubeletpy.pods.environment import ExpansionTooLong, expand_all
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.commands import ProbeCommands
 from kubeletpy.probes.handlers import http, tcp
 from kubeletpy.probes.handlers.http_request import request_for

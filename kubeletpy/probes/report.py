@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
 
 KEPT_WORDS = 200

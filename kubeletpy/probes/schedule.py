@@ -23,7 +23,7 @@ from enum import StrEnum
 
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.pod import TERMINAL_PHASES
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 
 EARLY_PAUSE_S = 0.1
 """Pause after the first early run; it doubles after each further one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.restart_rules import restart_after_exit, triggers_restart_all
+from kubeletpy.pods.runtime_status import restart_after_exit, triggers_restart_all
 from kubeletpy.probes.schedule import RESTART_SLACK_S, ProbedContainer
 
 

@@ -13,9 +13,7 @@ from typing import Protocol
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.environment import EnvironmentInputs
-from kubeletpy.pods.granted import NOWHERE, DeviceNode, Placement
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import NOWHERE, DeviceNode, Mount, Placement, Pod
 
 
 class ContainerAdditions(Struct, frozen=True):

@@ -17,18 +17,19 @@ from kubeletpy.base.tasks import Backlog
 from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.metrics.pods import PodStartMetrics
-from kubeletpy.pods.config_errors import RuntimeClassError
-from kubeletpy.pods.granted import NOWHERE, Placement
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.restart_rules import restart_all_active
-from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
-from kubeletpy.pods.sync_results import (
+from kubeletpy.pods.pod import NOWHERE, Placement, Pod
+from kubeletpy.pods.runtime_status import (
+    PodRuntimeStatus,
     PodSyncResult,
+    ProbeResults,
     ResizeOutcome,
+    RuntimeClassError,
+    RuntimeHealth,
+    RuntimePodSummary,
     StartError,
     SyncIntent,
     SyncResult,
+    restart_all_active,
 )
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -75,7 +76,6 @@ from kubeletpy.runtime_manager.read.health import health_from_conditions
 from kubeletpy.runtime_manager.read.own_starts import OwnStarts
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
-from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from kubeletpy.runtime_manager.sandbox_watch import SandboxWatch
 
 logger = logging.getLogger(__name__)

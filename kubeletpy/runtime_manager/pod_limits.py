@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.limits import PodLimits
-from kubeletpy.pods.memory_volumes import VolumeSizeError
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, PodLimits
+from kubeletpy.pods.resources import VolumeSizeError
 
 ResizeVolume = Callable[[Pod, str, int], Awaitable[None]]
 """Gives a mounted volume in memory, by name, a size in bytes. Raises VolumeSizeError."""

@@ -7,14 +7,15 @@ from typing import Protocol
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.pull_secret import PullSecret
-from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
-from kubeletpy.pods.sync_results import PodSyncResult
-from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
+from kubeletpy.pods.pod import Mount, Pod, PullSecret
+from kubeletpy.pods.runtime_status import (
+    Decision,
+    PodRuntimeStatus,
+    PodSyncResult,
+    ProbeResults,
+    RuntimeHealth,
+    RuntimePodSummary,
+)
 
 
 class SyncPodRequest(Struct, frozen=True):

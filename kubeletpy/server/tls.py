@@ -18,7 +18,7 @@ from typing import Any
 from kubeletpy.base.host.files import KeyPair, Stamp, stamp
 from kubeletpy.base.host.pki import Certificate, CertificateError, Names
 from kubeletpy.base.wire.listener import limit_key_exchange
-from kubeletpy.pods.hostname import SUBDOMAIN
+from kubeletpy.pods.pod import SUBDOMAIN
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,14 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_nanoseconds, format_time
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
-from kubeletpy.pods.restart_rules import should_container_be_restarted
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.pods.start_errors import shown_reason
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    PodRuntimeStatus,
+    StartError,
+    should_container_be_restarted,
+    shown_reason,
+)
 from kubeletpy.status.phase import RESTARTING_ALL
 from kubeletpy.status.reported_resources import reported_resources
 

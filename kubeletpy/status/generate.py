@@ -11,15 +11,23 @@ from typing import Any
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.addresses import pod_addresses
-from kubeletpy.pods.disruption import DISRUPTION_TARGET
-from kubeletpy.pods.pod import TERMINAL_PHASES, ContainerKind, Pod, is_sidecar
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.qos import qos_class
-from kubeletpy.pods.restart_rules import could_restart_all
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sandbox_changed import NOT_READY
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.pod import (
+    DISRUPTION_TARGET,
+    TERMINAL_PHASES,
+    ContainerKind,
+    Pod,
+    is_sidecar,
+    pod_addresses,
+)
+from kubeletpy.pods.resources import qos_class
+from kubeletpy.pods.runtime_status import (
+    NOT_READY,
+    PodRuntimeStatus,
+    ProbeOutcome,
+    ProbeResults,
+    StartError,
+    could_restart_all,
+)
 from kubeletpy.status import conditions
 from kubeletpy.status.container_status import ContainerStatusInputs, container_statuses
 from kubeletpy.status.phase import compute_phase

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.pods.restart_rules import restart_after_exit
+from kubeletpy.pods.runtime_status import restart_after_exit
 
 RESTARTING_ALL = "RestartingAllContainers"
 

@@ -13,11 +13,8 @@ from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import Quantity
-from kubeletpy.pods.node_allocatable import claims
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.pods.replaced import replaced_containers
-from kubeletpy.pods.resources import COMPUTE, limited, pod_quantities
+from kubeletpy.pods.pod import Pod, replaced_containers
+from kubeletpy.pods.resources import COMPUTE, QoSClass, claims, limited, pod_quantities, qos_class
 
 NOTHING: Mapping[str, api.ResourceRequirements] = {}
 

@@ -10,9 +10,8 @@ from typing import Final
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
-from kubeletpy.pods.disruption import DISRUPTION_TARGET
-from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, is_sidecar
-from kubeletpy.pods.restart_rules import could_restart_all, restart_after_exit
+from kubeletpy.pods.pod import DISRUPTION_TARGET, TERMINAL_PHASES, Pod, is_sidecar
+from kubeletpy.pods.runtime_status import could_restart_all, restart_after_exit
 from kubeletpy.status import conditions
 
 MESSAGE_BYTES_PER_POD = 12288

@@ -15,8 +15,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from kubeletpy.base.clock import Clock, steady_ns
-from kubeletpy.pods.event_time import event_observed_at
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, event_observed_at
 from kubeletpy.podworkers.status_cache import PodStatusCache, essence
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri

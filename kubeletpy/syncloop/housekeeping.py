@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from kubeletpy.metrics.pods import PodCountMetrics
-from kubeletpy.pods.node_pods import NodePods
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
 from kubeletpy.podworkers.queries import WorkerQueries

@@ -18,7 +18,7 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import SOURCE_API, Pod
 from kubeletpy.pods.pod_manager import PodManager
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache

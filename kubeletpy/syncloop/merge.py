@@ -19,8 +19,8 @@ from typing import Any, cast
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_micro_time
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.node_allocatable import without_claims
 from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, MalformedPod, Pod
+from kubeletpy.pods.resources import without_claims
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.syncloop.operations import MergedDelivery, Op, PodOperation, RefusedPod
 

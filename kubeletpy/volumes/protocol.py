@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kubeletpy.base.host.errors import MachineFault
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Mount, Pod
 
 
 class VolumeError(Exception):

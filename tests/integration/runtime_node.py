@@ -14,10 +14,8 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.images.image_manager import ImageManager, PullSettings
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.pull_secret import PullSecret
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sync_results import PodSyncResult
+from kubeletpy.pods.pod import Pod, PullSecret
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, PodSyncResult
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings

@@ -8,7 +8,7 @@ from kubeletpy.base.clock import SystemClock
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy
 from kubeletpy.images.image_manager import PullSettings
-from kubeletpy.pods.pull_secret import PullSecret
+from kubeletpy.pods.pod import PullSecret
 from tests.integration.runtime_node import make_container, make_pod, runtime_node
 from tools.env.containerd import Containerd
 from tools.env.images import busybox_image

@@ -7,8 +7,7 @@ import asyncio
 from msgspec import structs
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.limits import PodLimits, PodLimitsError
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, PodLimits, PodLimitsError
 from kubeletpy.resources.cgroups.values import PodCgroupSettings, pod_resources
 from tests.sim.client import Step
 from tests.sim.history import History

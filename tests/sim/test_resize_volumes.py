@@ -13,7 +13,7 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.mount_table import MountPoint
-from kubeletpy.pods.memory_volumes import GATE
+from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE
 from kubeletpy.resources.cgroups.machine import KernelFacts
 from kubeletpy.volumes.files.syscalls import MS_REMOUNT
 from tests.sim.chaos import EMPTY_WITHIN
@@ -90,8 +90,8 @@ def sized(size: str) -> JSON:
 def gated(root: Path) -> Iterator[tuple[World, Tmpfs]]:
     """A world whose agent and API server have the gate on."""
     tmpfs = Tmpfs()
-    world = World(1, root, settings={"featureGates": {GATE: True}})
-    world.registry.feature_gates = frozenset({GATE})
+    world = World(1, root, settings={"featureGates": {MEMORY_VOLUMES_GATE: True}})
+    world.registry.feature_gates = frozenset({MEMORY_VOLUMES_GATE})
     with tmpfs.in_place():
         yield world, tmpfs
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.node_pods import NodePods
+from kubeletpy.pods.pod import NodePods
 from kubeletpy.volumes.claims.on_disk import Published
 from kubeletpy.volumes.csi import csi_plugin, names
 from kubeletpy.volumes.csi.filesystem import FilesystemVolumes

@@ -21,12 +21,12 @@ def test_only_pure_modules_of_the_package_are_mutated_by_its_own_tests() -> None
 
 def test_mutations_that_no_test_noticed() -> None:
     results = """
-    kubeletpy.pods.qos.x_qos__mutmut_1: survived
-    kubeletpy.pods.qos.xǁQosǁof__mutmut_2: no tests
-    kubeletpy.pods.qos.x_qos__mutmut_3: timeout
-    kubeletpy.pods.qos.x_qos__mutmut_4: segfault
+    kubeletpy.pods.resources.x_qos__mutmut_1: survived
+    kubeletpy.pods.resources.xǁQosǁof__mutmut_2: no tests
+    kubeletpy.pods.resources.x_qos__mutmut_3: timeout
+    kubeletpy.pods.resources.x_qos__mutmut_4: segfault
 """
     assert list(unnoticed(results)) == [
-        "kubeletpy.pods.qos.x_qos__mutmut_1",
-        "kubeletpy.pods.qos.xǁQosǁof__mutmut_2",
+        "kubeletpy.pods.resources.x_qos__mutmut_1",
+        "kubeletpy.pods.resources.xǁQosǁof__mutmut_2",
     ]

@@ -20,7 +20,7 @@ HIDDEN = (
     "images/providers/protocol ProviderResponse.auths",
     "kubeapi/kubeconfig Connection.authorization",
     "kubeapi/kubeconfig Connection.proxy",
-    "pods/pull_secret PullSecret.docker_config",
+    "pods/pod PullSecret.docker_config",
     "volumes/claims/model VolumeSource.source",
     "volumes/claims/model VolumeSpec.source",
     "volumes/claims/model VolumeSpec.pv",

@@ -16,7 +16,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.pki import Certificate, Names
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.addresses import canonical_address
+from kubeletpy.pods.pod import canonical_address
 
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"

@@ -41,8 +41,7 @@ from kubeletpy.node.eviction.node_pressure import REMEMBERED, NodePressure
 from kubeletpy.node.eviction.ranking import LAYER_S, Awaited, NodeSignals, PodUses, Reclaim
 from kubeletpy.node.eviction.report import PressureReport, report
 from kubeletpy.node.eviction.signal_observer import LimitWatch, SignalObserver
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.spared import Spared
+from kubeletpy.pods.pod import Pod, Spared
 from kubeletpy.podworkers.protocol import KillOptions
 
 if TYPE_CHECKING:

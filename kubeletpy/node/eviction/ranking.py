@@ -26,8 +26,7 @@ from kubeletpy.node.eviction.decide import (
 )
 from kubeletpy.node.stats.usage import PodDisk, PodReading, TreeUse
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import is_critical
-from kubeletpy.pods.resources import pod_requests
+from kubeletpy.pods.resources import is_critical, pod_requests
 
 # The resource use of a pod and its containers, next to their requests.
 #

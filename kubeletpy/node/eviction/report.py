@@ -42,7 +42,7 @@ from kubeletpy.node.eviction.ranking import (
     rank,
     reclaims,
 )
-from kubeletpy.pods.disruption import with_disruption
+from kubeletpy.pods.pod import with_disruption
 
 SHOWN = 5
 """How many pods of a ranking are kept."""

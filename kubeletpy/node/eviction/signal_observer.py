@@ -38,9 +38,8 @@ from kubeletpy.node.eviction.ranking import (
     observed,
 )
 from kubeletpy.node.stats.disk_plan import PodStorage
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import is_critical
-from kubeletpy.pods.spared import Spared
+from kubeletpy.pods.pod import Pod, Spared
+from kubeletpy.pods.resources import is_critical
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.pods.disruption import with_disruption
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, with_disruption
 
 CRITICAL_PRIORITY = 2_000_000_000
 REASON = "Terminated"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from kubeletpy.base.text import lines, number, words
 from kubeletpy.node.stats.usage import UNLIMITED, DeviceIo, GroupStats, Psi, PsiLine
-from kubeletpy.pods.cgroup_units import default_weight_to_shares
+from kubeletpy.pods.resources import default_weight_to_shares
 
 Texts = Mapping[str, str]
 """File name -> text; unreadable files are absent."""

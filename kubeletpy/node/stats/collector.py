@@ -42,7 +42,7 @@ from kubeletpy.node.stats.usage import (
 )
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
-from kubeletpy.pods.qos import QoSClass
+from kubeletpy.pods.resources import QoSClass
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError, ResourceExhausted, Unimplemented

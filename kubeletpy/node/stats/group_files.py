@@ -20,7 +20,7 @@ from kubeletpy.base.tasks import run_together
 from kubeletpy.base.text import lines, number
 from kubeletpy.node.stats import cgroup_text, proc_text
 from kubeletpy.node.stats.usage import GroupStats
-from kubeletpy.pods.cgroup_units import MIN_SHARES, weight_to_shares
+from kubeletpy.pods.resources import MIN_SHARES, weight_to_shares
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
 

@@ -29,9 +29,8 @@ from kubeletpy.node.stats.usage import (
     PodRef,
     RlimitStats,
 )
-from kubeletpy.pods.cgroup_units import cpu_shares, shares_of_container
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import cpu_request
+from kubeletpy.pods.resources import cpu_request, cpu_shares, shares_of_container
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
 
 _TICKS = os.sysconf("SC_CLK_TCK")

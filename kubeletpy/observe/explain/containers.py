@@ -11,12 +11,15 @@ from typing import Any
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import ContainerStateKey, ContainerView, Exit, ProbeView, Role
 from kubeletpy.observe.explain.texts import api_time, one_line
-from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import ContainerKind, is_sidecar
-from kubeletpy.pods.probe_results import ProbeOutcome
-from kubeletpy.pods.restart_rules import restart_after_exit
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
-from kubeletpy.pods.start_errors import shown_reason
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    KillReason,
+    ProbeOutcome,
+    restart_after_exit,
+    shown_reason,
+)
 from kubeletpy.probes.report import ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 

@@ -14,13 +14,8 @@ from kubeletpy.images.policy import PullPosition
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.node.build import RuntimeStart
-from kubeletpy.pods.disruption import DISRUPTION_TARGET
-from kubeletpy.pods.granted import HeldResource
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.spared import Spared
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.pod import DISRUPTION_TARGET, HeldResource, Pod, Spared
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, ProbeResults, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import WorkerRecord

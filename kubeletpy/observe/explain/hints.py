@@ -27,7 +27,7 @@ from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.observe.explain.phrases import LATE_S, mounted_image
 from kubeletpy.observe.explain.texts import one_line
 from kubeletpy.observe.explain.verdict import CauseCode, fault_of
-from kubeletpy.pods.disruption import DISRUPTION_TARGET
+from kubeletpy.pods.pod import DISRUPTION_TARGET
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.conditions import find
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause

@@ -13,7 +13,7 @@ from typing import Any
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.trace.model import Chapter as Part
 from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step, TraceCall, named
-from kubeletpy.pods.granted import HeldResource
+from kubeletpy.pods.pod import HeldResource
 
 
 class WaitKind(StrEnum):

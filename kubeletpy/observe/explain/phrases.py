@@ -18,8 +18,8 @@ from kubeletpy.observe.explain.containers import (
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import Role, Wait, WaitKind
 from kubeletpy.observe.explain.texts import cause, duration, one_line, restarts, sizes, until
-from kubeletpy.pods.spared import Spared
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.pod import Spared
+from kubeletpy.pods.runtime_status import StartError
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.volumes.claims.model import VolumeWait, wait_text
 

@@ -12,11 +12,9 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.node.build import RuntimeStart
-from kubeletpy.pods.granted import HeldResource
-from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod
+from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, HeldResource, Pod, Spared
 from kubeletpy.pods.pod_manager import PodManager, static_name
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.spared import Spared
+from kubeletpy.pods.runtime_status import ProbeResults
 from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.records import WorkerRecord

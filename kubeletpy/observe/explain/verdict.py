@@ -29,8 +29,8 @@ from kubeletpy.observe.explain.waits import (
     ready_since,
     waits,
 )
-from kubeletpy.pods.config_errors import SpecField
 from kubeletpy.pods.pod import TERMINAL_PHASES
+from kubeletpy.pods.runtime_status import SpecField
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.volumes.files.busy import mentions_busy

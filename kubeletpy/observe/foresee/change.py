@@ -17,10 +17,9 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.images.policy import ImageAction
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.foresee.model import Act, Durations, ForeseenOutcome, ImageUse
-from kubeletpy.pods.memory_volumes import changed_limits, size_limits, with_size_limits
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import qos_class
-from kubeletpy.pods.sync_results import SyncIntent
+from kubeletpy.pods.resources import changed_limits, qos_class, size_limits, with_size_limits
+from kubeletpy.pods.runtime_status import SyncIntent
 
 # Which fields of a pod a change touches, and how the API server takes such changes.
 #

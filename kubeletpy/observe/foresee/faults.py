@@ -19,12 +19,10 @@ from kubeletpy.images.policy import NEVER, ImageErrorCode, never_pulled
 from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.observe.foresee.model import PresentImage, StartFault
-from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
-from kubeletpy.pods.downward import NodeFacts
-from kubeletpy.pods.environment import EnvironmentInputs
-from kubeletpy.pods.hostname import SUBDOMAIN
-from kubeletpy.pods.known_values import POD_ENUMS, PULL_POLICIES
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.environment import EnvironmentInputs, NodeFacts
+from kubeletpy.pods.pod import SUBDOMAIN, Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError, SandboxConfigError
+from kubeletpy.pods.shape import POD_ENUMS, PULL_POLICIES
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,

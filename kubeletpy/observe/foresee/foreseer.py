@@ -22,8 +22,8 @@ from kubeletpy.observe.foresee.model import (
     total,
 )
 from kubeletpy.pods import defaults
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import MalformedPod, Pod
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri

@@ -14,12 +14,9 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 if TYPE_CHECKING:
     from kubeletpy.metrics.trace.model import PodTrace
     from kubeletpy.node.eviction.report import EvictionOrder
-    from kubeletpy.pods.decision import Decision
     from kubeletpy.pods.pod import Pod
     from kubeletpy.pods.pod_manager import PodManager
-    from kubeletpy.pods.probe_results import ProbeResults
-    from kubeletpy.pods.runtime_status import PodRuntimeStatus
-    from kubeletpy.pods.sync_results import SyncIntent
+    from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, ProbeResults, SyncIntent
     from kubeletpy.remote.protocol import ImageService
     from kubeletpy.resources.admission.verdict import Verdict
     from kubeletpy.resources.allocation.feasibility import Infeasible

@@ -7,7 +7,7 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.sandbox_changed import decide_sandbox
+from kubeletpy.pods.runtime_status import decide_sandbox
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep
 from kubeletpy.resources.dra.claim_manager import ClaimManager

@@ -18,8 +18,7 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
 from kubeletpy.metrics.trace.model import Step
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.pull_secret import PullSecret
+from kubeletpy.pods.pod import Pod, PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.sync_step import PodSync, SyncStep

@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 
 from kubeletpy.images.policy import ImageErrorCode
 from kubeletpy.metrics.trace.model import Step
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sync_results import PodSyncResult
+from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, PodSyncResult
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.reason_cache import CRASH_LOOP, ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache

@@ -12,9 +12,8 @@ from typing import Any, cast
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import milli_value, value, whole
 from kubeletpy.base.api.types import JSON
-from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import HUGEPAGES_PREFIX, Amounts, pod_requests
+from kubeletpy.pods.resources import HUGEPAGES_PREFIX, Amounts, pod_requests, requests_in_force
 from kubeletpy.resources.admission.verdict import Shortage
 
 Needs = Mapping[str, int]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import QoSClass, is_critical, qos_class
+from kubeletpy.pods.resources import QoSClass, is_critical, qos_class
 from kubeletpy.resources.admission.declared_features import lacking
 from kubeletpy.resources.admission.facts import NodeState
 from kubeletpy.resources.admission.fit import NOTHING, NeedsOf, no_fewer, pod_needs, shortages

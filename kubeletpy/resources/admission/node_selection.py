@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.node_selector import matches
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, matches
 
 
 def selects(pod: Pod, node: api.Node) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.disruption import with_disruption
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import QoSClass, is_critical, qos_class
+from kubeletpy.pods.pod import Pod, with_disruption
+from kubeletpy.pods.resources import QoSClass, is_critical, qos_class
 from kubeletpy.resources.admission.fit import PODS, Needs, NeedsOf, pod_needs
 from kubeletpy.resources.admission.verdict import UNEXPECTED, Rejection, Shortage
 

@@ -24,10 +24,9 @@ from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.pods import ResizeMetrics
-from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import COMPUTE
-from kubeletpy.pods.sync_results import ResizeOutcome
+from kubeletpy.pods.resources import COMPUTE, requests_in_force
+from kubeletpy.pods.runtime_status import ResizeOutcome
 from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.resources.allocation import conditions
 from kubeletpy.resources.allocation.checkpoint import ResourceState

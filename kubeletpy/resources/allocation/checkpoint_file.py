@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubeletpy.pods.fnv import fnv1a_32
+from kubeletpy.pods.pod import fnv1a_32
 from kubeletpy.resources.allocation.resources import KINDS, PodResources, Requirements
 
 CONTAINERS = "ContainerResources"

@@ -14,10 +14,9 @@ from kubeletpy.base.api.quantity import parse, whole
 from kubeletpy.base.kubernetes_version import version_facts
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.pods.resources import COMPUTE, pod_requests
+from kubeletpy.pods.resources import COMPUTE, QoSClass, pod_requests, qos_class
+from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
 from kubeletpy.resources.allocation.resize_changes import pod_level_changes, volume_sizes_change
 
 STATIC = "static"

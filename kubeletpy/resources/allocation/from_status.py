@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.node_allocatable import raised_by_claims
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import COMPUTE
+from kubeletpy.pods.resources import COMPUTE, raised_by_claims
 from kubeletpy.resources.allocation.resources import PodResources, Requirements, of_pod
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.pods.resources import COMPUTE, pod_requests
+from kubeletpy.pods.resources import COMPUTE, QoSClass, pod_requests, qos_class
 
 
 class WaitingResize(Struct, frozen=True):

@@ -20,9 +20,8 @@ from kubeletpy.kubeapi.events.recorder import (
     pod_reference,
 )
 from kubeletpy.metrics.pods import ACCEPTED, REVERTED, TERMINATED, ResizeMetrics, priority_bucket
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.sync_results import ResizeOutcome
+from kubeletpy.pods.runtime_status import Decision, ResizeOutcome
 from kubeletpy.resources.allocation import conditions
 from kubeletpy.resources.allocation.conditions import DEFERRED, INFEASIBLE, NONE, ResizeConditions
 from kubeletpy.resources.allocation.messages import COMPLETED, FAILED, STARTED, resize_message

@@ -10,9 +10,8 @@ from decimal import Decimal
 
 from kubeletpy.base.api.quantity import parse
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.memory_volumes import changed_limits, size_limits
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import COMPUTE
+from kubeletpy.pods.resources import COMPUTE, changed_limits, size_limits
 from kubeletpy.resources.allocation.resources import KINDS, amounts, of_pod, same
 
 

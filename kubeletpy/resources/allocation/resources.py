@@ -13,10 +13,8 @@ from typing import Any
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import parse
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.memory_volumes import size_limits, with_size_limits
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.replaced import replaced_containers
-from kubeletpy.pods.resources import COMPUTE
+from kubeletpy.pods.pod import Pod, replaced_containers
+from kubeletpy.pods.resources import COMPUTE, size_limits, with_size_limits
 
 KINDS = ("requests", "limits")
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from kubeletpy.pods.limits import PodLimits, PodLimitsError
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, PodLimits, PodLimitsError
 from kubeletpy.resources.cgroups.errors import CgroupError
 from kubeletpy.resources.cgroups.limits_read import as_requested, memory_usage
 from kubeletpy.resources.cgroups.pod_cgroups import PodCgroups

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from kubeletpy.base.structs import replace
 from kubeletpy.base.text import number
-from kubeletpy.pods.cgroup_units import shares_to_weight, weight_to_shares
+from kubeletpy.pods.resources import shares_to_weight, weight_to_shares
 from kubeletpy.resources.cgroups.values import NO_LIMIT, CgroupResources, rounded_quota
 
 PAGE = 4096

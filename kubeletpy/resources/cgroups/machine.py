@@ -7,7 +7,7 @@ from pathlib import Path
 from kubeletpy.base.host import machine
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import number
-from kubeletpy.pods.cgroup_units import page_size_name
+from kubeletpy.pods.resources import page_size_name
 from kubeletpy.resources.cgroups.detect import MOUNT_POINT
 
 

@@ -11,7 +11,7 @@ import re
 from enum import StrEnum
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.qos import QoSClass
+from kubeletpy.pods.resources import QoSClass
 
 CgroupName = tuple[str, ...]
 

@@ -20,8 +20,8 @@ from kubeletpy.kubeapi.events.recorder import (
     node_reference,
 )
 from kubeletpy.metrics.node import NodeMetrics
-from kubeletpy.pods.config_errors import SandboxConfigError
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import SandboxConfigError
 from kubeletpy.resources.cgroups.errors import CgroupBusy, CgroupError
 from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.resources.cgroups.values import ReservedMemory, burstable_cpu, memory_kept

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kubeletpy.base.api.quantity import value
 from kubeletpy.config import KubeletSettings
-from kubeletpy.pods.memory_qos import MemoryQoS, livelock_risk
+from kubeletpy.pods.resources import MemoryQoS, livelock_risk
 from kubeletpy.remote.discovery import cgroup_driver
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService

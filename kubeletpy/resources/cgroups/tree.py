@@ -11,9 +11,8 @@ from functools import partial
 
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.base.text import number
-from kubeletpy.pods.cgroup_units import MIN_SHARES, weight_to_shares
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import QoSClass, qos_class
+from kubeletpy.pods.resources import MIN_SHARES, QoSClass, qos_class, weight_to_shares
 from kubeletpy.resources.cgroups.errors import CgroupError
 from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem
 from kubeletpy.resources.cgroups.limits_read import PAGE, as_requested, memory_usage, read_limits

@@ -6,7 +6,7 @@ cgroup.
 
 from __future__ import annotations
 
-from kubeletpy.pods.cgroup_units import shares_to_weight
+from kubeletpy.pods.resources import shares_to_weight
 from kubeletpy.resources.cgroups.values import DEFAULT_PERIOD_US, CgroupResources, rounded_quota
 
 Properties = dict[str, tuple[str, object]]

@@ -9,17 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kubeletpy.base.api.quantity import milli_value, parse, value, whole
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.cgroup_units import (
+from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import (
     MIN_SHARES,
+    Amounts,
+    MemoryQoS,
+    QoSClass,
     cpu_quota,
     cpu_shares,
     hugepage_limits,
+    limited,
+    of_request,
+    pod_level_set,
+    pod_limits,
+    pod_requests,
+    qos_class,
     shares_to_weight,
+    throttled_from,
 )
-from kubeletpy.pods.memory_qos import MemoryQoS, of_request, throttled_from
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.pods.resources import Amounts, limited, pod_level_set, pod_limits, pod_requests
 
 NO_LIMIT = -1
 DEFAULT_PERIOD_US = 100_000

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kubeletpy.pods.fnv import fnv1a_32
+from kubeletpy.pods.pod import fnv1a_32
 from kubeletpy.resources.devices.model import Booking, DeviceHolder
 from kubeletpy.resources.placement import go_dump
 

@@ -18,10 +18,9 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.resources import DeviceMetrics
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.granted import DeviceCounts, HeldResource
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import DeviceCounts, HeldResource, Pod
 from kubeletpy.pods.resources import pod_limits
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.devices import on_node
 from kubeletpy.resources.devices.allocator import Allocator, NotGiven
 from kubeletpy.resources.devices.checkpoint_file import CheckpointFile

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.granted import DeviceNode
-from kubeletpy.pods.mount import Mount
+from kubeletpy.pods.pod import DeviceNode, Mount
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.devices.model import Booking
 
 if TYPE_CHECKING:

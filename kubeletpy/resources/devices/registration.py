@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.base.tasks import Lasting, cancel_tasks
 from kubeletpy.metrics.resources import DeviceMetrics
-from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.endpoint import EndpointError
 from kubeletpy.remote.plugin_calls import PluginCallFailed
 from kubeletpy.resources.devices.checkpoint_file import CheckpointFile

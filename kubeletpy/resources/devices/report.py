@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from kubeletpy.pods.granted import DeviceCounts
+from kubeletpy.pods.pod import DeviceCounts
 from kubeletpy.resources.devices import on_node
 from kubeletpy.resources.devices.state import DeviceState
 

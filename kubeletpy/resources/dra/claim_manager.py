@@ -19,9 +19,8 @@ from kubeletpy.base.tasks import run_all, run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import RESOURCECLAIMS, KubeApi
 from kubeletpy.metrics.resources import DraMetrics
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.granted import HeldResource
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import HeldResource, Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.dra import model
 from kubeletpy.resources.dra.calls import DriverCalls
 from kubeletpy.resources.dra.claims import (

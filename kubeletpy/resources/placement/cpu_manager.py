@@ -15,8 +15,7 @@ from pathlib import Path
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.resources import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE, PlacementMetrics
-from kubeletpy.pods.granted import HeldResource, Placement
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import HeldResource, Placement, Pod
 from kubeletpy.pods.resources import pod_level_set
 from kubeletpy.resources.placement.cpu_state import CpuState, read_cpu_state, write_cpu_state
 from kubeletpy.resources.placement.hints import Hint

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kubeletpy.pods.fnv import fnv1a_32
+from kubeletpy.pods.pod import fnv1a_32
 
 NIL = "<nil>"
 Field = tuple[str, str, object]

@@ -15,8 +15,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import spelled
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.resources import PlacementMetrics
-from kubeletpy.pods.granted import HeldResource
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import HeldResource, Pod
 from kubeletpy.resources.placement.id_lists import format_ids
 from kubeletpy.resources.placement.memory_requests import MEMORY, requested_memory
 from kubeletpy.resources.placement.memory_state import (

@@ -16,8 +16,15 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.pods.resources import COMPUTE, Amounts, amounts, container_amounts, pod_level_set
+from kubeletpy.pods.resources import (
+    COMPUTE,
+    Amounts,
+    QoSClass,
+    amounts,
+    container_amounts,
+    pod_level_set,
+    qos_class,
+)
 from kubeletpy.resources.placement.hints import Policy
 
 EMPTY_POOL = AdmissionReason.EMPTY_POD_SHARED_POOL_ERROR

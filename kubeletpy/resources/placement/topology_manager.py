@@ -15,9 +15,9 @@ from functools import partial
 from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.resources import CONTAINER, NUMA_NODE, POD, PlacementMetrics
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_level_set
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.resources.placement.hints import (
     NOT_TO_BE_HAD,
     Distances,

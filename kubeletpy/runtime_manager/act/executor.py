@@ -18,9 +18,8 @@ from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, po
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note
-from kubeletpy.pods.mount import volume_groups
-from kubeletpy.pods.pod import ContainerKind, is_sidecar
-from kubeletpy.pods.sync_results import StartError, SyncAction
+from kubeletpy.pods.pod import ContainerKind, is_sidecar, volume_groups
+from kubeletpy.pods.runtime_status import StartError, SyncAction
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.remove import Remover

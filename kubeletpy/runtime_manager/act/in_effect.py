@@ -12,8 +12,7 @@ from collections.abc import Iterable
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.limits import PodLimitsError
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, PodLimitsError
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import effective_resources

@@ -12,10 +12,16 @@ from collections.abc import Callable
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.tasks import run_all
-from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    KillReason,
+    PodRuntimeStatus,
+    StartError,
+    SyncAction,
+    SyncResult,
+)
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.draft import StatusDraft

@@ -19,11 +19,9 @@ from typing import Any
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
-from kubeletpy.pods.granted import Placement
-from kubeletpy.pods.limits import PodLimits, PodLimitsError
-from kubeletpy.pods.memory_volumes import VolumeSizeError
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.sync_results import StartError, SyncAction
+from kubeletpy.pods.pod import Placement, Pod, PodLimits, PodLimitsError
+from kubeletpy.pods.resources import VolumeSizeError
+from kubeletpy.pods.runtime_status import StartError, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.mutations import Mutations

@@ -12,10 +12,8 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
-from kubeletpy.pods.config_errors import SandboxConfigError, about
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import SandboxStatus
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import SandboxConfigError, SandboxStatus, StartError, about
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService

@@ -21,13 +21,10 @@ from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.downward import NodeFacts
-from kubeletpy.pods.environment import EnvironmentInputs
-from kubeletpy.pods.known_values import pull_policy_problem
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import ContainerState
+from kubeletpy.pods.environment import EnvironmentInputs, NodeFacts
+from kubeletpy.pods.pod import Mount, Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError, ContainerState
+from kubeletpy.pods.shape import pull_policy_problem
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService

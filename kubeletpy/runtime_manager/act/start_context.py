@@ -15,10 +15,8 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note
-from kubeletpy.pods.config_errors import SpecField
-from kubeletpy.pods.config_errors import about as about_field
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, SpecField, StartError
+from kubeletpy.pods.runtime_status import about as about_field
 from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 

@@ -15,9 +15,8 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
-from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import KillReason, StartError
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.mutations import Mutations

@@ -6,7 +6,7 @@ import logging
 
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
-from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
+from kubeletpy.pods.runtime_status import StartError, SyncAction, SyncResult
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.draft import StatusDraft

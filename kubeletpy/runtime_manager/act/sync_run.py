@@ -9,8 +9,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.kubeapi.events.recorder import pod_reference
 from kubeletpy.pods.pod import Pod, field_path
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sync_results import StartError, SyncAction, SyncResult
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, StartError, SyncAction, SyncResult
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.plan.actions import PodActions, StartContainer

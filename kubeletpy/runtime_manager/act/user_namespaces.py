@@ -17,8 +17,8 @@ from typing import Any
 from kubeletpy.base.host.files import write_private
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import lines, number
-from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError, SandboxConfigError
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, requests_user_namespace
 
 log = logging.getLogger(__name__)

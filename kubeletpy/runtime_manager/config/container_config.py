@@ -13,13 +13,15 @@ from collections.abc import Mapping, Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.environment import EnvironmentInputs, build_environment
-from kubeletpy.pods.expansion import ExpansionTooLong, expand_all
-from kubeletpy.pods.granted import NOWHERE, DeviceNode, Placement
-from kubeletpy.pods.known_values import container_problem
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.environment import (
+    EnvironmentInputs,
+    ExpansionTooLong,
+    build_environment,
+    expand_all,
+)
+from kubeletpy.pods.pod import NOWHERE, ContainerKind, DeviceNode, Mount, Placement, Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError
+from kubeletpy.pods.shape import container_problem
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, id_mappings
 from kubeletpy.runtime_manager.config.resources import container_resources, placed

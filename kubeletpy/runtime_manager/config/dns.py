@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.kubeapi.events.reasons import Reason
-from kubeletpy.pods.config_errors import SandboxConfigError, SpecField
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import SandboxConfigError, SpecField
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 MAX_NAMESERVERS = 3

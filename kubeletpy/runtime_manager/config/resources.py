@@ -9,19 +9,25 @@ from decimal import Decimal
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
-from kubeletpy.pods import memory_qos
-from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
-from kubeletpy.pods.granted import Placement
-from kubeletpy.pods.node_allocatable import added_to_container, claims, memory_share
-from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
-from kubeletpy.pods.qos import QoSClass, is_critical, is_node_critical, qos_class
+from kubeletpy.pods import resources as memory_qos
+from kubeletpy.pods.pod import ContainerKind, Placement, Pod, is_sidecar
 from kubeletpy.pods.resources import (
     HUGEPAGES_PREFIX,
     Amounts,
+    QoSClass,
+    added_to_container,
     amounts,
+    claims,
     container_amounts,
+    cpu_quota,
     cpu_request,
+    cpu_shares,
+    hugepage_limits,
+    is_critical,
+    is_node_critical,
+    memory_share,
     pod_level_requests_set,
+    qos_class,
     requested_below_pod,
 )
 from kubeletpy.remote.generated import api_pb2 as cri

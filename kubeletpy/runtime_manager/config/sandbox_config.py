@@ -15,11 +15,10 @@ from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.names import namespace_of, normalize, shared_namespaces
-from kubeletpy.pods.config_errors import SandboxConfigError
-from kubeletpy.pods.hostname import HostnameError, kernel_hostname
-from kubeletpy.pods.known_values import pod_problem
-from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.pod import HostnameError, Pod, is_sidecar, kernel_hostname
 from kubeletpy.pods.resources import pod_limits, pod_requests
+from kubeletpy.pods.runtime_status import SandboxConfigError
+from kubeletpy.pods.shape import unknown_value
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.dns import ResolverConfig
 from kubeletpy.runtime_manager.config.namespaces import (
@@ -60,7 +59,7 @@ def build_pod_sandbox_config(
         SandboxConfigError: the spec requests something impossible; the message names the field.
     """
     try:
-        if problem := pod_problem(pod):
+        if problem := unknown_value(pod):
             raise SandboxConfigError(f"pod {pod.key} has a malformed field: {problem}")
         config = cri.PodSandboxConfig(
             metadata=cri.PodSandboxMetadata(

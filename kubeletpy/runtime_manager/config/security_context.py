@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.config_errors import ContainerConfigError, RunAsNonRootError
-from kubeletpy.pods.known_values import MAX_ID, context_problem, unknown
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError, RunAsNonRootError
+from kubeletpy.pods.shape import MAX_ID, context_problem, unknown
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.namespaces import (
     UserNamespaceRange,

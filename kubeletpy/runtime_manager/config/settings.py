@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.memory_qos import MemoryQoS
+from kubeletpy.pods.resources import MemoryQoS
 
 NO_SYSCTLS: Mapping[str, str] = MappingProxyType({})
 

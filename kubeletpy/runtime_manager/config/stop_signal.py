@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
 
 _PREFIX = "SIGNAL_"

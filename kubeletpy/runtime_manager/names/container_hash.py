@@ -13,7 +13,7 @@ import json
 from functools import lru_cache
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.fnv import fnv1a_32
+from kubeletpy.pods.pod import fnv1a_32
 from kubeletpy.remote.generated import api_pb2 as cri
 
 _GO_JSON_ESCAPES = str.maketrans(

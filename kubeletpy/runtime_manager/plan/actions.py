@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import Decision, KillReason, StartError
 from kubeletpy.runtime_manager.plan.resize import NOTHING, ResizePlan
 
 

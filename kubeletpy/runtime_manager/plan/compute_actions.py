@@ -10,12 +10,18 @@ from __future__ import annotations
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import ContainerKind, Pod
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.restart_rules import restart_after_exit, triggers_restart_all
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.pods.sandbox_changed import SandboxDecision, decide_sandbox
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    Decision,
+    PodRuntimeStatus,
+    ProbeResults,
+    SandboxDecision,
+    decide_sandbox,
+    restart_after_exit,
+    triggers_restart_all,
+)
 from kubeletpy.runtime_manager.plan.actions import (
     PodActions,
     ResetContainer,
@@ -49,7 +55,7 @@ def compute_pod_actions(
 
     ``in_effect``: what the pod and its containers were last given; None: resources are ignored.
     ``all_containers_restarting``: an exit requested the restart of all containers, and not all of
-    their records are removed yet (:func:`kubeletpy.pods.restart_rules.restart_all_active`).
+    their records are removed yet (:func:`kubeletpy.pods.runtime_status.restart_all_active`).
     """
     sandbox = decide_sandbox(pod, status)
     if all_containers_restarting:

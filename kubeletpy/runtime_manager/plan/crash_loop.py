@@ -26,8 +26,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.backoff import BackoffState, ExponentialBackoff
-from kubeletpy.pods.fnv import fnv1a_64
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, fnv1a_64
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 

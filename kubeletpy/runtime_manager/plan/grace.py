@@ -6,8 +6,8 @@ Source: docs/reference/behaviour.md, n2. Must never wait or read a clock.
 from __future__ import annotations
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import MAX_GRACE_S, Pod
+from kubeletpy.pods.runtime_status import KillReason
 from kubeletpy.runtime_manager.names.labels import AnnotatedContainerInfo
 
 MINIMUM = 2

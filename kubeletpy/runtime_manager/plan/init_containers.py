@@ -11,15 +11,19 @@ from __future__ import annotations
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.restart_rules import (
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    Decision,
+    KillReason,
+    PodRuntimeStatus,
+    ProbeOutcome,
+    ProbeResults,
     init_container_failed,
     restart_allowed,
     should_container_be_restarted,
 )
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.runtime_manager.plan.actions import KillContainer, StartContainer, kill_decision
 from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.restart_rules import restart_all_active
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sync_results import SyncIntent
+from kubeletpy.pods.runtime_status import (
+    PodRuntimeStatus,
+    ProbeResults,
+    SyncIntent,
+    restart_all_active,
+)
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.resize import InEffect
 from kubeletpy.runtime_manager.plan.shown_ends import with_shown_ends

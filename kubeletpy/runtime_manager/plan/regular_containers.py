@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind, Pod
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.restart_rules import restart_allowed, should_container_be_restarted
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    Decision,
+    KillReason,
+    PodRuntimeStatus,
+    ProbeOutcome,
+    ProbeResults,
+    restart_allowed,
+    should_container_be_restarted,
+)
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 from kubeletpy.runtime_manager.plan.actions import (
     KillContainer,

@@ -13,11 +13,9 @@ from collections.abc import Iterable, Mapping
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.cgroup_units import MIN_SHARES
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.limits import UNLIMITED
-from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
-from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.pod import UNLIMITED, ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.resources import MIN_SHARES
+from kubeletpy.pods.runtime_status import ContainerStatus, Decision, PodRuntimeStatus
 from kubeletpy.runtime_manager.config.resources import container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import (

@@ -11,10 +11,8 @@ from decimal import Decimal
 
 from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.pods.cgroup_units import MIN_SHARES, cpu_quota, cpu_shares
-from kubeletpy.pods.limits import UNLIMITED, PodLimits
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import amounts
+from kubeletpy.pods.pod import UNLIMITED, Pod, PodLimits
+from kubeletpy.pods.resources import MIN_SHARES, amounts, cpu_quota, cpu_shares
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.resources import overhead_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from kubeletpy.base.api.quantity import value
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.memory_volumes import same_size, size_limits
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import same_size, size_limits
+from kubeletpy.pods.runtime_status import Decision
 
 
 class VolumeUpdate(Struct, frozen=True):

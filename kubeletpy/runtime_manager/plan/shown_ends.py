@@ -13,8 +13,14 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import ContainerKind, Pod
-from kubeletpy.pods.restart_rules import causes_restart_all, could_restart_all, triggers_restart_all
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    PodRuntimeStatus,
+    causes_restart_all,
+    could_restart_all,
+    triggers_restart_all,
+)
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 
 CRASH_LOOP = "CrashLoopBackOff"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.runtime_status import ContainerConfigError, PodRuntimeStatus
 
 
 def target_id(status: PodRuntimeStatus, container: api.Container) -> str:

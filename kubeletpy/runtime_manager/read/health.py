@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubeletpy.base.text import scrub
+from kubeletpy.pods.runtime_status import RuntimeHealth
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 
 RUNTIME_READY = "RuntimeReady"
 NETWORK_READY = "NetworkReady"

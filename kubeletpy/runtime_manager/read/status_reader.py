@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kubeletpy.base.structs import Struct, field, replace
-from kubeletpy.pods.addresses import canonical_address
-from kubeletpy.pods.pod import CONFIG_SOURCE
+from kubeletpy.pods.pod import CONFIG_SOURCE, canonical_address
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,

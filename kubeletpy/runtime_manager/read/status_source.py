@@ -12,13 +12,13 @@ from typing import TypeVar
 
 from kubeletpy.base.clock import Clock, steady_ns
 from kubeletpy.base.tasks import run_together
-from kubeletpy.pods.event_time import event_observed_at
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
     PodRuntimeStatus,
     RuntimePodSummary,
     SandboxStatus,
+    event_observed_at,
 )
 from kubeletpy.remote.errors import InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri

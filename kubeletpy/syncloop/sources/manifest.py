@@ -17,14 +17,12 @@ import yaml
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.problems import TooDeep, check_depth
-from kubeletpy.pods import defaults, volume_fields
-from kubeletpy.pods.canonical_spec import canonical_spec
-from kubeletpy.pods.hostname import LABEL, SUBDOMAIN
-from kubeletpy.pods.known_values import container_problem
-from kubeletpy.pods.known_values import pod_problem as value_problem
-from kubeletpy.pods.pod import CONFIG_HASH, MalformedPod, Pod
+from kubeletpy.pods import defaults, shape
+from kubeletpy.pods.defaults import canonical_spec
+from kubeletpy.pods.pod import CONFIG_HASH, LABEL, SUBDOMAIN, MalformedPod, Pod
 from kubeletpy.pods.pod_manager import static_name
-from kubeletpy.pods.shape import pod_problem
+from kubeletpy.pods.shape import container_problem, pod_problem
+from kubeletpy.pods.shape import unknown_value as value_problem
 from kubeletpy.syncloop.sources.references import forbidden_reference
 
 MAX_MANIFEST = 10 * 1024 * 1024
@@ -235,7 +233,7 @@ def _check(pod: Mapping[str, Any]) -> None:
             raise ManifestError(f"invalid pod: container {name}: {problem}")
     if problem := value_problem(view):
         raise ManifestError(f"invalid pod: {problem}")
-    if refused := next(volume_fields.problems(view.spec), None):
+    if refused := next(shape.problems(view.spec), None):
         raise ManifestError(f"invalid pod: {refused}")
     what = forbidden_reference(view.spec)
     if what:

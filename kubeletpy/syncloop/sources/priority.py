@@ -6,7 +6,7 @@ Source: docs/reference/behaviour.md, s.
 from __future__ import annotations
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import NODE_CRITICAL_CLASS
+from kubeletpy.pods.resources import NODE_CRITICAL_CLASS
 
 NODE_CRITICAL = 2_000_001_000
 _MIRROR = "the API server may refuse the mirror pod"

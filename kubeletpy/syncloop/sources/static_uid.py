@@ -14,7 +14,7 @@ from typing import Any
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods import defaults
-from kubeletpy.pods.canonical_spec import canonical_spec
+from kubeletpy.pods.defaults import canonical_spec
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, Pod
 from kubeletpy.runtime_manager.names.container_hash import container_hash
 

@@ -19,8 +19,8 @@ from kubeletpy.base.host.files import write_private
 from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.names.labels import HASH, pod_labels, read_labels, sandbox_rank

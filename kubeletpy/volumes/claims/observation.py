@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.node_selector import matches
+from kubeletpy.pods.pod import matches
 from kubeletpy.volumes.claims.attached import Attached, attached, attached_by_node, attachments_of
 from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import Read

@@ -17,12 +17,10 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.config_errors import ContainerConfigError, SubPathError
 from kubeletpy.pods.environment import EnvironmentInputs
-from kubeletpy.pods.hostname import HostnameError
-from kubeletpy.pods.mount import Mount, volume_groups
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.volume_fields import BIND_MOUNT_OPTIONS
+from kubeletpy.pods.pod import HostnameError, Mount, Pod, volume_groups
+from kubeletpy.pods.runtime_status import ContainerConfigError, SubPathError
+from kubeletpy.pods.shape import BIND_MOUNT_OPTIONS
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.volumes.containers import etc_hosts, pod_mounts
 from kubeletpy.volumes.containers.sub_path import bind_sub_path, path_inside

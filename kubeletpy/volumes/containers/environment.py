@@ -21,11 +21,9 @@ from kubeletpy.base.structs import Hidden, HidesFields, Struct, field, replace
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
-from kubeletpy.pods.addresses import pod_addresses
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.downward import NodeFacts
-from kubeletpy.pods.environment import EnvironmentInputs
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.environment import EnvironmentInputs, NodeFacts
+from kubeletpy.pods.pod import Pod, pod_addresses
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from kubeletpy.volumes.containers.env_file import MAX_FILE, EnvFile, EnvFileError, parse_env_file
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.pods.hostname import pod_domain, pod_hostname
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, pod_domain, pod_hostname
 
 CONTAINER_PATH = "/etc/hosts"
 MODE = 0o644

@@ -13,11 +13,14 @@ from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.config_errors import SubPathError
-from kubeletpy.pods.environment import EnvironmentInputs, build_environment
-from kubeletpy.pods.expansion import ExpansionTooLong, expand
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.environment import (
+    EnvironmentInputs,
+    ExpansionTooLong,
+    build_environment,
+    expand,
+)
+from kubeletpy.pods.pod import Mount, Pod
+from kubeletpy.pods.runtime_status import SubPathError
 from kubeletpy.volumes.claims.on_disk import SetUp
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, VolumePlan

@@ -24,8 +24,7 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Mount, Pod
 from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
 from kubeletpy.volumes.claims.on_disk import SetUp

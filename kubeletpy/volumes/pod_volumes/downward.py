@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.downward import DownwardError, NodeFacts, field_value, resource_value
+from kubeletpy.pods.environment import DownwardError, NodeFacts, field_value, resource_value
 from kubeletpy.pods.pod import Pod
 
 _ESCAPES = {

@@ -15,10 +15,9 @@ from typing import Any
 
 from kubeletpy.base.api.quantity import parse, value
 from kubeletpy.base.text import number
-from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import HUGEPAGES_PREFIX, pod_level_limit, pod_limits
-from kubeletpy.pods.volume_fields import MAX_MODE
+from kubeletpy.pods.resources import HUGEPAGES_PREFIX, VolumeSizeError, pod_level_limit, pod_limits
+from kubeletpy.pods.shape import MAX_MODE
 from kubeletpy.volumes.files.syscalls import (
     MS_REMOUNT,
     REQUIRED,

@@ -14,9 +14,9 @@ from typing import Any
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.downward import DownwardError, NodeFacts
+from kubeletpy.pods.environment import DownwardError, NodeFacts
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.volume_fields import MAX_USER
+from kubeletpy.pods.shape import MAX_USER
 from kubeletpy.volumes.files.content import (
     CertificateInput,
     FileContent,

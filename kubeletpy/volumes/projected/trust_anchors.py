@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.node_selector import meets
+from kubeletpy.pods.pod import meets
 from kubeletpy.volumes.files.content import PayloadError
 from kubeletpy.volumes.projected.pem import block, certificates
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.sync_results import ResizeOutcome
+from kubeletpy.pods.runtime_status import ResizeOutcome
 from kubeletpy.resources.cgroups.detect import detect
 from kubeletpy.resources.cgroups.limits import KernelPodLimits
 from kubeletpy.resources.cgroups.names import PodCgroupNames, parse_root

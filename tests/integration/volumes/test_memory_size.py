@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.pods.memory_volumes import VolumeSizeError
+from kubeletpy.pods.resources import VolumeSizeError
 from kubeletpy.volumes.files.syscalls import unmount
 from kubeletpy.volumes.pod_volumes.empty_dir import make_tmpfs, resize_tmpfs
 

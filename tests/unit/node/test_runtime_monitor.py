@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.node.build import RUNTIME_DOWN_AFTER_S
 from kubeletpy.node.runtime import ANSWER_WITHIN_S, FIRST_WAIT_S, PERIOD_S, RuntimeMonitor
-from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
+from kubeletpy.pods.runtime_status import RuntimeHealth
 from tests.virtual_time import on_virtual_time
 
 READY_WITHIN_S = 15.0

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kubeletpy.pods.addresses import order_pod_ips, pod_addresses
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, order_pod_ips, pod_addresses
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from kubeletpy.pods.cgroup_units import (
+from kubeletpy.pods.resources import (
     cpu_quota,
     cpu_shares,
     default_weight_to_shares,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.disruption import with_disruption
+from kubeletpy.pods.pod import with_disruption
 
 READY = {"type": "Ready", "status": "True"}
 EARLIER = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}

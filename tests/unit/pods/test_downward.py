@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.downward import (
+from kubeletpy.pods.environment import (
     DownwardError,
     NodeFacts,
     NoNodeAddress,

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.downward import NodeFacts
-from kubeletpy.pods.environment import MAX_ENVIRONMENT, EnvironmentInputs, build_environment
-from kubeletpy.pods.service_env import service_variables
+from kubeletpy.pods.environment import (
+    MAX_ENVIRONMENT,
+    EnvironmentInputs,
+    NodeFacts,
+    build_environment,
+    service_variables,
+)
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.pods.event_time import event_observed_at
+from kubeletpy.pods.runtime_status import event_observed_at
 
 S = 10**9
 WALL, STEADY = 1_700_000_000 * S, 500 * S

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.pods.expansion import MAX_EXPANDED, MAX_TOTAL, ExpansionTooLong, expand, expand_all
+from kubeletpy.pods.environment import MAX_EXPANDED, MAX_TOTAL, ExpansionTooLong, expand, expand_all
 
 KNOWN = {"A": "one", "B": "two", "EMPTY": "", "REF": "$(A)", "a b": "spaced", "": "nameless"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.pods.fnv import fnv1a_32, fnv1a_64
+from kubeletpy.pods.pod import fnv1a_32, fnv1a_64
 
 
 @pytest.mark.parametrize(

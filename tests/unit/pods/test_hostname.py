@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.hostname import HostnameError, kernel_hostname, pod_domain, pod_hostname
+from kubeletpy.pods.pod import HostnameError, kernel_hostname, pod_domain, pod_hostname
 from tests.unit.runtime_manager.pods_and_records import make_pod
 
 ROWS: list[tuple[str, dict[str, Any], str, str, str]] = [

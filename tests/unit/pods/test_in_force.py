@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import requests_in_force
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
 INFEASIBLE = {"type": "PodResizePending", "reason": "Infeasible"}

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.known_values import MAX_ID, container_problem, pod_problem
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.shape import MAX_ID, container_problem, unknown_value
 
 
 def of_pod(**spec: Any) -> str:
     spec.setdefault("containers", [{"name": "app"}])
     pod: Any = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec}
-    return pod_problem(Pod(pod))
+    return unknown_value(Pod(pod))
 
 
 def of_container(**fields: Any) -> str:

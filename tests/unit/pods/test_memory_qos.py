@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.pods.memory_qos import (
+from kubeletpy.pods.resources import (
     MemoryQoS,
     Protection,
+    QoSClass,
     container_files,
     livelock_risk,
     of_request,
     throttled_from,
 )
-from kubeletpy.pods.qos import QoSClass
 
 GI = 1 << 30
 TIERED, NONE = MemoryQoS(tiered=True, allocatable=8 * GI), MemoryQoS(allocatable=8 * GI)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.pods.memory_volumes import changed_limits, same_size, size_limits, with_size_limits
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import changed_limits, same_size, size_limits, with_size_limits
 
 
 def volume(name: str, **source: Any) -> Any:

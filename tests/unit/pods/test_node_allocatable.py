@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.quantity import parse, parse_quantity
-from kubeletpy.pods.in_force import requests_in_force
-from kubeletpy.pods.memory_qos import MemoryQoS
-from kubeletpy.pods.node_allocatable import (
+from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.resources import (
     FIELD,
+    MemoryQoS,
+    QoSClass,
     added_to_container,
     added_to_pod,
     memory_share,
+    pod_limits,
+    pod_requests,
+    qos_class,
     raised_by_claims,
+    requests_in_force,
     without_claims,
 )
-from kubeletpy.pods.pod import ContainerKind, Pod
-from kubeletpy.pods.qos import QoSClass, qos_class
-from kubeletpy.pods.resources import pod_limits, pod_requests
 from kubeletpy.resources.admission.fit import pod_needs
 from kubeletpy.resources.allocation.from_status import reported_resources
 from kubeletpy.resources.cgroups.values import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.node_selector import matches
+from kubeletpy.pods.pod import matches
 
 LABELS = {"zone": "a", "cores": "8", "empty": "", "signed": "+8", "text": "8x"}
 

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.qos import QoSClass, compute_qos_class, is_critical, is_node_critical, qos_class
+from kubeletpy.pods.resources import (
+    QoSClass,
+    compute_qos_class,
+    is_critical,
+    is_node_critical,
+    qos_class,
+)
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 
 BOTH = {"cpu": "1", "memory": "1Gi"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.restart_rules import (
+from kubeletpy.pods.runtime_status import (
     could_restart_all,
     init_container_failed,
     matching_rule,

@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.restart_rules import (
-    could_restart_all,
-    init_container_failed,
-    restart_after_exit,
-    restart_all_active,
-    restart_allowed,
-)
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
     PodRuntimeStatus,
     SandboxStatus,
+    could_restart_all,
+    init_container_failed,
+    restart_after_exit,
+    restart_all_active,
+    restart_allowed,
 )
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import PodRuntimeStatus, SandboxStatus
-from kubeletpy.pods.sandbox_changed import decide_sandbox
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, SandboxStatus, decide_sandbox
 
 
 def sandbox(name: str, *, ready: bool = True, attempt: int = 3, **fields: Any) -> SandboxStatus:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.pods.start_errors import MOST_QUOTED, shown_reason
+from kubeletpy.pods.runtime_status import MOST_QUOTED, shown_reason
 from tests.unit.proportion import is_linear
 
 KEY = {"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}

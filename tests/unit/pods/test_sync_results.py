@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.pods.sync_results import PodSyncResult, StartError, SyncAction, SyncResult
+from kubeletpy.pods.runtime_status import PodSyncResult, StartError, SyncAction, SyncResult
 
 GONE = StartError("RuntimeGone", "no answer")
 STARTED = SyncResult(SyncAction.START_CONTAINER, "app")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.volume_fields import problems
+from kubeletpy.pods.shape import problems
 
 SUPPORTED = 'supported values: "nodev", "noexec", "nosuid"'
 OPTIONS = "spec.containers[0].volumeMounts[0].bindMountOptions"

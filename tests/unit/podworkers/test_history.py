@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.history import DecisionHistory, why_terminating
 from kubeletpy.podworkers.protocol import UpdateType
 from kubeletpy.podworkers.records import Work, WorkerRecord

@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
+    Decision,
     PodRuntimeStatus,
+    PodSyncResult,
     SandboxStatus,
+    StartError,
+    SyncAction,
+    SyncResult,
 )
-from kubeletpy.pods.sync_results import PodSyncResult, StartError, SyncAction, SyncResult
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache

@@ -12,8 +12,7 @@ from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.facts import NodeAddresses
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.runtime_status import ContainerState
+from kubeletpy.pods.runtime_status import ContainerState, ProbeOutcome, ProbeResults
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.pods.decision import Decision, KillReason
+from kubeletpy.pods.runtime_status import Decision, KillReason
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import RunSync, Stage, Work, WorkerRecord

@@ -18,11 +18,17 @@ from kubeletpy.base.api.times import format_time
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.pods.sync_results import PodSyncResult, StartError, SyncAction, SyncResult
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    Decision,
+    PodRuntimeStatus,
+    PodSyncResult,
+    ProbeResults,
+    StartError,
+    SyncAction,
+    SyncResult,
+)
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache

@@ -11,7 +11,7 @@ from typing import Any
 from kubeletpy.base.api.times import format_time
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Target
 from kubeletpy.probes.report import ProbeFinding

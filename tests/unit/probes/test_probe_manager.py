@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.prober import Target
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.probes.timetable import SLOT_S

@@ -11,7 +11,7 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import ContainerKind
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.prober import TRIES, Prober, Target
 from kubeletpy.probes.report import KEPT_WORDS
 from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.schedule import (
     EARLY_PAUSE_S,
     ProbedContainer,

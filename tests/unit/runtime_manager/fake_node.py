@@ -11,8 +11,7 @@ from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.images.uses import ImageUses
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sync_results import PodSyncResult
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, PodSyncResult
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager

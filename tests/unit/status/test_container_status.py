@@ -8,8 +8,7 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import ContainerKind
-from kubeletpy.pods.runtime_status import ContainerState, RuntimeUser
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import ContainerState, RuntimeUser, StartError
 from kubeletpy.status.container_status import ContainerStatusInputs, container_statuses
 
 from .samples import pod, record, runtime, shown

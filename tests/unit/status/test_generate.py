@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.runtime_status import RuntimeResources, SandboxStatus
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import (
+    ProbeOutcome,
+    ProbeResults,
+    RuntimeResources,
+    SandboxStatus,
+    StartError,
+)
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import StatusInputs, deadline, generate_api_pod_status
 

@@ -13,8 +13,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.pods.node_pods import NodePods
-from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
+from kubeletpy.pods.pod import CONFIG_MIRROR, NodePods, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome

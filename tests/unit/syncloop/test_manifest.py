@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import CONFIG_HASH, Pod
-from kubeletpy.pods.qos import compute_qos_class
+from kubeletpy.pods.resources import compute_qos_class
 from kubeletpy.syncloop.sources.manifest import MAX_MANIFEST, ManifestError, Origin, decode_manifest
 
 ORIGIN = Origin("Node-1", "/etc/kubernetes/manifests/web.yaml", is_file=True)

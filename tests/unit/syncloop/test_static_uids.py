@@ -12,7 +12,7 @@ import pytest
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import PODS, Call
-from kubeletpy.pods.decision import Decision
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote import errors
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.api.types import JSON
-from kubeletpy.pods.in_force import requests_in_force
-from kubeletpy.pods.node_selector import matches
-from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
+from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, matches
+from kubeletpy.pods.resources import requests_in_force
 from kubeletpy_up.kinds.pod_requests import amounts, requests_of
 
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.pods.memory_volumes import GATE as MEMORY_VOLUMES
-from kubeletpy.pods.volume_fields import CONTAINERS, FILE_SOURCES
+from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
+from kubeletpy.pods.shape import CONTAINERS, FILE_SOURCES
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 

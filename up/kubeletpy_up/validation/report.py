@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from typing import Any
 
-from kubeletpy.pods.volume_fields import FieldProblem
+from kubeletpy.pods.shape import FieldProblem
 from kubeletpy_up.errors import Cause
 
 _UNSHOWN = object()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubeletpy.pods import volume_fields
+from kubeletpy.pods import shape
 from kubeletpy_up.schema import formats, quantities
 from kubeletpy_up.validation import env
 
@@ -49,7 +49,7 @@ def validate(report: Report, given: list[JSON], path: str) -> dict[str, JSON]:
             report.required(where, "must specify a volume type")
         else:
             _source(report, kinds[0], volume[kinds[0]], f"{where}.{kinds[0]}")
-            for problem in volume_fields.volume_problems({kinds[0]: volume[kinds[0]]}, where):
+            for problem in shape.volume_problems({kinds[0]: volume[kinds[0]]}, where):
                 report.add(problem)
         for extra in kinds[1:]:
             report.forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
@@ -211,7 +211,7 @@ def mounts(report: Report, container: JSON, path: str, known: dict[str, JSON]) -
             detail = "must not already exist as a path in volumeDevices"
             report.invalid(f"{where}.mountPath", point, detail)
         _mount_options(report, container, mount, where, f"{path}.volumeMounts")
-        for problem in volume_fields.bind_mount_problems(mount, where, images):
+        for problem in shape.bind_mount_problems(mount, where, images):
             report.add(problem)
     for index, device in enumerate(devices):
         where = f"{path}.volumeDevices[{index}]"

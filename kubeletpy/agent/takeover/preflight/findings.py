@@ -12,8 +12,7 @@ from msgspec import to_builtins
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
-from kubeletpy.pods.sync_results import SyncIntent
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary, SyncIntent
 from kubeletpy.resources.admission.at_start import Refusal
 from kubeletpy.syncloop.sources.static_uid import UidChoice
 

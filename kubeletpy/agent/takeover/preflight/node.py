@@ -54,11 +54,15 @@ from kubeletpy.node.facts import NodeOptions, node_name
 from kubeletpy.node.lease import NAMESPACE
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.own_node import with_own_amounts
-from kubeletpy.pods.node_allocatable import GATE as CLAIMS_COUNT
-from kubeletpy.pods.node_allocatable import without_claims
 from kubeletpy.pods.pod import CONFIG_SOURCE, SOURCE_FILE, MalformedPod, Pod
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
+from kubeletpy.pods.resources import NODE_ALLOCATABLE_GATE as CLAIMS_COUNT
+from kubeletpy.pods.resources import without_claims
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    PodRuntimeStatus,
+    ProbeResults,
+    RuntimePodSummary,
+)
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.discovery import cgroup_driver
 from kubeletpy.remote.endpoint import EndpointError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.memory_volumes import GATE
+from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.requests import ADMIN
 from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, node
@@ -268,7 +268,7 @@ def test_only_sizes_of_volumes_in_memory_change_and_only_with_the_gate(
     gate: bool, old: list[Pod], new: list[Pod], problem: str
 ) -> None:
     registry, pod = made(volumes=old)
-    registry.feature_gates = frozenset([GATE] if gate else [])
+    registry.feature_gates = frozenset([MEMORY_VOLUMES_GATE] if gate else [])
     wanted = copy.deepcopy(pod)
     wanted["spec"]["volumes"] = new
     try:

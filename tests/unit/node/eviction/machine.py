@@ -13,7 +13,7 @@ from kubeletpy.node.eviction.keeper import EvictionKeeper
 from kubeletpy.node.eviction.ranking import Candidate, DiskUse, Reclaim, Use, rank
 from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import is_critical
+from kubeletpy.pods.resources import is_critical
 from kubeletpy.podworkers.protocol import KillOptions
 from tests.unit.node.eviction.rules import GI
 from tests.unit.podworkers.builders import make_pod

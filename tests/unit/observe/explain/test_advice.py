@@ -12,7 +12,7 @@ from kubeletpy.metrics.trace.model import Step
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.hints import advice
 from kubeletpy.observe.explain.model import Wait, WaitKind
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import StartError
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage

@@ -17,11 +17,8 @@ from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.facts import NodeTaint
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.explain.texts import LONGEST, READ, cause
-from kubeletpy.pods.config_errors import SpecField
-from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeOutcome
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import Decision, KillReason, ProbeOutcome, SpecField, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage

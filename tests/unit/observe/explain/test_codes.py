@@ -20,9 +20,7 @@ from kubeletpy.observe.explain.verdict import (
     terminal_code,
     wait_code,
 )
-from kubeletpy.pods.config_errors import SpecField
-from kubeletpy.pods.probe_results import ProbeOutcome
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import ProbeOutcome, SpecField, StartError
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage

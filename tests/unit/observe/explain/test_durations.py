@@ -15,8 +15,8 @@ from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.stuck import StuckPods
 from kubeletpy.observe.explain.texts import api_time, clock_time
 from kubeletpy.observe.explain.waits import asked_to_end, ready_since, stopped_at, waits
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from tests.unit.observe.explain.facts import NOW, OFFSET, doing, exited, facts, not_ready, running

@@ -13,7 +13,7 @@ from kubeletpy.observe.explain import handlers
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind
 from tests.unit.observe.explain.facts import NOW, doing, facts, not_ready, waiting

@@ -9,8 +9,8 @@ import pytest
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.hints import volume_hint
-from kubeletpy.pods.spared import Spared
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.pod import Spared
+from kubeletpy.pods.runtime_status import StartError
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.write_problem import NO_ANSWER, WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits

@@ -13,9 +13,7 @@ from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.explain.model import Exit, Timeline, from_json, timeline
 from kubeletpy.observe.explain.texts import duration, milliseconds, one_line
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import Decision, ProbeOutcome, ProbeResults, StartError
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind

@@ -14,8 +14,7 @@ from kubeletpy.observe.explain.containers import (
     never_ran,
     restless,
 )
-from kubeletpy.pods.decision import Decision, KillReason
-from kubeletpy.pods.probe_results import ProbeOutcome
+from kubeletpy.pods.runtime_status import Decision, KillReason, ProbeOutcome
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind

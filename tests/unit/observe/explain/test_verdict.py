@@ -15,8 +15,7 @@ from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.hints import hint
 from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.observe.explain.verdict import verdict
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults, StartError
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import ProbeFinding, ProbeReport
 from kubeletpy.probes.schedule import ProbeKind

@@ -18,10 +18,15 @@ from kubeletpy.observe.explain.model import WaitKind
 from kubeletpy.observe.explain.verdict import verdict
 from kubeletpy.observe.explain.waits import waits
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.pods.start_errors import HIDDEN
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import (
+    HIDDEN,
+    ContainerState,
+    ContainerStatus,
+    PodRuntimeStatus,
+    ProbeOutcome,
+    ProbeResults,
+    StartError,
+)
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage

@@ -9,7 +9,7 @@ from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.texts import failing_watches
 from kubeletpy.pods.environment import SERVICES_UNREAD
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import StartError
 from tests.unit.observe.explain.facts import NOW, OFFSET, facts, not_ready, waiting
 
 WHY = "the answer is no gzip"

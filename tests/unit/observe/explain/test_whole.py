@@ -16,11 +16,16 @@ from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.explain.model import Action, PodLine, WorkerState, WorkerView
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.granted import HeldResource
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.pod import HeldResource
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    Decision,
+    PodRuntimeStatus,
+    ProbeOutcome,
+    ProbeResults,
+    StartError,
+)
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.report import ProbeFinding, ProbeReport

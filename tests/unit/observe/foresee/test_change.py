@@ -15,8 +15,7 @@ from kubeletpy.observe.foresee.change import (
     restarted,
 )
 from kubeletpy.observe.foresee.model import Act, Durations, ForeseenOutcome, ImageUse
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.sync_results import SyncIntent
+from kubeletpy.pods.runtime_status import Decision, SyncIntent
 from tests.unit.observe.foresee.pods import container, pod
 
 KEEP = Decision("keep container a", "it runs")

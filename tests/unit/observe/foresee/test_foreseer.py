@@ -23,12 +23,9 @@ from kubeletpy.observe.foresee.model import (
     NodeQueries,
     Squeezed,
 )
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.pods.sync_results import SyncIntent
+from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, ProbeResults, SyncIntent
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.resources.admission.verdict import (

@@ -17,17 +17,18 @@ from kubeletpy.observe.recorder.codec import (
     encode,
     encode_fields,
 )
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
+    Decision,
     PodRuntimeStatus,
+    ProbeOutcome,
+    ProbeResults,
     RuntimeUser,
     SandboxStatus,
+    StartError,
 )
-from kubeletpy.pods.sync_results import StartError
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import DesiredPods, SyncEnded, UpdateArrived
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs

@@ -13,7 +13,7 @@ from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.view import feed
 from kubeletpy.observe.view.feed import History
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import StartError
 from tests.unit.observe.explain.facts import NOW, exited, facts, not_ready, waiting
 from tests.unit.observe.explain.test_from_api import UNSCHEDULED
 from tests.unit.observe.explain.test_from_api import pod as from_api_pod

@@ -12,7 +12,7 @@ import pytest
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.sync_results import ResizeOutcome
+from kubeletpy.pods.runtime_status import ResizeOutcome
 from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState

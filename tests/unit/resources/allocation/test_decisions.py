@@ -10,8 +10,8 @@ import pytest
 from kubeletpy.base.api import types as api
 from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.config.load import default_settings
-from kubeletpy.pods.in_force import requests_in_force
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.resources import requests_in_force
 from kubeletpy.resources.allocation import conditions
 from kubeletpy.resources.allocation.conditions import DEFERRED, ERROR, INFEASIBLE
 from kubeletpy.resources.allocation.feasibility import ResizeRules, infeasible

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.limits import PodLimits, PodLimitsError
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, PodLimits, PodLimitsError
 from kubeletpy.resources.cgroups.limits import KernelPodLimits
 from kubeletpy.resources.cgroups.limits_read import (
     PAGE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.pods.qos import QoSClass
+from kubeletpy.pods.resources import QoSClass
 from kubeletpy.resources.cgroups.names import (
     CgroupDriver,
     InvalidCgroupName,

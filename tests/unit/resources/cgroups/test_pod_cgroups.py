@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.pods.config_errors import SandboxConfigError
-from kubeletpy.pods.memory_qos import MemoryQoS
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.qos import QoSClass
+from kubeletpy.pods.resources import MemoryQoS, QoSClass
+from kubeletpy.pods.runtime_status import SandboxConfigError
 from kubeletpy.resources.cgroups.errors import CgroupBusy, CgroupError
 from kubeletpy.resources.cgroups.names import PodCgroupNames
 from kubeletpy.resources.cgroups.pod_cgroups import PodCgroups

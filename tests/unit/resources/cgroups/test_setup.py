@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.config import load_document, parse_flags
-from kubeletpy.pods.memory_qos import MemoryQoS
+from kubeletpy.pods.resources import MemoryQoS
 from kubeletpy.remote.errors import Unimplemented
 from kubeletpy.resources.cgroups import setup
 from kubeletpy.resources.cgroups.errors import CgroupError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.cgroup_units import shares_to_weight, weight_to_shares
+from kubeletpy.pods.resources import shares_to_weight, weight_to_shares
 from kubeletpy.resources.cgroups.values import (
     HUGEPAGES_UNBOUNDED,
     CgroupResources,

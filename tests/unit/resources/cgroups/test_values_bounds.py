@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.pods.cgroup_units import MAX_SHARES, MIN_SHARES, shares_to_weight, weight_to_shares
-from kubeletpy.pods.resources import amounts
+from kubeletpy.pods.resources import (
+    MAX_SHARES,
+    MIN_SHARES,
+    amounts,
+    shares_to_weight,
+    weight_to_shares,
+)
 from kubeletpy.resources.cgroups.values import (
     HUGEPAGES_UNBOUNDED,
     NO_LIMIT,

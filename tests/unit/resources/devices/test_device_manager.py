@@ -16,10 +16,9 @@ import pytest
 
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.resources import DeviceMetrics
-from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs
-from kubeletpy.pods.granted import DeviceCounts
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import DeviceCounts, Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from kubeletpy.resources.devices.checkpoint import FILE, parse_checkpoint

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.pods.config_errors import ContainerConfigError
-from kubeletpy.pods.granted import DeviceNode
-from kubeletpy.pods.mount import Mount
+from kubeletpy.pods.pod import DeviceNode, Mount
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from kubeletpy.resources.devices.given import from_plugins
 from kubeletpy.resources.devices.model import Booking

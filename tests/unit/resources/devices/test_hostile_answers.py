@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from kubeletpy.resources.devices.given import from_plugins
 from kubeletpy.resources.devices.model import Booking

@@ -14,9 +14,8 @@ import pytest
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.resources import DeviceMetrics
-from kubeletpy.pods.decision import Decision
-from kubeletpy.pods.granted import HeldResource
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import HeldResource, Pod
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote.errors import Code
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.placement.cpu_manager import CpuManager

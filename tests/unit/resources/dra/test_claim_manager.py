@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.config_errors import ContainerConfigError
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.dra.checkpoint import parse_checkpoint
 from kubeletpy.resources.dra.claim_manager import LOOK_S
 from kubeletpy.resources.dra.claims import ClaimProblem

@@ -12,9 +12,9 @@ import pytest
 
 from kubeletpy.base.api import types as api
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.pods.decision import Decision
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.resources.placement import state_file
 from kubeletpy.resources.placement.cpu_manager import CpuManager

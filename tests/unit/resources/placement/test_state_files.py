@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.fnv import fnv1a_32
+from kubeletpy.pods.pod import fnv1a_32
 from kubeletpy.resources.placement import go_dump
 from kubeletpy.resources.placement.cpu_state import CpuState, read_cpu_state, write_cpu_state
 from kubeletpy.resources.placement.id_lists import format_ids, parse_ids

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.config_errors import SpecField
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.pod import Mount
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, SpecField
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.hooks import HookFailed

@@ -9,8 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from kubeletpy.images.policy import ImageError, ImageErrorCode
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.pods.pod import ContainerKind, Mount
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.image_volumes import with_image_volumes
 from kubeletpy.runtime_manager.act.start_container import ContainerStarter

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kubeletpy.base.api import types as api
-from kubeletpy.pods.limits import PodLimits
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, PodLimits
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.decision import KillReason
 from kubeletpy.pods.pod import MAX_GRACE_S, Pod
-from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
+from kubeletpy.pods.runtime_status import ContainerState, KillReason, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.act.stop_order import stop_prerequisites
 from kubeletpy.runtime_manager.hooks import HookFailed

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.memory_volumes import VolumeSizeError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.sync_results import ResizeOutcome
+from kubeletpy.pods.resources import VolumeSizeError
+from kubeletpy.pods.runtime_status import ResizeOutcome
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from tests.unit.runtime_manager.act.test_resize_pod import MI, Resized
 from tests.unit.runtime_manager.plan.test_resize import SMALL, res, sized

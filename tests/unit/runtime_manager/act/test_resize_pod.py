@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.limits import PodLimits, PodLimitsError
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.sync_results import ResizeOutcome, SyncAction
+from kubeletpy.pods.pod import Pod, PodLimits, PodLimitsError
+from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults, ResizeOutcome, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, DeadlineExceeded, Unavailable, Unimplemented
 from kubeletpy.runtime_manager.plan.resize_steps import applied
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
+from kubeletpy.pods.runtime_status import ContainerConfigError, SandboxConfigError
 from kubeletpy.runtime_manager.act.user_namespaces import (
     SubordinateIds,
     UnusableIds,

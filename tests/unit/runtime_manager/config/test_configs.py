@@ -8,10 +8,8 @@ import pytest
 
 from kubeletpy.base.api.names import normalize
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
-from kubeletpy.pods.granted import DeviceNode, Placement
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.pods.pod import ContainerKind, DeviceNode, Mount, Placement
+from kubeletpy.pods.runtime_status import ContainerConfigError, SandboxConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,

@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.cgroup_units import cpu_quota, cpu_shares, hugepage_limits
-from kubeletpy.pods.granted import Placement
-from kubeletpy.pods.memory_qos import MemoryQoS
-from kubeletpy.pods.pod import ContainerKind
-from kubeletpy.pods.resources import amounts
+from kubeletpy.pods.pod import ContainerKind, Placement
+from kubeletpy.pods.resources import MemoryQoS, amounts, cpu_quota, cpu_shares, hugepage_limits
 from kubeletpy.runtime_manager.config.resources import (
     container_resources,
     has_swap,

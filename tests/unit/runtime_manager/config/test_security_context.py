@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.config_errors import ContainerConfigError, about
+from kubeletpy.pods.runtime_status import ContainerConfigError, about
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, namespace_options
 from kubeletpy.runtime_manager.config.security_context import (

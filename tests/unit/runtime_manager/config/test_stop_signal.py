@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.stop_signal import stop_signal_of, why_ignored
 from tests.unit.runtime_manager.fake_node import FakeNode

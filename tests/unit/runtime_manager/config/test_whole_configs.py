@@ -12,10 +12,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from kubeletpy.base.api.names import normalize
-from kubeletpy.pods.config_errors import ContainerConfigError, SandboxConfigError
-from kubeletpy.pods.granted import DeviceNode, Placement
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.pod import ContainerKind, DeviceNode, Mount, Placement, Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError, SandboxConfigError
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,

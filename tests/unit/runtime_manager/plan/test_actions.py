@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import ContainerKind
-from kubeletpy.pods.sync_results import StartError
+from kubeletpy.pods.runtime_status import Decision, KillReason, StartError
 from kubeletpy.runtime_manager.plan.actions import (
     KillContainer,
     PodActions,

@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.decision import KillReason
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.restart_rules import restart_all_active
-from kubeletpy.pods.runtime_status import ContainerStatus, SandboxStatus
+from kubeletpy.pods.runtime_status import (
+    ContainerStatus,
+    KillReason,
+    ProbeOutcome,
+    ProbeResults,
+    SandboxStatus,
+    restart_all_active,
+)
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
     PodRuntimeStatus,
+    ProbeOutcome,
+    ProbeResults,
     SandboxStatus,
 )
 from kubeletpy.runtime_manager.names.container_hash import container_hash

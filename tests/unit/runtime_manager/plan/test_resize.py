@@ -8,10 +8,15 @@ import pytest
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.decision import Decision, KillReason
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeOutcome, ProbeResults
-from kubeletpy.pods.runtime_status import ContainerStatus, RuntimeResources
+from kubeletpy.pods.runtime_status import (
+    ContainerStatus,
+    Decision,
+    KillReason,
+    ProbeOutcome,
+    ProbeResults,
+    RuntimeResources,
+)
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions

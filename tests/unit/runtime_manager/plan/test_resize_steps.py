@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.pods.limits import PodLimits
-from kubeletpy.pods.pod import ContainerKind
+from kubeletpy.pods.pod import ContainerKind, PodLimits
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resizable import ResizableResource

@@ -8,8 +8,12 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
+from kubeletpy.pods.runtime_status import (
+    ContainerStatus,
+    PodRuntimeStatus,
+    ProbeResults,
+    SandboxStatus,
+)
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.shown_ends import with_shown_ends

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.pods.config_errors import ContainerConfigError
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.runtime_manager.plan.target_container import target_id
 from tests.unit.runtime_manager.pods_and_records import exited, has, running
 

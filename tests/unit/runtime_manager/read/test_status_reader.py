@@ -14,6 +14,7 @@ from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
     PodRuntimeStatus,
+    RuntimeHealth,
     RuntimeResources,
     RuntimeUser,
     SandboxStatus,
@@ -41,7 +42,6 @@ from kubeletpy.runtime_manager.read.status_reader import (
 )
 from kubeletpy.runtime_manager.read.status_source import READ_AT_ONCE, StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
-from kubeletpy.runtime_manager.runtime_health import RuntimeHealth
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import now
 from tests.unit.runtime_manager.pods_and_records import make_pod

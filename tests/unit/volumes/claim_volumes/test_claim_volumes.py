@@ -22,8 +22,7 @@ from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.kubeapi.watch_state import MAX_WATCHES
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Mount, Pod
 from kubeletpy.volumes.claim_volumes.claim_objects import kept
 from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.claim_volumes.waiting import VolumesWait

@@ -8,10 +8,9 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.pods.config_errors import ContainerConfigError, SpecField, SubPathError
 from kubeletpy.pods.environment import EnvironmentInputs
-from kubeletpy.pods.mount import Mount
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Mount, Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError, SpecField, SubPathError
 from kubeletpy.volumes.claims.on_disk import SetUp
 from kubeletpy.volumes.containers.container_mounts import (
     ContainerMounts,

@@ -15,8 +15,7 @@ from kubeletpy.agent.takeover.preflight.findings import (
     volumes,
 )
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.probe_results import ProbeResults
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.pods.runtime_status import PodRuntimeStatus, ProbeResults
 from kubeletpy.runtime_manager.plan.intent import sync_intent
 from kubeletpy.runtime_manager.plan.resize import InEffect
 from tests.unit.runtime_manager.pods_and_records import (
