@@ -49,18 +49,10 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import qos_class, resource_levels
 from kubeletpy.podworkers.pod_directories import PodDirectories
 from kubeletpy.podworkers.status_composer import StatusComposer
-from kubeletpy.podworkers.steps.cgroup import PodCgroup
-from kubeletpy.podworkers.steps.claims import ClaimsStep
-from kubeletpy.podworkers.steps.directories import Directories
-from kubeletpy.podworkers.steps.mirror import MirrorPod
-from kubeletpy.podworkers.steps.network import NetworkGate
-from kubeletpy.podworkers.steps.probes import Probes
-from kubeletpy.podworkers.steps.pull_secrets import PullSecrets
-from kubeletpy.podworkers.steps.runtime import RuntimeSync
-from kubeletpy.podworkers.steps.volumes import Volumes
-from kubeletpy.podworkers.sync_step import SyncStep
-from kubeletpy.podworkers.syncer import KubePodSyncer
-from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
+from kubeletpy.podworkers.steps.resources import ClaimsStep, PodCgroup
+from kubeletpy.podworkers.steps.runtime import MirrorPod, NetworkGate, Probes, RuntimeSync
+from kubeletpy.podworkers.steps.volumes import Directories, PullSecrets, Volumes
+from kubeletpy.podworkers.syncer import KubePodSyncer, SyncStep, TerminatingUpdates
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober

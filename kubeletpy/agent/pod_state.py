@@ -32,12 +32,14 @@ from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.resources import NODE_ALLOCATABLE_GATE as CLAIMS_COUNT
 from kubeletpy.pods.runtime_status import Decision
-from kubeletpy.podworkers.history import DecisionHistory
-from kubeletpy.podworkers.queries import WorkerQueries
-from kubeletpy.podworkers.reason_cache import ReasonCache
-from kubeletpy.podworkers.requeue import RequeueSettings, tick_of
+from kubeletpy.podworkers.history import DecisionHistory, ReasonCache
 from kubeletpy.podworkers.start_latency import StartLatency
-from kubeletpy.podworkers.state_machine import WorkerMachine
+from kubeletpy.podworkers.state_machine import (
+    RequeueSettings,
+    WorkerMachine,
+    WorkerQueries,
+    tick_of,
+)
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import log_impossible
 from kubeletpy.status.status_manager import ApiStatusManager

@@ -6,13 +6,100 @@ Bounded twice: entries per pod, and pods. A decision that repeats is counted, no
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.pods.runtime_status import Decision, KillReason
+from kubeletpy.pods.runtime_status import (
+    Decision,
+    KillReason,
+    PodSyncResult,
+    StartError,
+    SyncAction,
+)
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord
-from kubeletpy.podworkers.troubles import Troubles
+
+# Since when a pod's syncs fail, and when the agent began to end it or refused it.
+#
+# Kept over restarts of the agent. Bounded. Must never decide anything.
+
+MAX_TROUBLED_PODS = 500
+OVER_S = 600.0
+"""Seconds without a failure after which a row of failures is over: twice the longest backoff, as
+for the backoffs themselves.
+
+Source: docs/reference/behaviour.md, d."""
+
+
+class Troubles:
+    """Pod uid -> first and last failure, in Unix seconds; those whose last is oldest go first.
+
+    Besides, pod uid -> the end of the pod: when it was first refused or its end first requested.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[float, float]] = {}
+        self._ends: dict[str, float] = {}
+
+    def failed(self, uid: str, now: float) -> None:
+        """A sync has failed, or was held back by a backoff."""
+        first, last = self._rows.pop(uid, (now, now))
+        self._rows[uid] = (first if 0 <= now - last <= OVER_S else now, now)
+        while len(self._rows) > MAX_TROUBLED_PODS:
+            del self._rows[next(iter(self._rows))]
+
+    def since(self, uid: str, now: float) -> float | None:
+        """The first failure of the row; None: the latest is long ago, or there was none."""
+        first, last = self._rows.get(uid, (now, float("-inf")))
+        return first if now - last <= OVER_S else None
+
+    def ends(self, uid: str, at: float) -> None:
+        """The pod was refused, or its end requested, at ``at``; only the first time counts."""
+        self._ends.setdefault(uid, at)
+        while len(self._ends) > MAX_TROUBLED_PODS:
+            del self._ends[next(iter(self._ends))]
+
+    def no_end(self, uid: str) -> None:
+        """The pod is synced as one that should run, or no source has it any more."""
+        self._ends.pop(uid, None)
+
+    def ended_at(self, uid: str) -> float | None:
+        """Unix seconds at which the pod was first refused or its end requested; None: unknown."""
+        return self._ends.get(uid)
+
+    def gone(self, uid: str) -> None:
+        """The worker is done with the pod: it fails no more."""
+        self._rows.pop(uid, None)
+
+    def begun(self) -> dict[str, dict[str, float]]:
+        """The parts of the notes whose change is news: the beginning of each row, and the ends."""
+        return {"failing": {uid: row[0] for uid, row in self._rows.items()}, "ends": {**self._ends}}
+
+    def as_json(self) -> dict[str, dict[str, Any]]:
+        """To be kept over a restart of the agent; empty when there is nothing."""
+        rows = {uid: list(row) for uid, row in self._rows.items()}
+        return {k: v for k, v in (("failing", rows), ("ends", {**self._ends})) if v}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Add the notes of an earlier agent; newer notes of this agent win."""
+        failing, ends = (_mapping(kept.get(each)) for each in ("failing", "ends"))
+        earlier = {u: float(at) for u, at in ends.items() if isinstance(at, int | float)}
+        self._ends = dict(list({**self._ends, **earlier}.items())[-MAX_TROUBLED_PODS:])
+        rows: dict[str, tuple[float, float]] = {}
+        for uid, row in failing.items():
+            match row:
+                case [int() | float() as first, int() | float() as last]:
+                    rows[uid] = (float(first), float(last))
+        for uid, (first, last) in self._rows.items():
+            before = rows.pop(uid, (first, first))
+            rows[uid] = (before[0] if first - before[1] <= OVER_S else first, last)
+        self._rows = dict(list(rows.items())[-MAX_TROUBLED_PODS:])
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
 
 REPEATS = 6
 """How many of the newest entries are checked for the same decision."""
@@ -105,3 +192,57 @@ def why_terminating(record: WorkerRecord, grace: int) -> Decision:
     else:
         why = "it has run to its end"
     return Decision(f"terminate the pod within {grace} s", why, ends_pod=True)
+
+
+# Why containers could not be started: what kubectl shows as their waiting reason.
+#
+# Bounded; a start that worked removes the reason. Must never decide anything.
+
+CRASH_LOOP = "CrashLoopBackOff"
+_STARTS = (SyncAction.START_CONTAINER, SyncAction.INIT_CONTAINER)
+
+
+MAX_REASONS = 1000
+
+
+class ReasonCache:
+    """(pod uid, container name) -> the last start error; the least recently used pods go first."""
+
+    def __init__(self, max_pods: int = MAX_REASONS) -> None:
+        self._max_pods = max_pods
+        self._pods: OrderedDict[str, dict[str, StartError]] = OrderedDict()
+
+    def update(self, uid: str, result: PodSyncResult) -> None:
+        """Take over what a runtime sync reports: failures replace, successes remove."""
+        before = self._pods.get(uid, {})
+        errors = dict(before)
+        for step in result.results:
+            if step.action in _STARTS and step.error is None:
+                errors.pop(step.target, None)
+        for name, error in result.start_errors.items():
+            errors[name] = _with_cause(error, before.get(name))
+        if not errors:
+            self._pods.pop(uid, None)
+            return
+        self._pods[uid] = errors
+        self._pods.move_to_end(uid)
+        while len(self._pods) > self._max_pods:
+            self._pods.popitem(last=False)
+
+    def get(self, uid: str) -> Mapping[str, StartError]:
+        """Container name -> start error of one pod."""
+        return self._pods.get(uid, {})
+
+    def forget(self, uid: str) -> None:
+        """Drop all reasons of a pod."""
+        self._pods.pop(uid, None)
+
+
+def _with_cause(error: StartError, before: StartError | None) -> StartError:
+    """A start held back by the failure of an earlier one keeps reporting how that one failed."""
+    if error.code != CRASH_LOOP or before is None:
+        return error
+    cause = before.cause
+    if before.code != CRASH_LOOP:
+        cause = f"{before.code}: {before.message}"
+    return replace(error, message=f"{error.message}: {cause}", cause=cause) if cause else error

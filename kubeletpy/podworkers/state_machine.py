@@ -9,24 +9,21 @@ termination, run two syncs of one pod at once, or start a sync after the pod has
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from kubeletpy.base.structs import replace
-from kubeletpy.podworkers.messages import (
-    is_urgent,
-    merge_kill,
-    new_record,
-    next_work,
-    request_termination,
-)
-from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
+from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import (
     DesiredPods,
     Effect,
     Event,
+    EventTrail,
     Finished,
     Forgotten,
+    ImpossibleTransition,
     Interrupt,
     PodRejected,
     RefreshStatus,
@@ -39,13 +36,237 @@ from kubeletpy.podworkers.records import (
     TimerFired,
     UpdateArrived,
     WakeAfter,
+    Work,
     WorkerRecord,
     WorkerSummary,
+    check_all,
     event_uid,
+    violation,
 )
-from kubeletpy.podworkers.requeue import MIN_GRACE, RequeueSettings, effective_grace, requeue_delay
-from kubeletpy.podworkers.static_names import StaticNames
-from kubeletpy.podworkers.transitions import EventTrail, ImpossibleTransition, check_all, violation
+
+# Assigns the full name of a static pod to one uid at a time: first come, first served.
+#
+# A changed manifest makes a new uid under the old full name; the new pod waits until the old one
+# has ended. Plain data; it must never start anything itself. Source: docs/reference/behaviour.md,
+# b8.
+
+
+class NamesInUse(Struct, frozen=True):
+    """The uid that uses each full name, and the uids that wait for it, in order."""
+
+    started: Mapping[str, str] = field(default_factory=dict)
+    waiting: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+NOBODY = NamesInUse()
+"""No name is in use."""
+
+
+class StaticNames:
+    """Full names in use, and the queues for them."""
+
+    def __init__(self, names: NamesInUse = NOBODY) -> None:
+        self._started = dict(names.started)
+        self._waiting = {name: list(uids) for name, uids in names.waiting.items()}
+
+    def in_use(self) -> NamesInUse:
+        """The names in use and the queues as they are now."""
+        waiting = {name: tuple(uids) for name, uids in self._waiting.items()}
+        return NamesInUse(dict(self._started), waiting)
+
+    def started(self, full_name: str) -> str | None:
+        """The uid that uses a name."""
+        return self._started.get(full_name)
+
+    def wait(self, full_name: str, uid: str) -> None:
+        """Queue for a name; queueing twice keeps the first place."""
+        queue = self._waiting.setdefault(full_name, [])
+        if uid not in queue:
+            queue.append(uid)
+
+    def may_start(self, full_name: str, uid: str, alive: Callable[[str], bool]) -> bool:
+        """Take the name if it is free and no pod ahead in the queue still waits to start."""
+        holder = self._started.get(full_name)
+        if holder is not None:
+            return holder == uid
+        queue = [other for other in self._waiting.get(full_name, ()) if alive(other)]
+        if queue and queue[0] != uid:
+            self._waiting[full_name] = queue
+            return False
+        self._started[full_name] = uid
+        self._set_queue(full_name, queue[1:])
+        return True
+
+    def release(self, full_name: str, uid: str) -> list[str]:
+        """Give back the name and any place in the queue; returns who is waiting now, in order."""
+        if self._started.get(full_name) == uid:
+            del self._started[full_name]
+        queue = [other for other in self._waiting.get(full_name, ()) if other != uid]
+        self._set_queue(full_name, queue)
+        return [] if full_name in self._started else list(queue)
+
+    def _set_queue(self, full_name: str, queue: list[str]) -> None:
+        if queue:
+            self._waiting[full_name] = queue
+        else:
+            self._waiting.pop(full_name, None)
+
+
+# How a worker's waits and grace periods are computed.
+#
+#  Sources: docs/reference/behaviour.md, b4, b6.
+
+MIN_GRACE = 1
+"""Seconds: every pod gets at least this."""
+
+SHORTEST_WAIT = 0.001
+AFTER_DUE = 0.1
+"""Seconds until the next try when the time to retry had passed before the sync ended: a sync that
+keeps requesting a time in the past must not spin."""
+
+TICK_S = 2.0
+"""Approximate seconds between the ticks of an agent. A core that wakes up for each pod alone finds
+its caches cold (500 idle pods: 1.7 % of a core alone, 1.3 % together)."""
+
+
+class RequeueSettings(Struct, frozen=True):
+    """Seconds between syncs; all but the end of a backoff are stretched by a jitter of 1..1.5."""
+
+    sync_frequency: float = 60.0
+    error_backoff: float = 10.0
+    network_backoff: float = 1.0
+    tick: float = 0.0
+    """Pods with nothing due are synced together, at multiples of this; 0: each by itself."""
+
+
+def tick_of(node_name: str) -> float:
+    """Seconds between the ticks of a node: a tenth more or less than TICK_S, by its name.
+
+    Nodes whose clocks agree would otherwise send the API the reads of their syncs all at once.
+    """
+    return TICK_S * (0.9 + 0.2 * zlib.crc32(node_name.encode()) / 0xFFFFFFFF)
+
+
+def effective_grace(current: int | None, pod: Pod, override: int | None) -> int:
+    """Seconds a pod gets to end: the least that was requested, but at least MIN_GRACE.
+
+    The spec counts only when nothing else was requested.
+    """
+    asked = [g for g in (current, pod.deletion_grace_period, override) if g is not None]
+    return max(min(asked, default=pod.termination_grace_period), MIN_GRACE)
+
+
+def requeue_delay(
+    outcome: SyncOutcome | None, now: float, jitter: float, settings: RequeueSettings
+) -> float:
+    """Seconds until the next sync if nothing happens first."""
+    delay = _without_deadline(outcome, now, jitter, settings)
+    if outcome is None or outcome.deadline is None:
+        return delay
+    left = outcome.deadline - now
+    return min(delay, max(left, SHORTEST_WAIT) if left > 0 else AFTER_DUE)
+
+
+def _without_deadline(
+    outcome: SyncOutcome | None, now: float, jitter: float, settings: RequeueSettings
+) -> float:
+    stretch = 1.0 + jitter
+    backoff = min(settings.error_backoff, settings.sync_frequency) * stretch
+    if outcome is None:
+        return backoff
+    if outcome.network_not_ready:
+        return settings.network_backoff * stretch
+    resync = _resync(settings, stretch, now)
+    if outcome.retry_at is not None:
+        # exactly then: a restart after a backoff has waited long enough already
+        left = outcome.retry_at - now
+        due = min(max(left, SHORTEST_WAIT) if left > 0 else AFTER_DUE, resync)
+        if outcome.error and not outcome.waiting:
+            # something else failed as well, which has no due time of its own
+            return min(due, backoff)
+        return due
+    return backoff if outcome.error else resync
+
+
+def _resync(settings: RequeueSettings, stretch: float, now: float) -> float:
+    """On the last tick of the stretched time, which is 1..1.5 times the frequency anyway."""
+    frequency = settings.sync_frequency
+    tick = min(settings.tick, frequency / 2)
+    if not tick:
+        return frequency * stretch
+    delay = (now + frequency * stretch) // tick * tick - now
+    return delay if delay >= frequency else delay + tick
+
+
+# How a message changes a worker's record. Pure (docs/reference/behaviour.md, b2, b3, b4).
+#
+# Must never undo a termination or lengthen a grace period.
+
+_NO_OPTIONS = KillOptions()
+
+
+def new_record(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord:
+    """The record of a pod that has no worker yet."""
+    record = WorkerRecord(uid=uid, full_name=full_name, first_seen_at=event.now)
+    pod = event.update.pod
+    if pod is not None and pod.is_terminal_in_api and event.runtime_quiet:
+        # it ended under an earlier run of the agent: only the finishing is left
+        return replace(record, terminating_at=event.now, terminated_at=event.now)
+    return record
+
+
+def is_urgent(before: WorkerRecord, record: WorkerRecord) -> bool:
+    """Whether to cut the sync in flight short: the pod is to end, or to end sooner."""
+    if record.running is Stage.SYNC:
+        return record.termination_requested and not before.termination_requested
+    shorter = before.grace is not None and record.grace is not None and record.grace < before.grace
+    return record.running is Stage.TERMINATING and shorter
+
+
+def request_termination(record: WorkerRecord, update: PodUpdate, now: float) -> WorkerRecord:
+    """The record after a message, which may request the pod's end; ``now`` in Unix seconds.
+
+    A message without a pod does: the pod is not known any more.
+    """
+    if record.termination_requested:
+        return record
+    if update.pod is None or update.pod.being_deleted:
+        return replace(record, terminating_at=now, deleted=True)
+    if update.pod.is_terminal_in_api:
+        return replace(record, terminating_at=now)
+    if update.type is UpdateType.KILL:
+        evicted = update.kill is not None and update.kill.evict
+        return replace(record, terminating_at=now, evicted=evicted)
+    return record
+
+
+def merge_kill(record: WorkerRecord, options: KillOptions | None, pod: Pod | None) -> WorkerRecord:
+    """The record of an ending pod with the shortest grace period that was requested."""
+    options = options or _NO_OPTIONS
+    if pod is None:
+        asked = MIN_GRACE if options.grace_override is None else options.grace_override
+        grace = max(min(asked, record.grace or asked), MIN_GRACE)
+    else:
+        grace = effective_grace(record.grace, pod, options.grace_override)
+    override = options.status_override or record.status_override
+    return replace(record, grace=grace, status_override=override)
+
+
+def next_work(record: WorkerRecord, update: PodUpdate, pod: Pod | None) -> Work:
+    """The input of the next sync: the newest message, with the age of the oldest that waits."""
+    earliest = update.received_at
+    if record.pending is not None and record.pending.received_at:
+        earliest = min(earliest, record.pending.received_at) or record.pending.received_at
+    mirror = update.mirror
+    if mirror is None and update.pod is None and record.pending is not None:
+        mirror = record.pending.mirror
+    return Work(
+        type=update.type,
+        pod=pod,
+        mirror=mirror,
+        runtime_pod=update.runtime_pod if pod is None else None,
+        received_at=earliest,
+    )
 
 
 class WorkerMachine:
@@ -296,3 +517,60 @@ class WorkerMachine:
         del self.records[record.uid]
         self.trail.forget(record.uid)
         return [Forgotten(record.uid), *self._release_name(record, now)]
+
+
+# Queries about workers by the rest of the agent (docs/reference/behaviour.md, b9).
+#
+# Reads the records and changes nothing.
+
+
+class WorkerQueries:
+    """Queries by the rest of the agent (docs/reference/behaviour.md, b9)."""
+
+    def __init__(self, machine: WorkerMachine) -> None:
+        self._machine = machine
+        self._records: Mapping[str, WorkerRecord] = machine.records
+
+    def record(self, uid: str) -> WorkerRecord | None:
+        """The record of one pod's worker."""
+        return self._records.get(uid)
+
+    def all(self) -> Mapping[str, WorkerRecord]:
+        """All records, by uid."""
+        return self._records
+
+    def could_have_running_containers(self, uid: str) -> bool:
+        """Whether containers of the pod may run now or start."""
+        record = self._records.get(uid)
+        return not self._machine.synced if record is None else record.terminated_at is None
+
+    def should_be_finished(self, uid: str) -> bool:
+        """Whether the worker has done all its work."""
+        record = self._records.get(uid)
+        return self._machine.synced if record is None else record.finished
+
+    def is_termination_requested(self, uid: str) -> bool:
+        """Whether the pod is to end, or has ended."""
+        record = self._records.get(uid)
+        return record is not None and record.termination_requested
+
+    def is_known_terminated(self, uid: str) -> bool:
+        """Whether a worker has recorded that everything of the pod has stopped."""
+        record = self._records.get(uid)
+        return record is not None and record.terminated_at is not None
+
+    def should_content_be_removed(self, uid: str) -> bool:
+        """Whether dead containers and logs may go: the pod is deleted or evicted and has ended."""
+        record = self._records.get(uid)
+        if record is None:
+            return self._machine.synced
+        return record.terminated_at is not None and (record.evicted or record.deleted)
+
+    def name_holder(self, full_name: str) -> str:
+        """The uid that uses the full name of a static pod; empty: none does."""
+        return self._machine.names.started(full_name) or ""
+
+    def is_static_terminating(self, full_name: str) -> bool:
+        """Whether a static pod of that full name is ending: its mirror is then still needed."""
+        record = self._records.get(self._machine.names.started(full_name) or "")
+        return record is not None and record.termination_requested and record.terminated_at is None

@@ -19,8 +19,8 @@ from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod, family
 from kubeletpy.pods.resources import qos_class
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, decide_sandbox, restart_all_active
+from kubeletpy.podworkers.history import ReasonCache
 from kubeletpy.podworkers.protocol import StatusOverride
-from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.resources.admission.verdict import Rejection

@@ -8,30 +8,233 @@ docs/reference/behaviour.md, a7, a9.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+import random
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.tasks import background
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.metrics.trace.model import MAX_TEXT, Step
-from kubeletpy.metrics.trace.spans import span
-from kubeletpy.pods.pod import Pod
+from kubeletpy.metrics.trace.model import MAX_TEXT, Step, TraceCall
+from kubeletpy.metrics.trace.spans import Traces, span
+from kubeletpy.pods.pod import Mount, Pod, PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.protocol import StatusOverride, SyncOutcome
+from kubeletpy.podworkers.protocol import PodSyncer, StatusOverride, SyncOutcome
+from kubeletpy.podworkers.records import RunSync, Stage
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
-from kubeletpy.podworkers.sync_step import PodSync, SyncStep
-from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
 from kubeletpy.probes.probe_manager import KubeProbeManager
+from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
+
+# Runs one sync of a pod worker: finds the pod's status and hands pod and status to the syncer.
+#
+# Must never decide which sync comes next, nor keep anything between syncs.
+
+_SPANS = {
+    Stage.SYNC: "syncPod",
+    Stage.TERMINATING: "syncTerminatingPod",
+    Stage.TERMINATED: "syncTerminatedPod",
+}
+"""The kubelet's names of the spans it sends of a sync."""
+
+
+class StageRunner:
+    """Runs syncs; ``ends`` returns for a uid whether its sync must stop because the pod ends."""
+
+    def __init__(
+        self,
+        syncer: PodSyncer,
+        cache: PodStatusCache,
+        runtime: RuntimeManager,
+        recorder: EventRecorder,
+        *,
+        traces: Traces,
+        ends: Callable[[str], bool],
+    ) -> None:
+        self._syncer = syncer
+        self._cache = cache
+        self._runtime = runtime
+        self._recorder = recorder
+        self._traces = traces
+        self._ends = ends
+
+    async def run(self, run: RunSync) -> SyncOutcome:
+        """Sync a pod once: get its status, then do what the stage calls for."""
+        work, uid = run.work, run.uid
+        named = work.pod or work.runtime_pod
+        assert named is not None
+        trace = self._traces.enter(uid, named.namespace, named.name)
+        if run.stage is not Stage.SYNC:
+            trace.ending()
+        attributes = {
+            "k8s.pod.uid": uid,
+            "k8s.pod": f"{named.namespace}/{named.name}",
+            "k8s.pod.name": named.name,
+            "k8s.namespace.name": named.namespace,
+        }
+        if run.stage is Stage.SYNC:
+            attributes["k8s.pod.update_type"] = work.type
+        with self._traces.tracer.span(_SPANS[run.stage], attributes) as sent:
+            outcome = await self._run(run)
+            if outcome.error:
+                sent.failed(outcome.error)
+        return outcome
+
+    async def _run(self, run: RunSync) -> SyncOutcome:
+        work, uid = run.work, run.uid
+        if work.pod is None:
+            assert work.runtime_pod is not None
+            return await self._syncer.sync_terminating_runtime_pod(work.runtime_pod)
+        pod = work.pod
+        try:
+            status = await self._status(pod)
+        except CRIError as error:
+            message = f"error determining status: {error}"
+            self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
+            return SyncOutcome(error=message)
+        match run.stage:
+            case Stage.SYNC:
+                return await self._syncer.sync_pod(
+                    pod,
+                    work.mirror,
+                    status,
+                    lambda: self._ends(uid),
+                )
+            case Stage.TERMINATING:
+                return await self._syncer.sync_terminating_pod(
+                    pod, status, run.grace, run.status_override
+                )
+            case _:
+                return await self._syncer.sync_terminated_pod(pod, status)
+
+    async def _status(self, pod: Pod) -> PodRuntimeStatus:
+        """The pod as the runtime has it: from the cache if certain, else from the runtime."""
+        usable = self._cache.usable(pod.uid)
+        if usable is not None:
+            return usable
+        if self._cache.known_absent(pod.uid):
+            return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
+        with span(TraceCall.READ_POD):
+            status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
+        if status.empty and self._cache.get(pod.uid) is None:
+            self._cache.confirm_absent(pod.uid)
+            return status
+        self._cache.set(status, own=True)
+        return self._cache.usable(pod.uid) or status
+
+
+# A step of a pod's sync: the one interface through which every pod capability comes in.
+#
+# The steps and their order are a list in :mod:`kubeletpy.agent.core`. To add a capability, add a
+# file to :mod:`kubeletpy.podworkers.steps` and an entry to that list.
+
+
+class PodSync(Struct):
+    """One sync of a pod in progress: what its steps hand on to each other."""
+
+    pod: Pod
+    mirror: Pod | None
+    status: PodRuntimeStatus
+    is_terminating: Callable[[], bool]
+    """Whether the pod's end was requested meanwhile: nothing more is started then."""
+    mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
+    """Container name -> what is mounted into it."""
+    pull_secrets: Sequence[PullSecret] = ()
+    pull_failed: Callable[[], None] | None = None
+    """Reports the pull secrets that are missing; called once a pull has failed."""
+
+
+class SyncStep(ABC):
+    """One step. It must be repeatable and keep nothing of a single sync."""
+
+    name: Step
+
+    @abstractmethod
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Run the step; an outcome ends the sync, with or without an error."""
+
+    async def keep_up(self, pod: Pod) -> None:
+        """The pod terminates, its containers still run: update what they read.
+
+        Called now and then, and when something changes. Never raises for what can't be updated.
+        """
+        return
+
+    async def release(self, pod: Pod) -> SyncOutcome | None:
+        """The pod has ended: release what this step got for it; with an outcome it is retried.
+
+        Called in reverse order of the steps. Steps that hold nothing for a pod don't override it.
+        """
+        return None
+
+
+# Keeps what a terminating pod's containers read up to date until the last one has ended.
+#
+# A shutdown hook may run for as long as the grace period, which can exceed the life of a token.
+# While a pod runs, its syncs update its volumes; while it terminates, one sync waits for the
+# containers to stop, and a task beside it does this. Must never make anything that a pod did not
+# have. The kubelet updates nothing in that time. Source: docs/reference/behaviour.md, i4.
+
+FIRST_S = 1.0
+"""Seconds until the first update: most pods have ended by then."""
+
+
+class _Terminating(Struct):
+    pod: Pod
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class TerminatingUpdates:
+    """Has the steps of a sync update what they hold for the pods that terminate."""
+
+    def __init__(
+        self, steps: Sequence[SyncStep], period_s: float, rng: random.Random | None = None
+    ) -> None:
+        """``period_s``: the least seconds between two updates; the most are 1.5 times that."""
+        self._steps = tuple(steps)
+        self._period_s = period_s
+        self._rng = rng or random.Random()
+        self._pods: dict[str, _Terminating] = {}
+
+    def touch(self, pod: Pod) -> None:
+        """Update a terminating pod now: it has changed, or something that it reads has."""
+        if (found := self._pods.get(pod.uid)) is not None:
+            found.pod = pod
+            found.changed.set()
+
+    @contextlib.asynccontextmanager
+    async def during(self, pod: Pod) -> AsyncIterator[None]:
+        """Update ``pod`` as long as the body runs."""
+        terminating = self._pods[pod.uid] = _Terminating(pod)
+        name = f"updates of terminating pod {pod.uid}"
+        async with background(self._update(terminating), name):
+            try:
+                yield
+            finally:
+                del self._pods[pod.uid]
+
+    async def _update(self, terminating: _Terminating) -> None:
+        wait = FIRST_S
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await terminating.changed.wait()
+            terminating.changed.clear()
+            for step in self._steps:
+                await step.keep_up(terminating.pod)
+            wait = self._period_s * (1 + self._rng.random() / 2)
+
 
 ORPHAN_GRACE = 1
 """Grace period, in seconds, of a pod that no source has."""
 
 
 class KubePodSyncer:
-    """Implements :class:`~kubeletpy.podworkers.verbs.PodSyncer`."""
+    """Implements :class:`~kubeletpy.podworkers.protocol.PodSyncer`."""
 
     def __init__(
         self,

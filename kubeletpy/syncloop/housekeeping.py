@@ -14,8 +14,8 @@ from kubeletpy.metrics.pods import PodCountMetrics
 from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
-from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.records import Stage, WorkerSummary
+from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.status.protocol import StatusManager

@@ -60,7 +60,7 @@ def mirror_object(pod: Pod, node_name: str, node_uid: str) -> dict[str, Any]:
 
 
 class ApiMirrorKeeper:
-    """Implements :class:`~kubeletpy.podworkers.steps.mirror.MirrorKeeper` over the API."""
+    """Implements :class:`~kubeletpy.podworkers.steps.runtime.MirrorKeeper` over the API."""
 
     def __init__(
         self,

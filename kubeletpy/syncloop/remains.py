@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubeletpy.pods.pod_manager import PodManager
-from kubeletpy.podworkers.queries import WorkerQueries
+from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.syncloop.unread import UnreadPods
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.pods.pod_manager import PodManager
-from kubeletpy.podworkers.reason_cache import ReasonCache
+from kubeletpy.podworkers.history import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager

@@ -15,9 +15,9 @@ from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, HeldResource, Pod, Spared
 from kubeletpy.pods.pod_manager import PodManager, static_name
 from kubeletpy.pods.runtime_status import ProbeResults
-from kubeletpy.podworkers.queries import WorkerQueries
-from kubeletpy.podworkers.reason_cache import ReasonCache
+from kubeletpy.podworkers.history import ReasonCache
 from kubeletpy.podworkers.records import WorkerRecord
+from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager

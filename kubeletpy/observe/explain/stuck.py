@@ -18,8 +18,8 @@ from kubeletpy.base.host.files import write_private
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.observe.explain.texts import duration
+from kubeletpy.podworkers.history import Troubles
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.podworkers.troubles import Troubles
 
 if TYPE_CHECKING:
     from kubeletpy.observe.explain.facts import PodFacts

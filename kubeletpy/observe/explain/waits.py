@@ -25,7 +25,7 @@ from kubeletpy.observe.explain.texts import api_time, cause, one_line
 from kubeletpy.pods.environment import SERVICES_UNREAD
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome, StartError
-from kubeletpy.podworkers.reason_cache import CRASH_LOOP
+from kubeletpy.podworkers.history import CRASH_LOOP
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.resources.allocation.conditions import (

@@ -29,9 +29,12 @@ from kubeletpy.podworkers.records import (
     WakeAfter,
     WorkerRecord,
 )
-from kubeletpy.podworkers.requeue import RequeueSettings
-from kubeletpy.podworkers.state_machine import WorkerMachine
-from kubeletpy.podworkers.static_names import NamesInUse, StaticNames
+from kubeletpy.podworkers.state_machine import (
+    NamesInUse,
+    RequeueSettings,
+    StaticNames,
+    WorkerMachine,
+)
 from kubeletpy.runtime_manager.plan.actions import PodActions
 
 FORMAT = 1

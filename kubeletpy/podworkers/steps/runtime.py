@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from kubeletpy.images.policy import ImageErrorCode
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, PodSyncResult
+from kubeletpy.podworkers.history import CRASH_LOOP, ReasonCache
 from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.reason_cache import CRASH_LOOP, ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
-from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.podworkers.syncer import PodSync, SyncStep
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.runtime_manager.protocol import RuntimeManager, SyncPodRequest
@@ -176,3 +179,74 @@ class _EarlyStatus:
     def _store(self, status: PodRuntimeStatus) -> None:
         if not self._sync.is_terminating():
             self._composer.store(self._sync.pod, self._sync.mirror, status)
+
+
+# The network gate: no sandbox while the runtime has no network, except for host-network pods.
+
+
+class NetworkGate(SyncStep):
+    """Ends the sync of a pod that would need the network."""
+
+    name = Step.NETWORK
+
+    def __init__(self, network_error: Callable[[], str], recorder: EventRecorder) -> None:
+        """``network_error``: why pods can't have a network now; empty when they can."""
+        self._network_error = network_error
+        self._recorder = recorder
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Check the network."""
+        error = self._network_error()
+        if not error or sync.pod.host_network:
+            return None
+        message = f"network is not ready: {error}"
+        self._recorder.event(pod_reference(sync.pod), WARNING, Reason.NETWORK_NOT_READY, message)
+        return SyncOutcome(error=message, network_not_ready=True)
+
+
+# Probe what runs.
+
+
+class Probes(SyncStep):
+    """Starts and stops the probes of a pod."""
+
+    name = Step.PROBES
+
+    def __init__(self, probes: KubeProbeManager) -> None:
+        self._probes = probes
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Start them; those already running go on."""
+        self._probes.add_pod(sync.pod)
+        return None
+
+    async def release(self, pod: Pod) -> SyncOutcome | None:
+        """Stop them."""
+        self._probes.remove_pod(pod.uid)
+        return None
+
+
+# A static pod's mirror in the API; what goes wrong there never stops the pod.
+
+
+class MirrorKeeper(Protocol):
+    """Maintains the API's mirrors of static pods."""
+
+    def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
+        """Have the mirror made, replaced or left. Never blocks: the pod needs no API to start."""
+        ...
+
+
+class MirrorPod(SyncStep):
+    """Has the mirror created or replaced."""
+
+    name = Step.MIRROR
+
+    def __init__(self, mirrors: MirrorKeeper) -> None:
+        self._mirrors = mirrors
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """For static pods only."""
+        if sync.pod.is_static:
+            self._mirrors.reconcile(sync.pod, sync.mirror)
+        return None

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from pathlib import Path
 
+from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.errors import machine_fault
+from kubeletpy.images.credentials import MalformedPullSecret, decode_pull_secret
+from kubeletpy.kubeapi.errors import ApiError, Forbidden
 from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.metrics.trace.spans import span
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, PullSecret
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_composer import rejected_status
-from kubeletpy.podworkers.sync_step import PodSync, SyncStep
+from kubeletpy.podworkers.syncer import PodSync, SyncStep
 from kubeletpy.resources.admission.verdict import Rejection
 from kubeletpy.volumes.protocol import VolumeError, VolumeManager
 
@@ -80,3 +89,139 @@ class Volumes(SyncStep):
         if not error.reported:
             self._recorder.event(pod_reference(pod), WARNING, reason, message)
         return SyncOutcome(error=message, fault=error.fault or machine_fault(error))
+
+
+# {root}/pods/{uid} with what kubelet-aware tools expect in it.
+#
+# Housekeeping removes them, also those of pods that nobody remembers
+# (:mod:`kubeletpy.podworkers.pod_directories`).
+
+
+class Directories(SyncStep):
+    """Makes a pod's directories."""
+
+    name = Step.DIRECTORIES
+
+    def __init__(self, pods_dir: Path, recorder: EventRecorder) -> None:
+        """``pods_dir``: ``{root}/pods``."""
+        self._pods_dir = pods_dir
+        self._recorder = recorder
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Make the missing ones."""
+        uid = sync.pod.uid
+        if (self._pods_dir / uid / "plugins").is_dir():
+            return None
+        try:
+            await asyncio.to_thread(_create_directories, self._pods_dir, uid)
+        except OSError as error:
+            message = f"error making pod data directories: {error}"
+            self._recorder.event(pod_reference(sync.pod), WARNING, Reason.FAILED, message)
+            return SyncOutcome(error=message, fault=machine_fault(error))
+        return None
+
+
+def _create_directories(pods_dir: Path, uid: str) -> None:
+    for path in (pods_dir, pods_dir / uid, pods_dir / uid / "volumes", pods_dir / uid / "plugins"):
+        with complete_errors(path):
+            path.mkdir(mode=0o750, exist_ok=True)
+
+
+# Fetches the pull secrets that a pod names, one by one (all that the Node authorizer allows).
+#
+# A secret that is missing or unreadable costs an event once a pull has failed, never the pod.
+# Must never log or keep what a secret holds.
+
+FORBIDDEN_RETRIES = (0.03, 0.1, 0.3)
+"""Seconds: the authorizer's graph may learn of a new pod some milliseconds after we do."""
+MAX_SECRETS = 100
+"""How many names are fetched for one pod; the rest count as missing."""
+MAX_PODS = 500
+"""Maximum number of pods whose missing secrets are remembered."""
+
+
+class PullSecrets(SyncStep):
+    """Fetches credentials when a container may have to be started."""
+
+    name = Step.PULL_SECRETS
+
+    def __init__(self, api: KubeApi | None, recorder: EventRecorder) -> None:
+        """``api`` None: standalone."""
+        self._api = api
+        self._recorder = recorder
+        self._missing: dict[str, tuple[str, ...]] = {}
+        """Pod uid -> secrets, for people; the longest known go first."""
+
+    async def run(self, sync: PodSync) -> SyncOutcome | None:
+        """Fetch them; a missing one costs an event when a pull fails."""
+        if not _all_run(sync.pod, sync.status):
+            found = await fetch_pull_secrets(self._api, sync.pod)
+            sync.pull_secrets = found
+            self._note(sync.pod.uid, _names(sync.pod), {each.name for each in found})
+            if missing := self.missing(sync.pod.uid):
+                sync.pull_failed = partial(self._report, sync.pod, missing)
+        return None
+
+    def missing(self, uid: str) -> tuple[str, ...]:
+        """Those that a pod names and that could not be had when they were last needed."""
+        return self._missing.get(uid, ())
+
+    def _report(self, pod: Pod, missing: Sequence[str]) -> None:
+        self._recorder.event(
+            pod_reference(pod),
+            WARNING,
+            Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET,
+            f"Unable to retrieve some image pull secrets ({', '.join(missing)}); "
+            "attempting to pull the image may not succeed.",
+        )
+
+    def _note(self, uid: str, names: Sequence[str], found: AbstractSet[str]) -> None:
+        self._missing.pop(uid, None)
+        if missing := tuple(name for name in names if name not in found):
+            self._missing[uid] = missing
+        while len(self._missing) > MAX_PODS:
+            del self._missing[next(iter(self._missing))]
+
+
+async def fetch_pull_secrets(api: KubeApi | None, pod: Pod) -> Sequence[PullSecret]:
+    """The pull secrets of a pod that could be fetched."""
+    if api is None:
+        return ()
+    fetched = [await _fetch(api, pod, name) for name in _names(pod)[:MAX_SECRETS]]
+    return tuple(secret for secret in fetched if secret is not None)
+
+
+def _all_run(pod: Pod, status: PodRuntimeStatus) -> bool:
+    running = {container.name for container in status.running_containers}
+    return all(container["name"] in running for container in pod.containers)
+
+
+def _names(pod: Pod) -> list[str]:
+    references = pod.spec.get("imagePullSecrets") or ()
+    names = [ref.get("name") for ref in references if isinstance(ref, dict)]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+async def _fetch(api: KubeApi, pod: Pod, name: str) -> PullSecret | None:
+    for delay in (*FORBIDDEN_RETRIES, None):
+        try:
+            secret = await api.get(SECRETS, name, pod.namespace)
+            return PullSecret(
+                namespace=pod.namespace,
+                name=name,
+                uid=str((secret.get("metadata") or {}).get("uid") or ""),
+                docker_config=decode_pull_secret(secret),
+            )
+        except Forbidden as error:
+            if delay is None:
+                log.info("pull secret refused", extra=_about(pod, name, error))
+                return None
+            await asyncio.sleep(delay)
+        except (ApiError, MalformedPullSecret) as error:
+            log.info("pull secret not usable", extra=_about(pod, name, error))
+            return None
+    return None
+
+
+def _about(pod: Pod, name: str, error: Exception) -> dict[str, str]:
+    return {"pod": pod.key, "secret": name, "error": str(error)}

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.steps.claims import ClaimsStep
-from kubeletpy.podworkers.sync_step import PodSync
+from kubeletpy.podworkers.steps.resources import ClaimsStep
+from kubeletpy.podworkers.syncer import PodSync
 from kubeletpy.resources.dra.claims import ClaimProblem
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.unit.podworkers.test_workers import Recorder

@@ -18,8 +18,7 @@ from kubeletpy.pods.runtime_status import (
     SyncAction,
     SyncResult,
 )
-from kubeletpy.podworkers.history import DecisionHistory
-from kubeletpy.podworkers.reason_cache import ReasonCache
+from kubeletpy.podworkers.history import DecisionHistory, ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 
 ONE, TWO, THREE = (Decision(name, "why") for name in ("one", "two", "three"))

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers import messages
+from kubeletpy.podworkers import state_machine
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
 from kubeletpy.podworkers.records import Stage, UpdateArrived, Work, WorkerRecord
 from tests.unit.podworkers.builders import make_pod, runtime_status
@@ -32,7 +32,7 @@ def record(**known: Any) -> WorkerRecord:
 )
 def test_a_pod_that_ended_under_an_earlier_agent(pod: Pod | None, quiet: bool, over: bool) -> None:
     event = UpdateArrived(PodUpdate(UpdateType.CREATE, pod=pod), 100.0, quiet)
-    made = messages.new_record("u", "p_d", event)
+    made = state_machine.new_record("u", "p_d", event)
     expected = {"terminating_at": 100.0, "terminated_at": 100.0} if over else {}
     assert made == record(first_seen_at=100.0, **expected)
 
@@ -60,7 +60,7 @@ ENDS: dict[str, Any] = {"terminating_at": 5.0}
 def test_changes_that_cut_a_sync_short(
     before: dict[str, Any], after: dict[str, Any], urgent: bool
 ) -> None:
-    assert messages.is_urgent(record(**before), record(**{**before, **after})) is urgent
+    assert state_machine.is_urgent(record(**before), record(**{**before, **after})) is urgent
 
 
 SYNC, KILL = UpdateType.SYNC, UpdateType.KILL
@@ -82,9 +82,9 @@ SYNC, KILL = UpdateType.SYNC, UpdateType.KILL
 )
 def test_updates_that_request_termination(update: PodUpdate, changes: dict[str, Any]) -> None:
     expected = record(**{"terminating_at": 9.0, **changes}) if changes else record()
-    assert messages.request_termination(record(), update, 9.0) == expected
+    assert state_machine.request_termination(record(), update, 9.0) == expected
     ending = record(terminating_at=1.0)
-    assert messages.request_termination(ending, update, 9.0) is ending
+    assert state_machine.request_termination(ending, update, 9.0) is ending
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_the_shortest_grace_counts(
     grace: int | None, override: int | None, pod: Pod | None, expected: int
 ) -> None:
     options = KillOptions(grace_override=override)
-    assert messages.merge_kill(record(grace=grace), options, pod).grace == expected
+    assert state_machine.merge_kill(record(grace=grace), options, pod).grace == expected
     if override is None:
-        assert messages.merge_kill(record(grace=grace), None, pod).grace == expected
+        assert state_machine.merge_kill(record(grace=grace), None, pod).grace == expected
 
 
 def _one(status: api.PodStatus) -> api.PodStatus:
@@ -120,10 +120,10 @@ def _two(status: api.PodStatus) -> api.PodStatus:
 
 
 def test_the_newest_status_counts() -> None:
-    first = messages.merge_kill(record(), KillOptions(status_override=_one), POD)
+    first = state_machine.merge_kill(record(), KillOptions(status_override=_one), POD)
     assert first.status_override is _one
-    assert messages.merge_kill(first, None, POD).status_override is _one
-    second = messages.merge_kill(first, KillOptions(status_override=_two), POD)
+    assert state_machine.merge_kill(first, None, POD).status_override is _one
+    second = state_machine.merge_kill(first, KillOptions(status_override=_two), POD)
     assert second.status_override is _two
 
 
@@ -133,7 +133,7 @@ def test_the_newest_status_counts() -> None:
 )
 def test_since_when_it_waits(waiting: float | None, arrived: float, since: float) -> None:
     pending = None if waiting is None else Work(SYNC, POD, received_at=waiting)
-    work = messages.next_work(
+    work = state_machine.next_work(
         record(pending=pending), PodUpdate(SYNC, pod=POD, received_at=arrived), POD
     )
     assert work == Work(SYNC, POD, received_at=since)
@@ -159,7 +159,7 @@ def test_the_pods_passed_to_the_next_sync(
     pending: Pod | None, update: PodUpdate, pod: Pod | None, mirror: Pod | None, runtime_pod: Any
 ) -> None:
     waiting = None if pending is None else Work(SYNC, POD, mirror=pending)
-    work = messages.next_work(record(pending=waiting), update, pod)
+    work = state_machine.next_work(record(pending=waiting), update, pod)
     assert (work.type, work.pod, work.mirror, work.runtime_pod) == (SYNC, pod, mirror, runtime_pod)
 
 

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.records import WorkerRecord
-from kubeletpy.podworkers.requeue import RequeueSettings
-from kubeletpy.podworkers.state_machine import WorkerMachine
-from kubeletpy.podworkers.static_names import NamesInUse, StaticNames
+from kubeletpy.podworkers.state_machine import (
+    NamesInUse,
+    RequeueSettings,
+    StaticNames,
+    WorkerMachine,
+    WorkerQueries,
+)
 
 GOING: dict[str, Any] = {"terminating_at": 0.0}
 GONE = {**GOING, "terminated_at": 0.0}

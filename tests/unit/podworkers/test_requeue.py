@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.requeue import RequeueSettings, effective_grace, requeue_delay, tick_of
+from kubeletpy.podworkers.state_machine import (
+    RequeueSettings,
+    effective_grace,
+    requeue_delay,
+    tick_of,
+)
 from tests.unit.podworkers.builders import make_pod
 
 

@@ -13,7 +13,6 @@ from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
-from kubeletpy.podworkers.queries import WorkerQueries
 from kubeletpy.podworkers.records import (
     DesiredPods,
     Effect,
@@ -33,9 +32,12 @@ from kubeletpy.podworkers.records import (
     WakeAfter,
     WorkerSummary,
 )
-from kubeletpy.podworkers.requeue import RequeueSettings
-from kubeletpy.podworkers.state_machine import WorkerMachine
-from kubeletpy.podworkers.static_names import NamesInUse
+from kubeletpy.podworkers.state_machine import (
+    NamesInUse,
+    RequeueSettings,
+    WorkerMachine,
+    WorkerQueries,
+)
 from kubeletpy.resources.admission.verdict import Rejection
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
 

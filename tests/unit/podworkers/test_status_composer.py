@@ -13,7 +13,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.facts import NodeAddresses
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
 from kubeletpy.pods.runtime_status import ContainerState, ProbeOutcome, ProbeResults
-from kubeletpy.podworkers.reason_cache import ReasonCache
+from kubeletpy.podworkers.history import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.resources.admission.verdict import Rejection

@@ -9,7 +9,7 @@ from kubeletpy.pods.runtime_status import Decision, KillReason
 from kubeletpy.podworkers.history import DecisionHistory
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import RunSync, Stage, Work, WorkerRecord
-from kubeletpy.podworkers.sync_notes import SyncNotes
+from kubeletpy.podworkers.workers import SyncNotes
 from tests.unit.podworkers.builders import make_pod
 
 

@@ -29,20 +29,14 @@ from kubeletpy.pods.runtime_status import (
     SyncAction,
     SyncResult,
 )
+from kubeletpy.podworkers.history import ReasonCache
 from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.reason_cache import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
-from kubeletpy.podworkers.steps.cgroup import PodCgroup
-from kubeletpy.podworkers.steps.directories import Directories
-from kubeletpy.podworkers.steps.mirror import MirrorPod
-from kubeletpy.podworkers.steps.network import NetworkGate
-from kubeletpy.podworkers.steps.probes import Probes
-from kubeletpy.podworkers.steps.pull_secrets import PullSecrets
-from kubeletpy.podworkers.steps.runtime import RuntimeSync
-from kubeletpy.podworkers.steps.volumes import Volumes
-from kubeletpy.podworkers.syncer import KubePodSyncer
-from kubeletpy.podworkers.terminating_updates import TerminatingUpdates
+from kubeletpy.podworkers.steps.resources import PodCgroup
+from kubeletpy.podworkers.steps.runtime import MirrorPod, NetworkGate, Probes, RuntimeSync
+from kubeletpy.podworkers.steps.volumes import Directories, PullSecrets, Volumes
+from kubeletpy.podworkers.syncer import KubePodSyncer, TerminatingUpdates
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.volumes.protocol import VolumeError

@@ -12,8 +12,11 @@ from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.podworkers.protocol import PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import (
+    LAST_EVENTS,
     Effect,
     Event,
+    EventTrail,
+    ImpossibleTransition,
     PodRejected,
     Stage,
     StatusOutdated,
@@ -22,14 +25,9 @@ from kubeletpy.podworkers.records import (
     UpdateArrived,
     Work,
     WorkerRecord,
-)
-from kubeletpy.podworkers.state_machine import WorkerMachine
-from kubeletpy.podworkers.transitions import (
-    LAST_EVENTS,
-    EventTrail,
-    ImpossibleTransition,
     violation,
 )
+from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.workers import log_impossible
 from kubeletpy.resources.admission.verdict import Rejection
 from tests.unit.podworkers.builders import make_pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.podworkers.troubles import MAX_PODS, OVER_S, Troubles
+from kubeletpy.podworkers.history import MAX_TROUBLED_PODS, OVER_S, Troubles
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_since(failures: list[float], now: float, since: float | None) -> None:
 
 def test_the_oldest_failures_are_dropped_first_and_removed_pods_at_once() -> None:
     troubles = Troubles()
-    for number in range(MAX_PODS):
+    for number in range(MAX_TROUBLED_PODS):
         troubles.failed(str(number), number / 1000)
     troubles.failed("0", 2.0)
     troubles.failed("one more", 2.0)
@@ -93,9 +93,9 @@ def test_malformed_notes_are_ignored(kept: dict[str, object]) -> None:
 
 def test_the_oldest_ends_go_first() -> None:
     troubles = Troubles()
-    for number in range(MAX_PODS + 1):
+    for number in range(MAX_TROUBLED_PODS + 1):
         troubles.ends(str(number), float(number))
     assert troubles.ended_at("0") is None
     assert troubles.ended_at("1") == 1.0
-    troubles.restore({"ends": {f"old-{number}": 1.0 for number in range(MAX_PODS)}})
-    assert len(troubles.as_json()["ends"]) == MAX_PODS
+    troubles.restore({"ends": {f"old-{number}": 1.0 for number in range(MAX_TROUBLED_PODS)}})
+    assert len(troubles.as_json()["ends"]) == MAX_TROUBLED_PODS

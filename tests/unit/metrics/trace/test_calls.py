@@ -17,8 +17,8 @@ from kubeletpy.metrics.trace.otlp import OtlpTracer
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import RunSync, Stage, Work
-from kubeletpy.podworkers.stage_runner import StageRunner
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.syncer import StageRunner
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.observe.explain.stuck import EVERY_S, FILE_NAME, NOW_AND_THEN, KeptTroubles
-from kubeletpy.podworkers.troubles import OVER_S, Troubles
+from kubeletpy.podworkers.history import OVER_S, Troubles
 
 
 async def test_the_next_agent_reads_failures(tmp_path: Path) -> None:
