@@ -26,7 +26,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober, Target
-from kubeletpy.probes.report import ProbeFinding
+from kubeletpy.probes.schedule import ProbeFinding
 from kubeletpy.remote.generated import api_pb2 as cri
 
 SETTLE_S = 3.0

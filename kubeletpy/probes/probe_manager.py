@@ -7,24 +7,243 @@ to run and what a result means, :mod:`.prober` runs it.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
+import math
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.metrics.pods import ProbeMetrics
-from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults
-from kubeletpy.probes.handlers.ports import LOOPBACK
-from kubeletpy.probes.probe import Probe, field_of, probes_of, report
+from kubeletpy.probes.handlers.outcome import LOOPBACK
 from kubeletpy.probes.prober import Prober, Target
-from kubeletpy.probes.report import ProbeFinding, ProbeReport
-from kubeletpy.probes.schedule import ProbeKind, ProbeState, end, finished, with_container_state
-from kubeletpy.probes.seen import container_state
-from kubeletpy.probes.timetable import Timetable
-from kubeletpy.probes.turns import ProbeSlots
+from kubeletpy.probes.schedule import (
+    FIELDS,
+    ProbeFinding,
+    ProbeKind,
+    ProbeReport,
+    ProbeSpec,
+    ProbeState,
+    container_state,
+    end,
+    finished,
+    with_container_state,
+)
+
+# One timer for everything that is due: a heap on the event loop's clock.
+#
+# With a timer each, hundreds of probes would wake the loop each time; here those due within the
+# same SLOT_S run together, at most that much late.
+
+SLOT_S = 0.02
+
+T = TypeVar("T")
+
+
+class TimetableEntry(Generic[T]):
+    """Something that is due."""
+
+    __slots__ = ("at", "item")
+
+    def __init__(self, at: float, item: T) -> None:
+        self.at = at
+        self.item: T | None = item
+        """None: cancelled."""
+
+
+class Timetable(Generic[T]):
+    """Calls ``on_due`` with each item when its time has come."""
+
+    def __init__(self, on_due: Callable[[T], None]) -> None:
+        self._on_due = on_due
+        self._heap: list[tuple[float, int, TimetableEntry[T]]] = []
+        self._number = 0
+        self._empty = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._empty
+
+    def add(self, at: float, item: T) -> TimetableEntry[T]:
+        """Schedule ``item`` at ``at``, in seconds of the loop."""
+        entry = TimetableEntry(at, item)
+        self._number += 1
+        heapq.heappush(self._heap, (at, self._number, entry))
+        self._arm()
+        return entry
+
+    def take_back(self, entry: TimetableEntry[T]) -> None:
+        """Cancel an entry; its slot is removed when its time comes, or when too many are empty."""
+        if entry.item is None:
+            return
+        entry.item = None
+        self._empty += 1
+        if self._empty > max(64, len(self)):
+            self._empty = 0
+            self._heap = [each for each in self._heap if each[2].item is not None]
+            heapq.heapify(self._heap)
+
+    def close(self) -> None:
+        """Cancel everything."""
+        for _, _, entry in self._heap:
+            entry.item = None
+        self._heap.clear()
+        self._empty = 0
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        while self._heap and self._heap[0][2].item is None:
+            heapq.heappop(self._heap)
+            self._empty -= 1
+        if not self._heap:
+            return
+        first = self._heap[0][0]
+        at = max(first, math.ceil(first / SLOT_S) * SLOT_S)
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(at, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)[2]
+            item, entry.item = entry.item, None
+            if item is None:
+                self._empty -= 1
+            else:
+                self._on_due(item)
+        self._arm()
+
+
+# One probe of one container: its definition and state. Must never run anything itself.
+
+
+class Probe:
+    """One probe of one container."""
+
+    __slots__ = (
+        *("container", "entry", "killed_with", "kind", "last", "last_at", "pod", "pod_ip"),
+        *("queued", "spec", "state", "task"),
+    )
+
+    def __init__(
+        self, pod: Pod, kind: ContainerKind, container: api.Container, spec: ProbeSpec
+    ) -> None:
+        self.pod = pod
+        self.kind = kind
+        self.container = container
+        self.spec = spec
+        self.state = ProbeState()
+        self.pod_ip = ""
+        self.entry: TimetableEntry[Probe] | None = None
+        self.task: asyncio.Task[ProbeFinding] | None = None
+        self.last: ProbeFinding | None = None
+        self.last_at = 0.0
+        self.killed_with: ProbeFinding | None = None
+        self.queued = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels in metrics."""
+        pod = self.pod
+        return (self.spec.kind.value, self.container["name"], pod.name, pod.namespace, pod.uid)
+
+
+def probes_of(pod: Pod) -> Iterator[Probe]:
+    """The probes of regular containers and sidecars."""
+    for container_kind, container in pod.all_containers():
+        if container_kind is ContainerKind.EPHEMERAL:
+            continue
+        if container_kind is ContainerKind.INIT and not is_sidecar(container):
+            continue
+        for kind, field in FIELDS.items():
+            probe = container.get(field)
+            if isinstance(probe, dict):
+                yield Probe(pod, container_kind, container, ProbeSpec.from_probe(kind, probe))
+
+
+def report(probe: Probe) -> ProbeReport:
+    """Its last finding."""
+    state, spec = probe.state, probe.spec
+    succeeded = state.last is ProbeOutcome.SUCCESS
+    return ProbeReport(
+        probe.container["name"],
+        spec.kind,
+        state.result,
+        probe.last,
+        probe.last_at,
+        state.streak,
+        spec.success_threshold if succeeded else spec.failure_threshold,
+        state.due,
+        probe.killed_with,
+    )
+
+
+def field_of(probe: Probe) -> api.Probe:
+    """The probe from the container's spec."""
+    found: api.Probe = probe.container.get(FIELDS[probe.spec.kind], {})  # type: ignore[assignment]
+    return found
+
+
+# How many probes run at once: a queue that no probe can block for long.
+#
+# A command costs the machine a process, a connection costs little: each has its own limit. A slot
+# is released after HOLD_S even while its probe still runs: a probe that takes so long is waiting,
+# not working. So hanging probes delay others by that much, not by their timeouts. Each probe runs
+# at most once at a time, which bounds all of them together.
+
+HOLD_S = 1.0
+
+
+class ProbeSlots:
+    """Slots for runs, granted in order of request."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: deque[Callable[[], bool]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a slot."""
+        return len(self._waiting)
+
+    def start_when_free(self, start: Callable[[], bool]) -> None:
+        """Call ``start`` as soon as a slot is free; it returns whether it took it."""
+        self._waiting.append(start)
+        self._next()
+
+    def acquire(self) -> Callable[[], None]:
+        """For the one started: call what is returned to release the slot, once or repeatedly."""
+        loop = asyncio.get_running_loop()
+        held = True
+
+        def release() -> None:
+            nonlocal held
+            if held:
+                held = False
+                timer.cancel()
+                self._free += 1
+                self._next()
+
+        timer = loop.call_later(HOLD_S, release)
+        return release
+
+    def _next(self) -> None:
+        while self._free and self._waiting:
+            self._free -= 1
+            if not self._waiting.popleft()():
+                self._free += 1
+
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.pods.pod import TERMINAL_PHASES
-from kubeletpy.pods.runtime_status import ProbeOutcome
+from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
+from kubeletpy.pods.runtime_status import ProbeOutcome, restart_after_exit, triggers_restart_all
 
 EARLY_PAUSE_S = 0.1
 """Pause after the first early run; it doubles after each further one."""
@@ -217,3 +220,92 @@ def _again(spec: ProbeSpec, state: ProbeState, now: float, early: bool) -> Probe
         due = min(now + state.pause, state.counts_from)
         return replace(state, due=due, pause=state.pause * 2)
     return replace(state, due=max(state.due + spec.period, now))
+
+
+# The last findings of a probe, for people. Plain data; output is truncated, not sanitized.
+
+KEPT_WORDS = 200
+"""Characters kept of a run's output."""
+
+
+class ProbeFinding(NamedTuple):
+    """The finding of one run; no outcome: it could not be run."""
+
+    outcome: ProbeOutcome | None
+    words: str = ""
+
+
+class ProbeReport(Struct, frozen=True):
+    """One probe of one container. Times are seconds of the event loop."""
+
+    container: str
+    kind: ProbeKind
+    settled: ProbeOutcome | None
+    """The settled result for the container; None: none yet."""
+    last: ProbeFinding | None = None
+    """The latest run, even if it did not count; None: none has ended."""
+    at: float = 0.0
+    """When it ended."""
+    streak: int = 0
+    """Consecutive runs with the same finding."""
+    threshold: int = 1
+    """Consecutive runs needed to settle it."""
+    next_at: float | None = None
+    killed_with: ProbeFinding | None = None
+    """The run for which the previous container was killed; None: it was not."""
+
+
+# Derives the inputs of probes about each container from a pod and its API status.
+
+
+def container_state(
+    pod: Pod,
+    container: api.Container,
+    status: api.PodStatus,
+    *,
+    now: float,
+    agent_started_at: float,
+) -> ProbedContainer:
+    """A container's state by the status. ``now`` and ``agent_started_at`` in Unix seconds."""
+    phase = status.get("phase") or ""
+    known = _find(status, container["name"])
+    container_id = (known or {}).get("containerID", "").partition("://")[2]
+    if known is None or not container_id:
+        return ProbedContainer(phase)
+    state = known.get("state") or {}
+    running_for, survivor, ended = None, False, state.get("terminated")
+    if "running" in state:
+        started_at = state["running"].get("startedAt")
+        since = parse_time(started_at) if started_at else now
+        running_for = max(0.0, now - since)
+        survivor = since < agent_started_at - RESTART_SLACK_S
+    return ProbedContainer(
+        phase=phase,
+        container_id=container_id,
+        running_for=running_for,
+        survivor=survivor,
+        started=bool(known.get("started")),
+        ready=bool(known.get("ready")),
+        may_run_again=ended is None
+        or restart_after_exit(pod.restart_policy, container, ended.get("exitCode", 0))[0]
+        or _restarts_all(pod, status),
+        deleting=pod.being_deleted,
+    )
+
+
+def _find(status: api.PodStatus, name: str) -> api.ContainerStatus | None:
+    for entries in (status.get("containerStatuses"), status.get("initContainerStatuses")):
+        for entry in entries or ():
+            if entry.get("name") == name:
+                return entry
+    return None
+
+
+def _restarts_all(pod: Pod, status: api.PodStatus) -> bool:
+    """Whether some container's exit causes all of them to restart."""
+    for container in (*pod.init_containers, *pod.containers):
+        state = (_find(status, container["name"]) or {}).get("state") or {}
+        ended = state.get("terminated")
+        if ended is not None and triggers_restart_all(container, ended.get("exitCode", 0)):
+            return True
+    return False

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Collection
 
 from kubeletpy.base.wire.listener import BACKLOG, ListeningSocket
-from kubeletpy.probes.handlers.ports import host_port
+from kubeletpy.probes.handlers.outcome import host_port
 from kubeletpy.server.errors import ServerError
 
 GIVE_UP_MS = 60_000

@@ -159,7 +159,7 @@ MORE = {
     "kubeletpy.server.pods_api.server": "its socket, which is there from the start",
     "kubeletpy.server.pods_api.watch": "what its watchers receive next",
     "kubeletpy.podworkers.syncer": "keeps what terminating pods read up to date",
-    "kubeletpy.probes.commands": "keeps the deadline of exec probes",
+    "kubeletpy.probes.prober": "keeps the deadline of exec probes",
     "kubeletpy.remote.silence": "the message about a runtime that does not answer",
     "kubeletpy.runtime_manager.sandbox_watch": "notifies the driver check of each sandbox",
     "kubeletpy.runtime_manager.act.stop_records": "stops in progress, over restarts",

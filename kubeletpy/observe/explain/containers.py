@@ -20,8 +20,7 @@ from kubeletpy.pods.runtime_status import (
     restart_after_exit,
     shown_reason,
 )
-from kubeletpy.probes.report import ProbeReport
-from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.probes.schedule import ProbeKind, ProbeReport
 
 MAX_EXITS = 20
 _FIELDS = {

@@ -19,7 +19,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus, ProbeResults, StartE
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import WorkerRecord
-from kubeletpy.probes.report import ProbeReport
+from kubeletpy.probes.schedule import ProbeReport
 from kubeletpy.resources.admission.taints import tolerates, untolerated
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait

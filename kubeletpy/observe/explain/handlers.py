@@ -13,8 +13,7 @@ from kubeletpy.metrics.trace.model import Name, TraceCall
 from kubeletpy.observe.explain.containers import find_report, last_words
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.texts import duration, one_line
-from kubeletpy.probes.handlers.outcome import HandlerError
-from kubeletpy.probes.handlers.ports import host_port, resolve_port
+from kubeletpy.probes.handlers.outcome import HandlerError, host_port, resolve_port
 from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 
 MAX_SHOWN = 200

@@ -17,10 +17,8 @@ from google.protobuf.message import DecodeError
 
 from kubeletpy.base.wire.api_messages import MessageField, message_classes
 from kubeletpy.base.wire.listener import curves
-from kubeletpy.probes.handlers.network import connected, raise_if_not_probed
-from kubeletpy.probes.handlers.outcome import HandlerResult, Reply, go_seconds
-from kubeletpy.probes.handlers.ports import host_port
-from kubeletpy.probes.handlers.unchecked_tls import unchecked_context
+from kubeletpy.probes.handlers.actions import connected, raise_if_not_probed, unchecked_context
+from kubeletpy.probes.handlers.outcome import HandlerResult, Reply, go_seconds, host_port
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import CallFailed
 from kubeletpy.remote.http2_client import Turns

@@ -12,11 +12,17 @@ import functools
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.wire import http2_exchange
 from kubeletpy.base.wire.http2_exchange import Bounds
-from kubeletpy.probes.handlers.http import Answered, Exchange, HandlerExchangeFailed, following
-from kubeletpy.probes.handlers.http_request import HttpRequest
-from kubeletpy.probes.handlers.network import Resolver, connected, in_words
-from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT
-from kubeletpy.probes.handlers.ports import host_port
+from kubeletpy.probes.handlers.actions import (
+    Answered,
+    Exchange,
+    HandlerExchangeFailed,
+    Resolver,
+    connected,
+    following,
+    in_words,
+)
+from kubeletpy.probes.handlers.http_messages import HttpRequest
+from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT, host_port
 from kubeletpy.remote.http2_client import Turns, carry_out
 
 __all__ = ["Turns", "exchange"]

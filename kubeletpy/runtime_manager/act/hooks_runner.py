@@ -17,12 +17,10 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import HookMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.probes.handlers import http
-from kubeletpy.probes.handlers.exec import run_command
-from kubeletpy.probes.handlers.http_request import BadHandlerRequest, HttpRequest, request_for
-from kubeletpy.probes.handlers.network import Resolver
-from kubeletpy.probes.handlers.outcome import HandlerError, HandlerResult
-from kubeletpy.probes.handlers.ports import LOOPBACK, host_port
+from kubeletpy.probes.handlers import actions
+from kubeletpy.probes.handlers.actions import Resolver, run_command
+from kubeletpy.probes.handlers.http_messages import BadHandlerRequest, HttpRequest, request_for
+from kubeletpy.probes.handlers.outcome import LOOPBACK, HandlerError, HandlerResult, host_port
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
@@ -101,7 +99,7 @@ class LifecycleHookRunner:
                 what, of = "Cannot run handler", ""
                 kinds = ", ".join(sorted(map(str, handler))) or "none"
                 raise HandlerError(f"invalid handler: {kinds} is not supported in a hook")
-        except (HandlerError, http.HandlerExchangeFailed, BadHandlerRequest, CRIError) as error:
+        except (HandlerError, actions.HandlerExchangeFailed, BadHandlerRequest, CRIError) as error:
             text = f"{what} for {of} failed - error: {error}" if of else f"{what}: {error}"
             raise HookFailed(text) from error
 
@@ -135,8 +133,8 @@ class LifecycleHookRunner:
         ip = "" if action.get("host") else await self._pod_ip(container_id)
         request = request_for(action, ports, ip, self._agent)
         try:
-            await http.get(self._resolver, request)
-        except http.NotTLS:
+            await actions.get(self._resolver, request)
+        except actions.NotTLS:
             await self._in_the_clear(pod, request)
 
     async def _in_the_clear(self, pod: Pod | None, request: HttpRequest) -> None:
@@ -144,7 +142,7 @@ class LifecycleHookRunner:
         headers = tuple(
             header for header in request.headers if header[0].lower() != "authorization"
         )
-        await http.get(self._resolver, replace(request, tls=False, headers=headers))
+        await actions.get(self._resolver, replace(request, tls=False, headers=headers))
         self._metrics.http_fallbacks.inc()
         if pod is not None:
             where = host_port(request.host, request.port)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.probes.handlers.http_response import MalformedResponse, ResponseReader
+from kubeletpy.probes.handlers.http_messages import MalformedResponse, ResponseReader
 from tests.fuzz.target import pieces, target
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

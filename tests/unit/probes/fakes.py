@@ -14,8 +14,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Target
-from kubeletpy.probes.report import ProbeFinding
-from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.probes.schedule import ProbeFinding, ProbeKind
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import LoopClock, close_at_the_end
 

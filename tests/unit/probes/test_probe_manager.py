@@ -11,10 +11,9 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome
+from kubeletpy.probes.probe_manager import HOLD_S, SLOT_S
 from kubeletpy.probes.prober import Target
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.probes.timetable import SLOT_S
-from kubeletpy.probes.turns import HOLD_S
 from tests.unit.podworkers.builders import make_pod
 from tests.unit.probes.fakes import BAD, HTTP, OK, World, probed_pod
 from tests.virtual_time import on_virtual_time, run

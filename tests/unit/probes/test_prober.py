@@ -13,8 +13,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.prober import TRIES, Prober, Target
-from kubeletpy.probes.report import KEPT_WORDS
-from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
+from kubeletpy.probes.schedule import FIELDS, KEPT_WORDS, ProbeKind, ProbeSpec
 from kubeletpy.remote.errors import DeadlineExceeded, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Events

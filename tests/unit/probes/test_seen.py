@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.times import format_time
-from kubeletpy.probes.schedule import ProbedContainer
-from kubeletpy.probes.seen import container_state
+from kubeletpy.probes.schedule import ProbedContainer, container_state
 from tests.unit.podworkers.builders import make_pod
 
 NOW = 1_700_000_000.0

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from kubeletpy.probes.timetable import SLOT_S, Timetable
-from kubeletpy.probes.turns import HOLD_S, ProbeSlots
+from kubeletpy.probes.probe_manager import HOLD_S, SLOT_S, ProbeSlots, Timetable
 from tests.virtual_time import on_virtual_time
 
 

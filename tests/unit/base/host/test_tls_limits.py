@@ -12,7 +12,7 @@ from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.base.wire import listener
 from kubeletpy.base.wire.listener import curves
-from kubeletpy.probes.handlers.unchecked_tls import unchecked_context
+from kubeletpy.probes.handlers.actions import unchecked_context
 from kubeletpy.server.tls import ServingTls
 from kubeletpy_up.pki import certificates
 from tests.tls_hello import FFDHE8192, P256, accepts, offer_of

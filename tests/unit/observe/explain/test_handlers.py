@@ -14,8 +14,7 @@ from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome
-from kubeletpy.probes.report import ProbeFinding, ProbeReport
-from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from tests.unit.observe.explain.facts import NOW, doing, facts, not_ready, waiting
 from tests.unit.podworkers.builders import make_pod, make_static
 

@@ -15,8 +15,7 @@ from kubeletpy.observe.explain.model import Exit, Timeline, from_json, timeline
 from kubeletpy.observe.explain.texts import duration, milliseconds, one_line
 from kubeletpy.pods.runtime_status import Decision, ProbeOutcome, ProbeResults, StartError
 from kubeletpy.podworkers.history import HistoryEntry
-from kubeletpy.probes.report import ProbeFinding, ProbeReport
-from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from tests.unit.observe.explain.facts import NOW, OFFSET, exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
 

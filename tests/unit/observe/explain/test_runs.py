@@ -16,8 +16,7 @@ from kubeletpy.observe.explain.containers import (
 )
 from kubeletpy.pods.runtime_status import Decision, KillReason, ProbeOutcome
 from kubeletpy.podworkers.history import HistoryEntry
-from kubeletpy.probes.report import ProbeFinding, ProbeReport
-from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from tests.unit.observe.explain.facts import NOW, exited, facts, not_ready, running, waiting
 from tests.unit.podworkers.builders import make_pod
 

@@ -17,8 +17,7 @@ from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.observe.explain.verdict import verdict
 from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults, StartError
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.probes.report import ProbeFinding, ProbeReport
-from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.resources.dra.model import ClaimWait
 from kubeletpy.status.write_problem import WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits

@@ -30,8 +30,7 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.probes.report import ProbeFinding, ProbeReport
-from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.resources.allocation.conditions import (
     DEFERRED,
     ERROR,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.probes.handlers import http, http2
-from kubeletpy.probes.handlers.http_request import request_for
-from kubeletpy.probes.handlers.network import Resolver
+from kubeletpy.probes.handlers import actions, http2
+from kubeletpy.probes.handlers.actions import Resolver
+from kubeletpy.probes.handlers.http_messages import request_for
 from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT, HandlerResult, Reply
 from tests.http2.server import Exchange, serving_http2
 from tests.unit.probes.handlers.servers import answering, serving, silence
@@ -43,7 +43,7 @@ async def probe(port: int, timeout: float = AMPLE, **action: Any) -> Reply:
     request = request_for({"port": port, **action}, (), LOOPBACK, "kube-probe/1.37")  # type: ignore[typeddict-item]
     exchange = http2.exchange(http2.Turns())
     async with asyncio.timeout(timeout + 20):
-        return await http.probe(Resolver(), request, timeout, exchange)
+        return await actions.probe(Resolver(), request, timeout, exchange)
 
 
 @pytest.mark.parametrize(

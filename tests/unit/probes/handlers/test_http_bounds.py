@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.probes.handlers.http_response import MalformedResponse, ResponseReader
+from kubeletpy.probes.handlers.http_messages import MalformedResponse, ResponseReader
 
 KEEP = 100
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.probes.handlers.http_request import BadHandlerRequest, redirected, request_for
-from kubeletpy.probes.handlers.outcome import HandlerError, go_seconds
-from kubeletpy.probes.handlers.ports import host_port, is_address, resolve_port
+from kubeletpy.probes.handlers.http_messages import BadHandlerRequest, redirected, request_for
+from kubeletpy.probes.handlers.outcome import (
+    HandlerError,
+    go_seconds,
+    host_port,
+    is_address,
+    resolve_port,
+)
 
 PORTS: Any = [{"name": "web", "containerPort": 8080}, {"name": "90", "containerPort": 91}]
 

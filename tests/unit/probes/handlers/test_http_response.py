@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeletpy.probes.handlers.http_response import (
+from kubeletpy.probes.handlers.http_messages import (
     MAX_CHUNKS,
     MAX_HEAD,
     MAX_INTERIM,

@@ -22,10 +22,9 @@ from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.base.wire.listener import curves
-from kubeletpy.probes.handlers import grpc_health, http, http2, network, tcp
-from kubeletpy.probes.handlers.http_request import request_for
-from kubeletpy.probes.handlers.http_response import ResponseReader
-from kubeletpy.probes.handlers.network import Resolver
+from kubeletpy.probes.handlers import actions, grpc_health, http2
+from kubeletpy.probes.handlers.actions import Resolver
+from kubeletpy.probes.handlers.http_messages import ResponseReader, request_for
 from kubeletpy.probes.handlers.outcome import HandlerError, HandlerResult, Reply
 from tests.http2.server import Exchange, serving_http2
 from tests.unit.probes.handlers.servers import (
@@ -54,7 +53,7 @@ def resolver() -> Any:
 async def probe(resolver: Resolver, port: int, timeout: float = AMPLE, **action: Any) -> Reply:
     request = request_for({"port": port, **action}, (), LOOPBACK, "probe")  # type: ignore[typeddict-item]
     async with asyncio.timeout(timeout + 20):  # a busy machine takes longer, endless work longest
-        return await http.probe(resolver, request, timeout)
+        return await actions.probe(resolver, request, timeout)
 
 
 @pytest.mark.parametrize(
@@ -148,9 +147,9 @@ async def test_the_body_of_a_redirect_that_is_followed_is_not_read(resolver: Res
 
 
 async def test_a_redirect_with_a_long_target_fails(resolver: Resolver) -> None:
-    async with serving(redirecting(lambda n: "/" + "x" * (http.MAX_LOCATION - 1))) as port:
+    async with serving(redirecting(lambda n: "/" + "x" * (actions.MAX_LOCATION - 1))) as port:
         assert (await probe(resolver, port)).output.endswith("stopped after 10 redirects")
-    async with serving(redirecting(lambda n: "/" + "x" * http.MAX_LOCATION)) as port:
+    async with serving(redirecting(lambda n: "/" + "x" * actions.MAX_LOCATION)) as port:
         assert "the Location header is longer than 8192" in (await probe(resolver, port)).output
 
 
@@ -258,7 +257,7 @@ async def test_refused_connections(resolver: Resolver) -> None:
     assert reply.output == (
         f'Get "http://{LOOPBACK}:{port}/": dial tcp {LOOPBACK}:{port}: connect: connection refused'
     )
-    assert await tcp.connect(resolver, LOOPBACK, port, TIMEOUT) == Reply(
+    assert await actions.connect(resolver, LOOPBACK, port, TIMEOUT) == Reply(
         HandlerResult.FAILURE, f"dial tcp {LOOPBACK}:{port}: connect: connection refused"
     )
 
@@ -266,10 +265,10 @@ async def test_refused_connections(resolver: Resolver) -> None:
 async def test_tcp(resolver: Resolver) -> None:
     async with serving(silence) as port:
         assert (
-            await tcp.connect(resolver, LOOPBACK, port, TIMEOUT)
+            await actions.connect(resolver, LOOPBACK, port, TIMEOUT)
         ).answer is HandlerResult.SUCCESS
         assert (
-            await tcp.connect(resolver, "localhost", port, TIMEOUT)
+            await actions.connect(resolver, "localhost", port, TIMEOUT)
         ).answer is HandlerResult.SUCCESS
 
 
@@ -282,7 +281,7 @@ async def test_tcp_times_out(resolver: Resolver) -> None:
         for filler in fillers:
             filler.setblocking(False)
             filler.connect_ex((LOOPBACK, port))
-        reply = await tcp.connect(resolver, LOOPBACK, port, 0.2)
+        reply = await actions.connect(resolver, LOOPBACK, port, 0.2)
         for filler in fillers:
             filler.close()
     assert reply == Reply(HandlerResult.FAILURE, f"dial tcp {LOOPBACK}:{port}: i/o timeout")
@@ -420,7 +419,7 @@ async def test_a_probe_that_cannot_be_sent_has_not_failed(
     """Otherwise a node without file descriptors would restart all containers that have probes."""
     port = closed_port()
     assert (await _probe_of(resolver, kind, port)).answer is HandlerResult.FAILURE
-    monkeypatch.setattr(network, "new_socket", _fails(number))
+    monkeypatch.setattr(actions, "new_socket", _fails(number))
     with pytest.raises(HandlerError, match="could not be probed: .*" + os.strerror(number)):
         await _probe_of(resolver, kind, port)
 
@@ -433,16 +432,16 @@ async def test_no_thread_for_a_name_lookup(
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(HandlerError, match="no thread can be made"):
-        await tcp.connect(resolver, "localhost", 1, TIMEOUT)
+        await actions.connect(resolver, "localhost", 1, TIMEOUT)
 
 
 async def _probe_of(resolver: Resolver, kind: str, port: int) -> Reply:
     if kind.startswith("http"):
         request = request_for({"port": port}, (), LOOPBACK, "probe")
         exchange = http2.exchange(http2.Turns()) if kind == "http2" else None
-        return await http.probe(resolver, request, TIMEOUT, exchange)
+        return await actions.probe(resolver, request, TIMEOUT, exchange)
     if kind == "tcp":
-        return await tcp.connect(resolver, LOOPBACK, port, TIMEOUT)
+        return await actions.connect(resolver, LOOPBACK, port, TIMEOUT)
     return await grpc_health.check(LOOPBACK, port, "", TIMEOUT)
 
 

@@ -10,17 +10,124 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import functools
+import os
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from kubeletpy.base.wire.listener import curves
-from kubeletpy.probes.handlers.http_request import BadHandlerRequest, HttpRequest, redirected
-from kubeletpy.probes.handlers.http_response import MalformedResponse, ResponseReader
-from kubeletpy.probes.handlers.network import Resolver, connected, in_words, raise_if_not_probed
-from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT, HandlerResult, Reply
-from kubeletpy.probes.handlers.ports import host_port, is_address
-from kubeletpy.probes.handlers.unchecked_tls import unchecked_context
+from kubeletpy.base.host.errors import exhausted
+from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.wire.listener import NO_FINITE_FIELD, curves, limit_key_exchange
+from kubeletpy.probes.handlers.http_messages import (
+    BadHandlerRequest,
+    HttpRequest,
+    MalformedResponse,
+    ResponseReader,
+    redirected,
+)
+from kubeletpy.probes.handlers.outcome import (
+    KEPT_OUTPUT,
+    HandlerError,
+    HandlerResult,
+    Reply,
+    go_seconds,
+    host_port,
+    is_address,
+)
+from kubeletpy.remote.errors import CRIError, DeadlineExceeded
+from kubeletpy.remote.protocol import RuntimeService
+
+# Names and sockets for handlers: addresses, and the wording of their errors.
+#
+# Names are resolved in dedicated threads, so that an unresponsive name server delays only name
+# resolution. Must never block the event loop; that is why SO_LINGER is not set: on Linux closing
+# a lingering socket blocks, even if the socket is non-blocking.
+
+RESOLVER_THREADS = 4
+
+_WORDS = {
+    errno.ECONNREFUSED: "connect: connection refused",
+    errno.EHOSTUNREACH: "connect: no route to host",
+    errno.ENETUNREACH: "connect: network is unreachable",
+    errno.ETIMEDOUT: "connect: connection timed out",
+    errno.ECONNRESET: "connection reset by peer",
+}
+
+
+def raise_if_not_probed(error: Exception) -> None:
+    """A container's health is unknown when it could not be probed for lack of descriptors
+    or threads: nothing is restarted for that. Raises HandlerError."""
+    if (cause := exhausted(error)) is not None:
+        raise HandlerError(f"the container could not be probed: {cause}") from error
+
+
+class Resolver:
+    """Resolves hosts to addresses."""
+
+    def __init__(self) -> None:
+        self._threads = PatientThreads(RESOLVER_THREADS)
+
+    async def address(self, host: str) -> str:
+        """An IP address for a host; an address stays the same. Raises OSError if there is none."""
+        return host if is_address(host) else await self._threads.run(_resolve_host, host)
+
+
+def _resolve_host(host: str) -> str:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a label that is invalid in names
+        raise OSError(f"lookup {host[:253]}: no such host") from error
+    except socket.gaierror as error:
+        raise OSError(f"lookup {host[:253]}: {error.strerror or 'no such host'}") from error
+    return str(found[0][4][0])
+
+
+def in_words(error: OSError) -> str:
+    """The text of a system call's error, as the kubelet words it."""
+    if error.errno in _WORDS:
+        return _WORDS[error.errno]
+    if error.errno is None:
+        return str(error) or type(error).__name__
+    return (error.strerror or os.strerror(error.errno)).lower()
+
+
+async def connected(address: str, port: int) -> socket.socket:
+    """A non-blocking TCP socket that is connected to an address. Raises OSError."""
+    sock = new_socket(address)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def new_socket(address: str) -> socket.socket:
+    """A non-blocking TCP socket for an address. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    return sock
+
+
+# TLS to containers, without verifying them: pods have certificates of their own.
+
+
+@functools.cache
+def unchecked_context(curve: str, protocol: str = "") -> ssl.SSLContext:
+    """A client's context that offers one elliptic curve, and ``protocol`` by ALPN if given."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers(f"DEFAULT:{NO_FINITE_FIELD}:@SECLEVEL=0")  # unverified keys may be weak
+    limit_key_exchange(context, curve)
+    if protocol:
+        context.set_alpn_protocols([protocol])
+    return context
+
 
 MAX_REDIRECTS = 10
 TLS_CLOSE_S = 1.0
@@ -268,3 +375,60 @@ class _Exchange(asyncio.Protocol):
             self.finished.set_exception(error)
         else:
             self.finished.set_exception(ConnectionError(str(error)))
+
+
+# The tcpSocket handler: whether a connection can be made. Sends nothing.
+
+
+async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> Reply:
+    """Success if a connection is established within ``timeout`` seconds, else Failure.
+
+    Raises:
+        HandlerError: the machine has run out of something, such as descriptors.
+    """
+    where = f"dial tcp {host_port(host, port)}"
+    try:
+        async with asyncio.timeout(timeout):
+            address = await resolver.address(host)
+            (await connected(address, port)).close()
+    except TimeoutError:
+        return Reply(HandlerResult.FAILURE, f"{where}: i/o timeout")
+    except OSError as error:
+        raise_if_not_probed(error)
+        return Reply(HandlerResult.FAILURE, f"{where}: {in_words(error)}")
+    return Reply(HandlerResult.SUCCESS)
+
+
+# The exec handler: a command in the container, through the runtime. Never a shell of our own.
+
+
+async def run_command(
+    runtime: RuntimeService, container_id: str, command: Sequence[str], timeout: float
+) -> Reply:
+    """Success if the command exits with 0 within ``timeout`` seconds; 0: no limit.
+
+    A command that ends otherwise, or does not end, is a Failure: its output has the details. The
+    answer may come after the limit: a runtime waits for every process that holds the command's
+    output open, even when the command itself has ended. The call's own deadline bounds the wait;
+    probes keep a shorter one (:mod:`kubeletpy.probes.prober`).
+
+    Raises:
+        HandlerError: the runtime could not run the command.
+    """
+    try:
+        answer = await runtime.exec_sync(container_id, command, timeout)
+    except DeadlineExceeded:
+        shown = " ".join(command)[:200]
+        return Reply(
+            HandlerResult.FAILURE,
+            f'command timed out: "{shown}" timed out after {go_seconds(timeout)}',
+        )
+    except CRIError as error:
+        raise HandlerError(
+            f"rpc error: code = {error.code.shown} desc = {error.details or error}"
+        ) from error
+    output = answer.stdout[:KEPT_OUTPUT]
+    output += answer.stderr[: KEPT_OUTPUT - len(output)]
+    text = output.decode("utf-8", "replace")
+    worked = HandlerResult.SUCCESS if answer.exit_code == 0 else HandlerResult.FAILURE
+    return Reply(worked, text, answer.exit_code)
