@@ -37,9 +37,8 @@ from kubeletpy.remote.errors import (
     Unimplemented,
 )
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.partial import PartialRuntime
 from kubeletpy.remote.protocol import ImageService, RuntimeService
-from kubeletpy.remote.simple import Container, Sandbox, SimpleRuntime, log_line
+from kubeletpy.remote.simple import Container, PartialRuntime, Sandbox, SimpleRuntime, log_line
 from kubeletpy.remote.verify import lets_through
 from kubeletpy.syncloop.sources.given import PodSource, Show
 

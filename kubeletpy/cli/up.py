@@ -28,7 +28,7 @@ from kubeletpy.base.text import first_line
 from kubeletpy.cli import process, run
 from kubeletpy.cli.ports import API, UP_PORTS, choose_ports, port
 from kubeletpy.cli.process import keep_little_freed_memory
-from kubeletpy.remote.endpoint import EndpointError, socket_path
+from kubeletpy.remote.connection import EndpointError, socket_path
 
 if TYPE_CHECKING:
     from kubeletpy_up.api import Endpoint, LocalApi

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.remote.rate import Rate
+from kubeletpy.remote.local_server import Rate
 
 if TYPE_CHECKING:
     from kubeletpy.images.policy import PullPosition

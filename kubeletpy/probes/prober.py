@@ -33,7 +33,7 @@ from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.protocol import RuntimeService
 
 if TYPE_CHECKING:
-    from kubeletpy.remote.http2_client import Turns
+    from kubeletpy.remote.unary_call import Turns
 
 
 # Commands of exec probes: the agent keeps the deadline, whatever the runtime's call does.

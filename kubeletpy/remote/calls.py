@@ -6,9 +6,11 @@ Must never log or raise a request's content: pull requests carry credentials.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from functools import wraps
+from operator import attrgetter
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -16,22 +18,69 @@ from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.text import scrub
 from kubeletpy.metrics.trace.model import NO_TRACER, OpenSpan, Tracer
-from kubeletpy.remote import cancellation
-from kubeletpy.remote.connection import GrpcChannel
+from kubeletpy.remote import connection as cancellation
+from kubeletpy.remote.connection import MAX_RECEIVE, GrpcChannel, stubs
 from kubeletpy.remote.errors import (
+    DEFAULT_REQUEST_TIMEOUT,
     Cancelled,
     Code,
     CRIError,
     InvalidArgument,
     InvalidResponse,
     ResourceExhausted,
+    deadline_for,
     error_for,
+    is_silence,
+    runtime_is_silent,
 )
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.operations import OPERATIONS
-from kubeletpy.remote.silence import is_silence, runtime_is_silent
-from kubeletpy.remote.stubs import stubs
-from kubeletpy.remote.timeouts import DEFAULT_REQUEST_TIMEOUT, deadline_for
+
+# The names of CRI calls in the kubelet's metrics. Must never do more than name.
+
+OPERATIONS: Final = {
+    "Version": "version",
+    "Status": "status",
+    "CreateContainer": "create_container",
+    "StartContainer": "start_container",
+    "StopContainer": "stop_container",
+    "RemoveContainer": "remove_container",
+    "ListContainers": "list_containers",
+    "StreamContainers": "list_containers",
+    "ContainerStatus": "container_status",
+    "UpdateContainerResources": "update_container",
+    "ReopenContainerLog": "reopen_container_log",
+    "ExecSync": "exec_sync",
+    "Exec": "exec",
+    "Attach": "attach",
+    "RunPodSandbox": "run_podsandbox",
+    "StopPodSandbox": "stop_podsandbox",
+    "RemovePodSandbox": "remove_podsandbox",
+    "PodSandboxStatus": "podsandbox_status",
+    "ListPodSandbox": "list_podsandbox",
+    "StreamPodSandboxes": "list_podsandbox",
+    "UpdatePodSandboxResources": "update_podsandbox_resources",
+    "ContainerStats": "container_stats",
+    "ListContainerStats": "list_container_stats",
+    "StreamContainerStats": "list_container_stats",
+    "PodSandboxStats": "podsandbox_stats",
+    "ListPodSandboxStats": "list_podsandbox_stats",
+    "StreamPodSandboxStats": "list_podsandbox_stats",
+    "PortForward": "port_forward",
+    "UpdateRuntimeConfig": "update_runtime_config",
+    "CheckpointContainer": "checkpoint_container",
+    "GetContainerEvents": "get_container_events",
+    "ListMetricDescriptors": "list_metric_descriptors",
+    "ListPodSandboxMetrics": "list_podsandbox_metrics",
+    "StreamPodSandboxMetrics": "list_podsandbox_metrics",
+    "RuntimeConfig": "runtime_config",
+    "ListImages": "list_images",
+    "StreamImages": "list_images",
+    "ImageStatus": "image_status",
+    "PullImage": "pull_image",
+    "RemoveImage": "remove_image",
+    "ImageFsInfo": "image_fs_info",
+}
+"""The kubelet's operation_type of each call. Stream calls count as the lists they replace."""
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -220,3 +269,119 @@ def _read_answer(kind: type[Answer], data: bytes, method: str, target: str) -> A
             "log, and restart it",
             target=target,
         ) from None
+
+
+# CRI calls over gRPC, each declared by its method of the protocol. Must never decide when to
+# call.
+#
+# ``stop_container = unary(RuntimeService.stop_container, target="container_id", own="timeout")``
+# has that method's signature. Its name gives the names of the call and of both messages, its
+# arguments are the fields of the request.
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+MOST_STREAMED = 4 * MAX_RECEIVE
+"""Bytes of a list that is streamed: beyond, it is requested in parts. A runtime whose stream never
+ends would fill the memory otherwise."""
+
+
+class Client(Protocol):
+    """A client whose methods are declared calls."""
+
+    services: Mapping[str, ServiceCalls]
+    """The services, by name of the protocol."""
+
+
+class _Declared:
+    """The properties of a call that its protocol method declares."""
+
+    def __init__(self, like: Callable[..., Any]) -> None:
+        service, _, name = like.__qualname__.partition(".")
+        code = like.__code__
+        self.service = service
+        self.call = "".join(part.capitalize() for part in name.split("_"))
+        self.response = getattr(cri, f"{self.call}Response")
+        self._request = getattr(cri, f"{self.call}Request")
+        self._fields = code.co_varnames[1 : code.co_argcount]
+
+    def request(self, args: tuple[Any, ...], fields: Mapping[str, Any]) -> Any:
+        """The request; a method whose only argument is ``request`` is passed it."""
+        fields = {**dict(zip(self._fields, args, strict=False)), **fields}
+        return fields["request"] if "request" in fields else self._request(**fields)
+
+
+def unary(
+    like: Method,
+    *,
+    answer: str = "",
+    target: str = "",
+    own: str = "",
+    check: Callable[[Any], str] | None = None,
+    believe: Callable[[Any], Any] = lambda value: value,
+) -> Method:
+    """A call with one answer.
+
+    Args:
+        like: the protocol's method.
+        answer: the field that is returned, which must be set unless it is repeated; empty: the
+            message, or None if it never has any field.
+        target: the field of the request that names in errors what the call is about.
+        own: the field of the request that is a timeout, in seconds.
+        check: returns what is wrong with the message.
+        believe: leaves out of the value what can't be true.
+    """
+    declared = _Declared(like)
+    fields = declared.response.DESCRIPTOR.fields_by_name
+    value_of: Callable[[Any], Any] = attrgetter(answer) if answer else _message_or_none
+    if answer and not fields[answer].is_repeated:
+        check = check or _is_set(answer)
+
+    @wraps(like)
+    async def method(self: Client, *args: Any, **kwargs: Any) -> Any:
+        request = declared.request(args, kwargs)
+        message = await self.services[declared.service].unary(
+            declared.call,
+            request,
+            declared.response,
+            own=getattr(request, own) if own else 0.0,
+            target=attrgetter(target)(request) if target else "",
+            check=check,
+        )
+        return believe(value_of(message))
+
+    return cast(Method, method)
+
+
+def streamed(
+    like: Method, items: str, believe: Callable[[Any, Any], Any] = lambda items, filter: items
+) -> Method:
+    """A list in pieces, of which the field ``items`` is yielded one by one.
+
+    ``believe`` leaves out of a piece what can't be true; its second argument is the list's filter.
+    """
+    declared = _Declared(like)
+
+    @wraps(like)
+    async def method(self: Client, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        request = declared.request(args, kwargs)
+        selection = request.filter if "filter" in request.DESCRIPTOR.fields_by_name else None
+        async for message in self.services[declared.service].stream(
+            declared.call, request, declared.response, most=MOST_STREAMED
+        ):
+            for item in believe(getattr(message, items), selection):
+                yield item
+
+    return cast(Method, method)
+
+
+def _is_set(field: str) -> Callable[[Any], str]:
+    def check(message: Any) -> str:
+        by_presence = message.DESCRIPTOR.fields_by_name[field].message_type is not None
+        found = message.HasField(field) if by_presence else getattr(message, field)
+        return "" if found else f"{field} not set"
+
+    return check
+
+
+def _message_or_none(message: Any) -> Any:
+    return message if message.DESCRIPTOR.fields else None

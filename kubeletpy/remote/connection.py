@@ -10,13 +10,67 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, unquote
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.remote.endpoint import dial_target
+
+# From the endpoint as configured to the target gRPC dials. Must never touch the socket.
+
+MAX_SOCKET_PATH = 107
+"""Maximum bytes of a unix socket's path on Linux (sun_path without the terminating zero)."""
+
+
+class EndpointError(ValueError):
+    """An endpoint that can't be a CRI runtime's socket."""
+
+
+def socket_path(endpoint: str) -> str:
+    """The absolute path of the socket that ``endpoint`` names.
+
+    Accepts ``unix:///run/containerd/containerd.sock``, ``unix:/run/…`` and the plain path. Raises
+    EndpointError for everything else: CRI runtimes listen on unix sockets, and there is no TLS
+    here that would make a network endpoint safe.
+    """
+    scheme, colon, rest = endpoint.partition(":")
+    if endpoint.startswith("/"):
+        path = endpoint
+    elif colon and scheme == "unix":
+        path = unquote(rest.removeprefix("//"))
+    elif colon:
+        raise EndpointError(
+            f"container runtime endpoint {endpoint!r}: {scheme}: is not supported; "
+            "give the runtime's unix socket, such as unix:///run/containerd/containerd.sock"
+        )
+    else:
+        raise EndpointError(
+            f"container runtime endpoint {endpoint!r}: give the socket's absolute path, "
+            "such as unix:///run/containerd/containerd.sock"
+        )
+    if not path.startswith("/") or "\0" in path:
+        raise EndpointError(
+            f"container runtime endpoint {endpoint!r}: the socket's path must be absolute; "
+            "mind the third slash of unix:///"
+        )
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise EndpointError(
+            f"container runtime endpoint {endpoint!r}: the path is longer than the "
+            f"{MAX_SOCKET_PATH} bytes that a unix socket may have"
+        )
+    return path
+
+
+def dial_target(endpoint: str) -> str:
+    """The gRPC target of ``endpoint``. Raises EndpointError."""
+    return "unix:" + quote(socket_path(endpoint), safe="/")
+
 
 log = logging.getLogger(__name__)
 
@@ -129,3 +183,32 @@ class GrpcChannel:
                 log.warning("container runtime lost, reconnecting", extra=extra)
         for listener in self._listeners:
             listener(ready)
+
+
+# Finds who cancelled a call: gRPC also cancels calls when their channel is closed.
+
+
+def is_ours() -> bool:
+    """Whether cancellation of the running task was requested.
+
+    A cancelled task keeps the frames that it left: a frame of theirs that refers to the task is a
+    cycle with it, so it is looked up here.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+# Callables for the methods of a gRPC service, made from its descriptor. Must never make a call.
+
+
+def stubs(channel: grpc.aio.Channel, service: ServiceDescriptor) -> dict[str, Any]:
+    """A callable for each method of a service; answers come as bytes."""
+    made: dict[str, Any] = {}
+    for method in service.methods:
+        make = channel.unary_stream if method.server_streaming else channel.unary_unary
+        made[method.name] = make(
+            f"/{service.full_name}/{method.name}",
+            request_serializer=GetMessageClass(method.input_type).SerializeToString,
+            response_deserializer=None,
+        )
+    return made

@@ -176,3 +176,63 @@ def error_for(code: Code, method: str, details: str, *, target: str = "") -> CRI
     distinguished."""
     kind = _BY_CODE.get(code, CRIError)
     return kind(method, details, target=target, code=code)
+
+
+# The text of a call that ended because nobody answered in time.
+#
+# gRPC's own texts ("Deadline Exceeded", "Stream removed (Deadline Exceeded)") name neither the
+# call nor the time. A text that the peer sent is kept.
+
+_OWN_TEXTS = ("", "deadline exceeded", "stream removed", "stream removed (deadline exceeded)")
+
+
+def is_silence(code: Code, details: str) -> bool:
+    """Whether a status comes from gRPC itself, because the deadline passed without an answer."""
+    text = details.strip().lower()
+    if code is Code.DEADLINE_EXCEEDED:
+        return text in _OWN_TEXTS
+    return code in (Code.UNKNOWN, Code.CANCELLED) and "(deadline exceeded)" in text
+
+
+def no_answer(timeout: float | None) -> str:
+    """The message of a timeout: ``no answer within 120s``."""
+    return "no answer in time" if timeout is None else f"no answer within {timeout:g}s"
+
+
+def runtime_is_silent(method: str, endpoint: str, timeout: float | None) -> str:
+    """The message of a CRI call without an answer, with a remedy."""
+    return (
+        f"{no_answer(timeout)} to {method} from the container runtime at {endpoint}; check that it "
+        "is running and not overloaded or stopped, or raise runtimeRequestTimeout"
+    )
+
+
+# How long a CRI call may take: one function from the call to its deadline.
+#
+# The rules are the kubelet's (cri-client; docs/reference/constants.csv: cri). Must never wait.
+
+DEFAULT_REQUEST_TIMEOUT = 120.0
+"""Seconds; KubeletConfiguration's runtimeRequestTimeout."""
+
+NO_DEADLINE = frozenset({"PullImage", "GetContainerEvents"})
+"""Calls without a time limit: cancel them to give up."""
+
+
+def deadline_for(method: str, request_timeout: float, *, own: float = 0.0) -> float | None:
+    """Seconds that ``method`` (the CRI's name) may take, None for no limit.
+
+    ``request_timeout`` is runtimeRequestTimeout in seconds. ``own`` is the timeout the request
+    itself carries, in seconds: StopContainer's grace period, ExecSync's and CheckpointContainer's
+    timeout.
+    """
+    if method in NO_DEADLINE:
+        return None
+    if method == "RunPodSandbox":
+        return 2 * request_timeout
+    if method == "StopContainer":
+        return own + request_timeout
+    if method == "ExecSync":
+        return own + request_timeout if own else None
+    if method == "CheckpointContainer":
+        return max(own, request_timeout)
+    return request_timeout

@@ -23,9 +23,31 @@ from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.structs import Struct
-from kubeletpy.remote.endpoint import MAX_SOCKET_PATH, EndpointError, dial_target
+from kubeletpy.remote.connection import MAX_SOCKET_PATH, EndpointError, dial_target
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.rate import Rate
+
+# How many calls are answered per second. Pure: time is an argument.
+
+
+class Rate:
+    """A rate limit: so many calls per second, and a burst."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._left = float(burst)
+        self._at = float("-inf")
+
+    def takes(self, now: float) -> bool:
+        """Whether a call now is within the limit. ``now`` in seconds."""
+        more = (now - self._at) * self._per_second
+        self._left = min(self._burst, self._left + more)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
 
 Request = TypeVar("Request", bound=Message)
 

@@ -18,11 +18,9 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.text import scrub
-from kubeletpy.remote import cancellation
-from kubeletpy.remote.endpoint import dial_target
-from kubeletpy.remote.errors import Code
-from kubeletpy.remote.silence import is_silence, no_answer
-from kubeletpy.remote.stubs import stubs
+from kubeletpy.remote import connection
+from kubeletpy.remote.connection import dial_target, stubs
+from kubeletpy.remote.errors import Code, is_silence, no_answer
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -168,7 +166,7 @@ class PluginCalls:
                 Code.DEADLINE_EXCEEDED, call, no_answer(within), answered=False
             ) from None
         except asyncio.CancelledError:
-            if not self._closed or cancellation.is_ours():
+            if not self._closed or connection.is_ours():
                 raise
             raise self._lost(call) from None
         return await _parsed(answer, data, call)
@@ -198,7 +196,7 @@ class PluginCalls:
             details = scrub(error.details() or "")
             raise PluginCallFailed(Code[error.code().name], call, details) from None
         except asyncio.CancelledError:
-            if not self._closed or cancellation.is_ours():
+            if not self._closed or connection.is_ours():
                 raise
             raise self._lost(call) from None
 

@@ -15,7 +15,7 @@ LAZY = {
     "h2": {
         "kubeletpy.kubeapi.http2.connection",
         "kubeletpy.base.wire.http2_exchange",
-        "kubeletpy.remote.http2_client",
+        "kubeletpy.remote.unary_call",
         "kubeletpy.remote.unary_call",
         "kubeletpy.probes.handlers.grpc_health",
         "kubeletpy.probes.handlers.http2",
@@ -160,7 +160,7 @@ MORE = {
     "kubeletpy.server.pods_api.watch": "what its watchers receive next",
     "kubeletpy.podworkers.syncer": "keeps what terminating pods read up to date",
     "kubeletpy.probes.prober": "keeps the deadline of exec probes",
-    "kubeletpy.remote.silence": "the message about a runtime that does not answer",
+    "kubeletpy.remote.errors": "the message about a runtime that does not answer",
     "kubeletpy.runtime_manager.sandbox_watch": "notifies the driver check of each sandbox",
     "kubeletpy.runtime_manager.act.stop_records": "stops in progress, over restarts",
     "kubeletpy.runtime_manager.plan.intent": "what a sync would do, for plan and preflight",

@@ -56,7 +56,7 @@ from kubeletpy.node.guards.at_start import this_machine
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.stats.collector import withheld_huge_pages
 from kubeletpy.remote.client import RemoteRuntime
-from kubeletpy.remote.endpoint import EndpointError
+from kubeletpy.remote.connection import EndpointError
 from kubeletpy.resources.cgroups.errors import CgroupError
 from kubeletpy.resources.cgroups.machine import KernelFacts, read_kernel_facts
 from kubeletpy.resources.cgroups.setup import set_up

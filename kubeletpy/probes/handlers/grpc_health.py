@@ -21,8 +21,7 @@ from kubeletpy.probes.handlers.actions import connected, raise_if_not_probed, un
 from kubeletpy.probes.handlers.outcome import HandlerResult, Reply, go_seconds, host_port
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import CallFailed
-from kubeletpy.remote.http2_client import Turns
-from kubeletpy.remote.unary_call import UnaryCall
+from kubeletpy.remote.unary_call import Turns, UnaryCall
 
 __all__ = ["Turns", "check"]
 

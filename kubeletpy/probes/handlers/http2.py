@@ -23,7 +23,7 @@ from kubeletpy.probes.handlers.actions import (
 )
 from kubeletpy.probes.handlers.http_messages import HttpRequest
 from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT, host_port
-from kubeletpy.remote.http2_client import Turns, carry_out
+from kubeletpy.remote.unary_call import Turns, carry_out
 
 __all__ = ["Turns", "exchange"]
 

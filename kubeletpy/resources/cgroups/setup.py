@@ -10,7 +10,7 @@ from pathlib import Path
 from kubeletpy.base.api.quantity import value
 from kubeletpy.config import KubeletSettings
 from kubeletpy.pods.resources import MemoryQoS, livelock_risk
-from kubeletpy.remote.discovery import cgroup_driver
+from kubeletpy.remote.client import cgroup_driver
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.resources.cgroups.detect import MOUNT_POINT, detect

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.base.tasks import Lasting, cancel_tasks
 from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.runtime_status import ContainerConfigError
-from kubeletpy.remote.endpoint import EndpointError
+from kubeletpy.remote.connection import EndpointError
 from kubeletpy.remote.plugin_calls import PluginCallFailed
 from kubeletpy.resources.devices.checkpoint_file import CheckpointFile
 from kubeletpy.resources.devices.kubelet_socket import SOCKET, KubeletSocket, plugin_socket

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.text import scrub
-from kubeletpy.remote.endpoint import EndpointError, socket_path
+from kubeletpy.remote.connection import EndpointError, socket_path
 from kubeletpy.resources.plugins.model import PluginInfo, Stamp
 from kubeletpy.resources.plugins.protocol import Conversation, PluginRefused
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import pluginregistration_pb2 as pb
-    from kubeletpy.remote.http2_client import Turns
+    from kubeletpy.remote.unary_call import Turns
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -48,7 +48,7 @@ class SocketRegistrations:
     @asynccontextmanager
     async def open(self, socket: str, stamp: Stamp) -> AsyncIterator[Conversation]:
         """Talk to one. Raises PluginRefused."""
-        from kubeletpy.remote.http2_client import Turns
+        from kubeletpy.remote.unary_call import Turns
 
         try:
             path = socket_path(socket)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from kubeletpy.metrics.resources import PodResourcesMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.local_server import CallRefused, LocalServer, parsed
-from kubeletpy.remote.rate import Rate
+from kubeletpy.remote.local_server import CallRefused, LocalServer, Rate, parsed
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -19,8 +19,7 @@ from kubeletpy.base.wire.api_messages import Unfit
 from kubeletpy.metrics.node import PodsApiMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.local_server import CallRefused, LocalServer, StreamStall, parsed
-from kubeletpy.remote.rate import Rate
+from kubeletpy.remote.local_server import CallRefused, LocalServer, Rate, StreamStall, parsed
 from kubeletpy.server.pods_api.watch import View, last_words, news, unconfirmed
 
 log = logging.getLogger(__name__)

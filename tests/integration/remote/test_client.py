@@ -9,8 +9,7 @@ import pytest
 
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote import errors
-from kubeletpy.remote.client import RemoteRuntime
-from kubeletpy.remote.discovery import cgroup_driver
+from kubeletpy.remote.client import RemoteRuntime, cgroup_driver
 from kubeletpy.remote.generated import api_pb2 as cri
 from tools.env.containerd import Containerd
 from tools.env.images import BUSYBOX

@@ -14,7 +14,7 @@ from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersi
 from kubeletpy.metrics.families import MAX_SERIES
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.resources import size_bucket
-from kubeletpy.remote.operations import OPERATIONS
+from kubeletpy.remote.calls import OPERATIONS
 from tools.rulebook.differences import allowed, listed
 from tools.rulebook.tables import rows
 

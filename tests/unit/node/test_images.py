@@ -8,7 +8,7 @@ from kubeletpy.node.build import ImageSummary, node_images
 from kubeletpy.node.node_manager import image_summaries
 from kubeletpy.remote.errors import InvalidResponse
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.partial import PartialRuntime
+from kubeletpy.remote.simple import PartialRuntime
 
 
 class Listing(PartialRuntime):

@@ -6,7 +6,7 @@ import pytest
 
 from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.remote.discovery import cgroup_driver
+from kubeletpy.remote.client import cgroup_driver
 from kubeletpy.remote.errors import CRIError, Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.virtual_time import on_virtual_time, timed

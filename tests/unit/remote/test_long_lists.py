@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kubeletpy.remote import declared
+from kubeletpy.remote import calls
 from kubeletpy.remote.errors import ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names import labels
@@ -112,7 +112,7 @@ async def test_what_a_filter_does_not_let_through_is_dropped(
 async def test_a_stream_without_end_is_cut_off(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(declared, "MOST_STREAMED", 1_000_000)
+    monkeypatch.setattr(calls, "MOST_STREAMED", 1_000_000)
     sent = 0
 
     async def endless(*_: Any) -> AsyncIterator[bytes]:

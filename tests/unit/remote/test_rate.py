@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.remote.rate import Rate
+from kubeletpy.remote.local_server import Rate
 
 
 def test_rate() -> None:

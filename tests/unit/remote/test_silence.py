@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.remote.errors import Code
-from kubeletpy.remote.silence import is_silence, no_answer, runtime_is_silent
+from kubeletpy.remote.errors import Code, is_silence, no_answer, runtime_is_silent
 
 
 @pytest.mark.parametrize(

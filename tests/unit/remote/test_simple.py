@@ -11,8 +11,7 @@ import pytest
 from kubeletpy.remote import protocol
 from kubeletpy.remote.errors import CRIError, InvalidArgument, NotFound, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.partial import PartialRuntime
-from kubeletpy.remote.simple import MOST_EVENTS, Container, SimpleRuntime
+from kubeletpy.remote.simple import MOST_EVENTS, Container, PartialRuntime, SimpleRuntime
 from kubeletpy.remote.verify import lets_through
 from tests.virtual_time import on_virtual_time
 

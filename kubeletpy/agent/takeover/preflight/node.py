@@ -63,9 +63,8 @@ from kubeletpy.pods.runtime_status import (
     ProbeResults,
     RuntimePodSummary,
 )
-from kubeletpy.remote.client import RemoteRuntime
-from kubeletpy.remote.discovery import cgroup_driver
-from kubeletpy.remote.endpoint import EndpointError
+from kubeletpy.remote.client import RemoteRuntime, cgroup_driver
+from kubeletpy.remote.connection import EndpointError
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.resources.admission.at_start import Refusal, refused_at_start

@@ -15,7 +15,7 @@ import pytest
 from kubeletpy.base.wire.http2_exchange import BOUNDS, Exchange
 from kubeletpy.probes.handlers import grpc_health
 from kubeletpy.probes.handlers.outcome import HandlerResult
-from kubeletpy.remote.http2_client import Turns
+from kubeletpy.remote.unary_call import Turns
 from tests.garbage import no_collections
 from tests.unit.probes.handlers.servers import serving
 
