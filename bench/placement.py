@@ -25,13 +25,11 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.plugin import over_socket
-from kubeletpy.resources.placement.cpu_manager import CpuManager
-from kubeletpy.resources.placement.cpu_options import CpuOptions
-from kubeletpy.resources.placement.hints import Policy
+from kubeletpy.resources.placement.hints import AllocationRefused, Policy
 from kubeletpy.resources.placement.machine import read_machine
-from kubeletpy.resources.placement.memory_manager import MemoryManager
-from kubeletpy.resources.placement.memory_state import NodeMemory, Table
-from kubeletpy.resources.placement.refusal import AllocationRefused
+from kubeletpy.resources.placement.managers import CpuManager, MemoryManager
+from kubeletpy.resources.placement.options import CpuOptions
+from kubeletpy.resources.placement.state import NodeMemory, Table
 from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.static_memory import StaticMemory
 from kubeletpy.resources.placement.topology_manager import TopologyManager

@@ -19,7 +19,7 @@ from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.kubeconfig import Connection as Credentials
 from kubeletpy.node.build import RuntimeInfo
-from kubeletpy.resources.cgroups.machine import KernelFacts
+from kubeletpy.resources.cgroups.setup import KernelFacts
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from kubeletpy_up.storage.store import Store

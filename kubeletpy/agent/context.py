@@ -25,17 +25,17 @@ from kubeletpy.node.facts import MachineFacts, NodeAddresses, NodeOptions
 from kubeletpy.node.guards.at_start import GuardedHost
 from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService
-from kubeletpy.resources.cgroups.machine import KernelFacts
+from kubeletpy.resources.cgroups.setup import KernelFacts
 from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.resources.devices.plugin import OpenPlugin
 from kubeletpy.resources.placement.machine import MachineTopology
-from kubeletpy.resources.plugins.protocol import Registrations
+from kubeletpy.resources.plugins.model import Registrations
 from kubeletpy.runtime_manager.pod_limits import PodCgroupLimits
 from kubeletpy.server.build import Ports
 from kubeletpy.volumes.csi.drivers import OpenCalls
 
 if TYPE_CHECKING:
-    from kubeletpy.resources.dra.client import OpenDriver
+    from kubeletpy.resources.dra.drivers import OpenDriver
     from kubeletpy.syncloop.sources.given import PodSource
 
 

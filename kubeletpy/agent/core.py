@@ -59,7 +59,7 @@ from kubeletpy.probes.prober import Prober
 from kubeletpy.resources.admission.declared_features import NodeConfiguration, declared
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.devices.device_manager import DeviceManager
-from kubeletpy.resources.devices.registry import DevicePluginHandler
+from kubeletpy.resources.devices.registration import DevicePluginHandler
 from kubeletpy.resources.plugins.model import DEVICE, DRA
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager

@@ -30,8 +30,8 @@ from kubeletpy.node.shutdown.plan import periods_of
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.pods.pod import DeviceCounts, Pod
 from kubeletpy.podworkers.workers import PodWorkers
-from kubeletpy.resources.admission.facts import NodeState
-from kubeletpy.resources.cgroups.names import parse_existing
+from kubeletpy.resources.admission.checks import NodeState
+from kubeletpy.resources.cgroups.values import parse_existing
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Place
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper

@@ -21,30 +21,37 @@ from kubeletpy.node.facts import MachineFacts, hard_threshold
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.resources.admission.verdict import Rejection
-from kubeletpy.resources.placement.cpu_manager import CpuManager
-from kubeletpy.resources.placement.cpu_options import (
+from kubeletpy.resources.admission.checks import Rejection
+from kubeletpy.resources.placement.hints import (
+    HUGE,
+    MEMORY,
+    AllocationRefused,
+    NumaNode,
+    PodLevelPlacement,
+    Policy,
+    ResourceProvider,
+)
+from kubeletpy.resources.placement.machine import MachineTopology
+from kubeletpy.resources.placement.managers import (
+    CpuManager,
+    CpuReconciler,
+    MemoryManager,
+    RunningContainer,
+)
+from kubeletpy.resources.placement.options import (
+    TOPOLOGY_FIELD,
     CpuOptions,
     OptionError,
     check_sockets,
+    empty_nodes,
     read_cpu_options,
+    read_topology_options,
+    reserve,
 )
-from kubeletpy.resources.placement.cpu_reconcile import CpuReconciler, RunningContainer
-from kubeletpy.resources.placement.hints import Policy
-from kubeletpy.resources.placement.machine import MachineTopology
-from kubeletpy.resources.placement.memory_manager import MemoryManager
-from kubeletpy.resources.placement.memory_requests import HUGE, MEMORY
-from kubeletpy.resources.placement.pod_pool import PodLevelPlacement
-from kubeletpy.resources.placement.provider import ResourceProvider
-from kubeletpy.resources.placement.refusal import AllocationRefused
-from kubeletpy.resources.placement.reserved_cpus import reserve
-from kubeletpy.resources.placement.reserved_memory import empty_nodes
 from kubeletpy.resources.placement.static_cpus import STATIC, StaticCpus
 from kubeletpy.resources.placement.static_memory import STATIC as STATIC_MEMORY
 from kubeletpy.resources.placement.static_memory import StaticMemory
-from kubeletpy.resources.placement.topology import NumaNode
 from kubeletpy.resources.placement.topology_manager import TopologyManager
-from kubeletpy.resources.placement.topology_options import FIELD, read_topology_options
 from kubeletpy.runtime_manager.additions import ContainerProvider
 from kubeletpy.syncloop.admission_gate import Place, Settle
 
@@ -256,7 +263,7 @@ def _nodes(machine: MachineTopology | None, at_most: int) -> tuple[int, ...]:
     found = tuple(machine.nodes) or (0,)
     if len(found) > at_most:
         raise OptionError(
-            FIELD,
+            TOPOLOGY_FIELD,
             f"this machine has {len(found)} NUMA nodes; a topologyManagerPolicy other than none "
             "needs max-allowable-numa-nodes to be no fewer",
         )

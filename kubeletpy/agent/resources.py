@@ -22,19 +22,16 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
-from kubeletpy.resources.allocation.feasibility import ResizeRules
+from kubeletpy.resources.allocation.resources import ResizeRules
 from kubeletpy.resources.cgroups.driver_check import DriverCheck
-from kubeletpy.resources.cgroups.limits import KernelPodLimits
-from kubeletpy.resources.cgroups.pod_cgroups import PodCgroups
+from kubeletpy.resources.cgroups.pod_cgroups import KernelPodLimits, PodCgroups
 from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.plugin import over_socket
-from kubeletpy.resources.dra.claim_manager import ClaimManager
-from kubeletpy.resources.dra.claims import ClaimProblem, uses, uses_claims
+from kubeletpy.resources.dra.claim_manager import ClaimManager, ClaimState
 from kubeletpy.resources.dra.drivers import DraDrivers
-from kubeletpy.resources.dra.model import BadClaimState
+from kubeletpy.resources.dra.model import BadClaimState, ClaimProblem, uses, uses_claims
 from kubeletpy.resources.dra.model import Claims as KnownClaims
-from kubeletpy.resources.dra.state import ClaimState
 from kubeletpy.runtime_manager.act.settle_user_namespaces import settle_unknown_ranges
 from kubeletpy.runtime_manager.act.user_namespaces import (
     UnusableIds,

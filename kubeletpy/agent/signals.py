@@ -16,7 +16,7 @@ from kubeletpy.node.build import NodeHealth
 from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.syncloop.lifecycle import LifecycleEvent
 
 P = ParamSpec("P")

@@ -19,9 +19,8 @@ from kubeletpy.kubeapi.reflector import ServiceList
 from kubeletpy.kubeapi.watch_state import FailingWatch, WatchSlots
 from kubeletpy.node.facts import allocatable, capacity
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.plugins.model import CSI
+from kubeletpy.resources.plugins.model import CSI, Handlers
 from kubeletpy.resources.plugins.plugin_manager import PluginManager
-from kubeletpy.resources.plugins.protocol import Handlers
 from kubeletpy.volumes.claim_volumes.claim_objects import kept
 from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
 from kubeletpy.volumes.claims.plugin import VolumePlugin

@@ -12,7 +12,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, SpecField
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 
 
 class UpdateType(StrEnum):

@@ -44,7 +44,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import PodUpdate, StatusOverride, SyncOutcome, UpdateType
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 
 
 class Stage(StrEnum):

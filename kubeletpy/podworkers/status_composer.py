@@ -23,7 +23,7 @@ from kubeletpy.podworkers.history import ReasonCache
 from kubeletpy.podworkers.protocol import StatusOverride
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.probe_manager import KubeProbeManager
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.runtime_manager.pod_limits import ActuatedResources, actuated_containers
 from kubeletpy.status.finish import finished_status

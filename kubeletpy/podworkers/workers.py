@@ -54,7 +54,7 @@ from kubeletpy.podworkers.records import (
 from kubeletpy.podworkers.state_machine import WorkerMachine, WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import StageRunner
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 
 # Waiters for the termination of pods. Must never keep one that gave up.

@@ -19,20 +19,24 @@ from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.resources.admission.at_start import Refusal, judge_any, refused_at_start
-from kubeletpy.resources.admission.declared_features import lacking_for_update
-from kubeletpy.resources.admission.facts import NodeState
-from kubeletpy.resources.admission.fit import NOTHING, Needs, needs_in_force
-from kubeletpy.resources.admission.handlers import before_placement, missing_features
-from kubeletpy.resources.admission.preemption import MESSAGE, preempted, victims_or_refusal
-from kubeletpy.resources.admission.verdict import (
+from kubeletpy.resources.admission.checks import (
+    MESSAGE,
+    NOTHING,
     Admitted,
     AskForNode,
+    Needs,
+    NodeState,
     Preempt,
     Refused,
     Rejection,
     Shortage,
     Verdict,
+    needs_in_force,
+    preempted,
+    victims_or_refusal,
 )
+from kubeletpy.resources.admission.declared_features import lacking_for_update
+from kubeletpy.resources.admission.handlers import before_placement, missing_features
 from kubeletpy.syncloop.rejection import Deferred, Others
 
 log = logging.getLogger(__name__)

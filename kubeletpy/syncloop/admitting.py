@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.syncloop.held_pods import HeldPods
 from kubeletpy.syncloop.rejection import Admit, Deferred

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 
 log = logging.getLogger(__name__)
 

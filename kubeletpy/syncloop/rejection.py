@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 
 Others = Callable[[], Sequence[Pod]]
 """The other active pods of the node, as of the time of the call."""

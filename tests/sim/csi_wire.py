@@ -15,8 +15,7 @@ from google.protobuf.message import Message
 
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.plugin_calls import PluginCallFailed
-from kubeletpy.resources.plugins.model import PluginInfo, Stamp
-from kubeletpy.resources.plugins.protocol import Conversation, PluginRefused
+from kubeletpy.resources.plugins.model import Conversation, PluginInfo, PluginRefused, Stamp
 from tests.sim.client import Step
 from tests.sim.csi_drivers import Refused, SimDriver
 

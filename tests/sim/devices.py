@@ -16,9 +16,9 @@ from typing import Any, cast
 from kubeletpy.agent.agent import Agent
 from kubeletpy.base.api.types import JSON
 from kubeletpy.resources.devices.device_manager import DeviceManager
-from kubeletpy.resources.devices.names import RegistrationRefused
+from kubeletpy.resources.devices.model import RegistrationRefused
 from kubeletpy.resources.devices.plugin import DeviceCalls
-from kubeletpy.resources.placement.id_lists import parse_ids
+from kubeletpy.resources.placement.hints import parse_ids
 from kubeletpy.resources.placement.machine import MachineTopology, read_machine
 from tests.sim.history import History
 from tests.sim.loop import spawn

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.resources.cgroups.names import CgroupDriver
+from kubeletpy.resources.cgroups.values import CgroupDriver
 from tests.sim.api import NODE
 from tests.sim.test_scenarios import EMPTY_WITHIN, play, until
 from tests.sim.user import container, pod

@@ -16,7 +16,7 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.resources.devices.device_manager import RETURNS_WITHIN_S, DeviceManager
-from kubeletpy.resources.placement.cpu_manager import CpuManager
+from kubeletpy.resources.placement.managers import CpuManager
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.devices import GPU, OWN, SHARER, Devices, given
 from tests.sim.loop import run, spawn

@@ -17,9 +17,9 @@ from kubeletpy.config import KubeletSettings, NodeFlags, default_settings
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import MachineFacts
-from kubeletpy.resources.cgroups.machine import KernelFacts
-from kubeletpy.resources.cgroups.names import CgroupDriver
+from kubeletpy.resources.cgroups.setup import KernelFacts
 from kubeletpy.resources.cgroups.tree import CgroupTree
+from kubeletpy.resources.cgroups.values import CgroupDriver
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.storage.store import Store

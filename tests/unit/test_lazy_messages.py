@@ -21,8 +21,8 @@ for name in {modules!r}:
 sys.exit(", ".join(sorted(set({messages!r}) & set(sys.modules))) or 0)
 """
 MODULES = (
-    "kubeletpy.resources.devices.registry",
-    "kubeletpy.resources.plugins.handshake",
+    "kubeletpy.resources.devices.registration",
+    "kubeletpy.resources.plugins.plugin_manager",
     "kubeletpy.resources.plugins.plugin_manager",
     "kubeletpy.server.pod_resources.server",
     "kubeletpy.server.pods_api.server",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kubeletpy.resources.cgroups.names import SLICE, CgroupDriver, PodCgroupNames, to_systemd
+from kubeletpy.resources.cgroups.values import SLICE, CgroupDriver, PodCgroupNames, to_systemd
 
 CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
 TRIAL_PARENT = {CGROUPFS: "", SYSTEMD: "system.slice"}

@@ -42,8 +42,8 @@ from kubeletpy.node.facts import node_name
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService, RuntimeService
-from kubeletpy.resources.cgroups.machine import read_kernel_facts
-from kubeletpy.resources.plugins.handshake import SocketRegistrations
+from kubeletpy.resources.cgroups.setup import read_kernel_facts
+from kubeletpy.resources.plugins.plugin_manager import SocketRegistrations
 from kubeletpy.syncloop.sources.given import PodSource
 
 GUEST: dict[str, Any] = {

@@ -57,13 +57,12 @@ from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.stats.collector import withheld_huge_pages
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.connection import EndpointError
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.machine import KernelFacts, read_kernel_facts
-from kubeletpy.resources.cgroups.setup import set_up
+from kubeletpy.resources.cgroups.setup import KernelFacts, read_kernel_facts, set_up
 from kubeletpy.resources.cgroups.tree import CgroupTree
+from kubeletpy.resources.cgroups.values import CgroupError
 from kubeletpy.resources.placement.machine import MachineTopology, TopologyUnknown, read_machine
-from kubeletpy.resources.placement.state_file import StateUnusable
-from kubeletpy.resources.plugins.handshake import SocketRegistrations
+from kubeletpy.resources.placement.static_manager import StateUnusable
+from kubeletpy.resources.plugins.plugin_manager import SocketRegistrations
 from kubeletpy.server.build import Ports
 from kubeletpy.server.errors import ServerError
 from kubeletpy.server.settings import ServerSettings

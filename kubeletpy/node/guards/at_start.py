@@ -24,9 +24,8 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.node.guards.iptables import Run, run_command
 from kubeletpy.node.guards.kernel_settings import WANTED, Wrong, compare
 from kubeletpy.node.guards.oom_watch import open_kernel_log
-from kubeletpy.resources.cgroups.detect import detect
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.processes import ProcessGroups
+from kubeletpy.resources.cgroups.filesystem import ProcessGroups, detect
+from kubeletpy.resources.cgroups.values import CgroupError
 from kubeletpy.volumes.files.syscalls import mount, unmount
 
 # The agent's own process: its OOM score, and how many files it may open.

@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.processes import ProcessGroups
+from kubeletpy.resources.cgroups.filesystem import ProcessGroups
+from kubeletpy.resources.cgroups.values import CgroupError
 
 log = logging.getLogger(__name__)
 

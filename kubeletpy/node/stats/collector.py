@@ -48,10 +48,9 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError, ResourceExhausted, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
-from kubeletpy.resources.cgroups.detect import detect
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.names import InvalidCgroupName, parse_existing
+from kubeletpy.resources.cgroups.filesystem import detect
 from kubeletpy.resources.cgroups.tree import CgroupTree
+from kubeletpy.resources.cgroups.values import CgroupError, InvalidCgroupName, parse_existing
 from kubeletpy.volumes.claims.on_disk import MeasuredVolume
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import WorkerRecord
 from kubeletpy.probes.schedule import ProbeReport
-from kubeletpy.resources.admission.taints import tolerates, untolerated
+from kubeletpy.resources.admission.checks import tolerates, untolerated
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
 from kubeletpy.status.conditions import is_ready

@@ -21,7 +21,7 @@ from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager
-from kubeletpy.resources.admission.host_ports import holders
+from kubeletpy.resources.admission.checks import holders
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
 from kubeletpy.status.status_manager import ApiStatusManager

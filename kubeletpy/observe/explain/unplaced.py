@@ -15,7 +15,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.observe.explain.texts import api_time, clock_time, one_line, restarts, since
 from kubeletpy.observe.explain.verdict import CauseCode
 from kubeletpy.pods.pod import TERMINAL_PHASES, MalformedPod, Pod
-from kubeletpy.resources.admission.host_ports import holders, host_ports
+from kubeletpy.resources.admission.checks import holders, host_ports
 from kubeletpy.status.store import CONTAINER_LISTS
 
 # The next step for a pod that fits on no node, by the reasons in the scheduler's message.

@@ -27,10 +27,9 @@ from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.pods.shape import pod_problem
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.resources.admission.fit import pod_needs
-from kubeletpy.resources.admission.verdict import Admitted, Preempt, Refused
-from kubeletpy.resources.allocation.feasibility import Infeasible
-from kubeletpy.resources.placement.refusal import UNEXPECTED, AllocationRefused
+from kubeletpy.resources.admission.checks import Admitted, Preempt, Refused, pod_needs
+from kubeletpy.resources.allocation.resources import Infeasible
+from kubeletpy.resources.placement.hints import UNEXPECTED, AllocationRefused
 from kubeletpy.volumes.pod_volumes.plan import plan_volumes
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kubeletpy.pods.pod_manager import PodManager
     from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, ProbeResults, SyncIntent
     from kubeletpy.remote.protocol import ImageService
-    from kubeletpy.resources.admission.verdict import Verdict
-    from kubeletpy.resources.allocation.feasibility import Infeasible
+    from kubeletpy.resources.admission.checks import Verdict
+    from kubeletpy.resources.allocation.resources import Infeasible
 
 
 class ForeseenOutcome(StrEnum):

@@ -14,10 +14,10 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus, decide_sandbox
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import PodSync, SyncStep
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.protocol import PodCgroupKeeper
+from kubeletpy.resources.cgroups.pod_cgroups import PodCgroupKeeper
+from kubeletpy.resources.cgroups.values import CgroupError
 from kubeletpy.resources.dra.claim_manager import ClaimManager
-from kubeletpy.resources.dra.claims import ClaimProblem, uses_claims
+from kubeletpy.resources.dra.model import ClaimProblem, uses_claims
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_composer import rejected_status
 from kubeletpy.podworkers.syncer import PodSync, SyncStep
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.volumes.protocol import VolumeError, VolumeManager
 
 log = logging.getLogger(__name__)

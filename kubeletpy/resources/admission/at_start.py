@@ -12,19 +12,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.admission.facts import NodeState
-from kubeletpy.resources.admission.fit import NOTHING, NeedsOf, needs_in_force, pod_needs
-from kubeletpy.resources.admission.handlers import before_placement, judge
-from kubeletpy.resources.admission.preemption import MESSAGE, REASON, victims_or_refusal
-from kubeletpy.resources.admission.verdict import (
+from kubeletpy.resources.admission.checks import (
+    MESSAGE,
+    NOTHING,
+    REASON,
     UNEXPECTED,
     Admitted,
     AskForNode,
+    NeedsOf,
+    NodeState,
     Preempt,
     Refused,
     Rejection,
     Verdict,
+    needs_in_force,
+    pod_needs,
+    victims_or_refusal,
 )
+from kubeletpy.resources.admission.handlers import before_placement, judge
 
 
 class Refusal(Struct, frozen=True):

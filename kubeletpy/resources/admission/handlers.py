@@ -12,22 +12,27 @@ from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import QoSClass, is_critical, qos_class
-from kubeletpy.resources.admission.declared_features import lacking
-from kubeletpy.resources.admission.facts import NodeState
-from kubeletpy.resources.admission.fit import NOTHING, NeedsOf, no_fewer, pod_needs, shortages
-from kubeletpy.resources.admission.host_ports import clash
-from kubeletpy.resources.admission.node_selection import selects
-from kubeletpy.resources.admission.sysctls import forbidden
-from kubeletpy.resources.admission.taints import tolerates, untolerated
-from kubeletpy.resources.admission.verdict import (
+from kubeletpy.resources.admission.checks import (
+    NOTHING,
     Admitted,
     AskForNode,
+    NeedsOf,
+    NodeState,
     Preempt,
     Refused,
     Rejection,
     Verdict,
+    clash,
+    forbidden,
+    no_fewer,
+    pod_needs,
     predicate,
+    selects,
+    shortages,
+    tolerates,
+    untolerated,
 )
+from kubeletpy.resources.admission.declared_features import lacking
 
 OS = "linux"
 OS_LABEL = "kubernetes.io/os"

@@ -27,23 +27,24 @@ from kubeletpy.metrics.pods import ResizeMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE, requests_in_force
 from kubeletpy.pods.runtime_status import ResizeOutcome
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation import conditions
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.conditions import NONE, ResizeConditions
-from kubeletpy.resources.allocation.feasibility import Infeasible, ResizeRules, infeasible
-from kubeletpy.resources.allocation.from_status import reported_resources
-from kubeletpy.resources.allocation.queue import WaitingResize, in_order
 from kubeletpy.resources.allocation.reports import Decided, ResizeReports
-from kubeletpy.resources.allocation.resize_changes import (
-    pod_level_changes,
-    resource_changes,
-    volume_sizes_change,
-)
 from kubeletpy.resources.allocation.resources import (
+    Infeasible,
     PodResources,
+    ResizeRules,
+    WaitingResize,
+    in_order,
+    infeasible,
     never_resized,
     of_pod,
+    pod_level_changes,
+    reported_resources,
+    resource_changes,
+    volume_sizes_change,
     with_resources,
 )
 

@@ -24,7 +24,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision, ResizeOutcome
 from kubeletpy.resources.allocation import conditions
 from kubeletpy.resources.allocation.conditions import DEFERRED, INFEASIBLE, NONE, ResizeConditions
-from kubeletpy.resources.allocation.messages import COMPLETED, FAILED, STARTED, resize_message
+from kubeletpy.resources.allocation.resources import COMPLETED, FAILED, STARTED, resize_message
 
 Decided = Callable[[str, Sequence[Decision]], None]
 

@@ -7,14 +7,28 @@ docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod level).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.api.quantity import parse
+from kubeletpy.base.api.quantity import parse, whole
+from kubeletpy.base.kubernetes_version import version_facts
 from kubeletpy.base.structs import Struct, field
+from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.pods.pod import Pod, replaced_containers
-from kubeletpy.pods.resources import COMPUTE, size_limits, with_size_limits
+from kubeletpy.pods.resources import (
+    COMPUTE,
+    QoSClass,
+    changed_limits,
+    pod_requests,
+    qos_class,
+    raised_by_claims,
+    size_limits,
+    with_size_limits,
+)
+from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
 
 KINDS = ("requests", "limits")
 
@@ -103,3 +117,344 @@ def _with(container: api.Container, given: Requirements | None) -> api.Container
     if given is None or same(container.get("resources"), given):
         return container
     return {**container, "resources": given}
+
+
+# Finds the resources allocated to a pod, as far as its status in the API shows them.
+#
+# For a running pod that is in no readable state file: the node ran an agent without one before,
+# or the file is lost.
+
+
+def reported_resources(pod: Pod) -> PodResources:
+    """Requests (as allocated) and limits (in force) as reported; for the rest, the spec's.
+
+    Limits of containers with claims are the spec's: those in force contain what the claims add.
+    """
+    wanted = of_pod(pod)
+    reported = {
+        status.get("name") or "": status
+        for key in ("containerStatuses", "initContainerStatuses")
+        for status in _statuses(pod, key)
+    }
+    containers = {
+        name: _reported(requirements, reported.get(name), limits=not raised_by_claims(pod, name))
+        for name, requirements in wanted.containers.items()
+    }
+    pod_level = wanted.pod
+    if pod_level is not None and pod.status.get("resources"):
+        pod_level = _overlaid(pod_level, pod.status["resources"], None)
+    return PodResources(containers, pod_level)
+
+
+def _statuses(pod: Pod, key: str) -> list[api.ContainerStatus]:
+    return pod.status.get(key) or []  # type: ignore[return-value]
+
+
+def _reported(
+    wanted: Requirements, status: api.ContainerStatus | None, *, limits: bool
+) -> Requirements:
+    shown = (status or {}).get("resources")
+    if not shown:
+        return wanted
+    if not limits:
+        shown = {"requests": shown.get("requests") or {}}
+    return _overlaid(wanted, shown, (status or {}).get("allocatedResources"))
+
+
+def _overlaid(
+    wanted: Requirements, shown: Requirements, allocated: dict[str, str] | None
+) -> Requirements:
+    """``wanted`` with the compute amounts that are shown; no resource is added or dropped."""
+    made: dict[str, Any] = {**wanted}
+    for kind, amounts in (
+        ("requests", {**(shown.get("requests") or {}), **(allocated or {})}),
+        ("limits", shown.get("limits") or {}),
+    ):
+        asked: dict[str, str] = wanted.get(kind) or {}  # type: ignore[assignment]
+        given = {name: amounts[name] for name in COMPUTE if name in amounts and name in asked}
+        if given:
+            made[kind] = {**asked, **given}
+    return made  # type: ignore[return-value]
+
+
+# The resources that a pod update resizes: for the metric, and to decide whether it is a resize.
+#
+#  Source: docs/reference/metrics.csv: kubelet_container_requested_resizes_total.
+
+
+class ResourceChange(Struct, frozen=True):
+    """One amount in one container that an update changes."""
+
+    resource: str
+    """cpu or memory."""
+    requirement: str
+    """requests or limits."""
+    operation: str
+    """add, remove, increase or decrease."""
+
+
+def resource_changes(old: Pod, new: Pod) -> Iterator[ResourceChange]:
+    """The changes in resources between two versions of a pod. ValueError: an invalid quantity."""
+    if old.spec is new.spec:
+        return
+    before, after = of_pod(old).containers, of_pod(new).containers
+    for name, wanted in after.items():
+        had = before.get(name)
+        if had is None:
+            continue
+        for resource in COMPUTE:
+            for kind in KINDS:
+                was = _amount(amounts(had, kind), resource)
+                will = _amount(amounts(wanted, kind), resource)
+                if was != will:
+                    yield ResourceChange(resource, kind, _operation(was, will))
+
+
+def pod_level_changes(old: Pod, new: Pod) -> bool:
+    """Whether the pod-level resources change."""
+    return not same(old.spec.get("resources"), new.spec.get("resources"))
+
+
+def volume_sizes_change(old: Pod, new: Pod) -> bool:
+    """Whether the size of a volume in memory changes."""
+    return old.spec is not new.spec and bool(changed_limits(size_limits(old), size_limits(new)))
+
+
+def _amount(named: Mapping[str, str], name: str) -> Decimal:
+    return parse(named.get(name) or "0")
+
+
+def _operation(was: Decimal, will: Decimal) -> str:
+    if not will:
+        return "remove"
+    if not was:
+        return "add"
+    return "increase" if will > was else "decrease"
+
+
+# Whether a resize is ever feasible on this node. Mere lack of room is not decided here.
+#
+#  Source: docs/reference/behaviour.md, c10. Must never refuse what would be admitted without a
+# resize.
+
+STATIC = "static"
+"""The cpuManagerPolicy that gives exclusive cpus to Guaranteed pods."""
+STATIC_MEMORY = "Static"
+
+
+class ResizeRules(Struct, frozen=True):
+    """The node's settings that decide whether a resize is possible."""
+
+    in_place: bool = True
+    """InPlacePodVerticalScaling."""
+    pod_level: bool = True
+    """InPlacePodLevelResourcesVerticalScaling."""
+    cpu_manager_policy: str = "none"
+    memory_manager_policy: str = "None"
+    memory_volumes: bool = False
+    """InPlacePodVerticalScalingMemoryBackedVolumes."""
+    cgroup_v2: bool = True
+    may_swap: Callable[[Pod, api.Container], bool] = lambda pod, container: False
+    """Whether a container of a pod has swap."""
+    bound: Mapping[str, Decimal] = {}
+    """The node's resources for all pods; only with a version in which the kubelet compares them."""
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: KubeletSettings,
+        may_swap: Callable[[Pod, api.Container], bool],
+        unreserved: Mapping[str, Decimal],
+        *,
+        cgroup_v2: bool,
+    ) -> ResizeRules:
+        """The rules that follow from the settings.
+
+        ``unreserved``: the node's capacity without its reservations.
+        """
+        gates = settings.feature_gates
+        return cls(
+            in_place=gates.enabled("InPlacePodVerticalScaling"),
+            pod_level=gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
+            cpu_manager_policy=settings.cpu_manager_policy,
+            memory_manager_policy=settings.memory_manager_policy,
+            memory_volumes=gates.enabled(MEMORY_VOLUMES),
+            cgroup_v2=cgroup_v2,
+            may_swap=may_swap,
+            bound=unreserved if version_facts(gates.version).resize_bounded_by_node else {},
+        )
+
+
+class Infeasible(Struct, frozen=True):
+    """Why a resize is infeasible."""
+
+    detail: str
+    """``reason_detail`` of kubelet_pod_infeasible_resizes_total."""
+    message: str
+
+
+def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | None:
+    """Why ``desired`` can never follow ``allocated``; None: it can, given enough room.
+
+    Raises ValueError for an invalid quantity.
+    """
+    if not rules.in_place:
+        return Infeasible("feature_gate_off", "InPlacePodVerticalScaling is disabled")
+    if _resizes_swap(desired, allocated, rules):
+        message = "In-place resize of containers with swap is not supported."
+        return Infeasible("swap_limitation", message)
+    if not rules.pod_level and pod_level_changes(allocated, desired):
+        message = "InPlacePodLevelResourcesVerticalScaling is disabled"
+        return Infeasible("plr_feature_gate_off", message)
+    if rules.memory_volumes and not rules.cgroup_v2 and volume_sizes_change(allocated, desired):
+        message = "Memory-backed emptyDir volume resize is not supported on cgroups v1"
+        return Infeasible("cgroups_v1_unsupported", message)
+    if qos_class(desired) is QoSClass.GUARANTEED:
+        pinned = _pinned(desired, allocated, rules)
+        if pinned is not None:
+            return pinned
+    return _beyond(desired, rules.bound)
+
+
+def _pinned(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | None:
+    """Why a Guaranteed pod can't be resized: a static policy has assigned its resources."""
+    for name, word, policy, static in (
+        ("cpu", "CPU", rules.cpu_manager_policy, STATIC),
+        ("memory", "Memory", rules.memory_manager_policy, STATIC_MEMORY),
+    ):
+        if policy == static and any(
+            _request(new, name) != _request(old, name) for new, old in _pairs(desired, allocated)
+        ):
+            manager = f'{word} Manager policy "{policy}"'
+            message = f"Resize is infeasible for Guaranteed Pods alongside {manager}"
+            return Infeasible(f"guaranteed_pod_{name}_manager_static_policy", message)
+    return None
+
+
+def _beyond(desired: Pod, bound: Mapping[str, Decimal]) -> Infeasible | None:
+    if not bound:
+        return None
+    requests = pod_requests(desired)
+    for name in reversed(COMPUTE):
+        requested, capacity = requests.get(name, Decimal(0)), bound[name]
+        if requested > capacity:
+            unit = 1000 if name == "cpu" else 1  # millicores or bytes
+            numbers = f"requested: {whole(requested * unit)}, capacity: {whole(capacity * unit)}"
+            message = f"Node didn't have enough capacity: {name}, {numbers}"
+            return Infeasible("insufficient_node_allocatable", message)
+    return None
+
+
+def _resizes_swap(desired: Pod, allocated: Pod, rules: ResizeRules) -> bool:
+    return any(
+        _request(new, "memory") != _request(old, "memory")
+        and not _restarts_for_memory(old)
+        and (rules.may_swap(desired, new) or rules.may_swap(allocated, old))
+        for new, old in _pairs(desired, allocated)
+    )
+
+
+def _restarts_for_memory(container: api.Container) -> bool:
+    for policy in container.get("resizePolicy") or ():
+        if policy.get("resourceName") == "memory":
+            return policy.get("restartPolicy") == "RestartContainer"
+    return False
+
+
+def _pairs(desired: Pod, allocated: Pod) -> Iterator[tuple[api.Container, api.Container]]:
+    """Each container as it is desired and as it is allocated."""
+    before = {c["name"]: c for c in (*allocated.containers, *allocated.init_containers)}
+    for container in (*desired.containers, *desired.init_containers):
+        yield container, before.get(container["name"], container)
+
+
+def _request(container: api.Container, name: str) -> object:
+    text = ((container.get("resources") or {}).get("requests") or {}).get(name)
+    return parse(text or "0")
+
+
+# The order in which waiting resizes are tried: those that free resources or cost nothing first.
+#
+#  Source: docs/reference/behaviour.md, c10.
+
+
+class WaitingResize(Struct, frozen=True):
+    """A resize that is not allocated."""
+
+    desired: Pod
+    allocated: Pod
+    since: str = ""
+    """Since when it is pending, as an API timestamp; empty: it has not been tried yet."""
+
+
+def in_order(waiting: Iterable[WaitingResize]) -> list[WaitingResize]:
+    """Resizes that don't request more first, then by priority, Guaranteed, and waiting time.
+
+    Equals stay in order of arrival. Raises ValueError for an invalid quantity.
+    """
+    return sorted(waiting, key=_rank)
+
+
+def requests_more(desired: Pod, allocated: Pod) -> bool:
+    """Whether a resize takes more of the node's cpu or memory than the pod has.
+
+    Raises ValueError for an invalid quantity.
+    """
+    new, old = pod_requests(desired), pod_requests(allocated)
+    return any(new.get(name, 0) > old.get(name, 0) for name in COMPUTE)
+
+
+def _rank(one: WaitingResize) -> tuple[bool, int, bool, bool, str]:
+    pod = one.desired
+    return (
+        requests_more(pod, one.allocated),
+        -pod.priority,
+        qos_class(pod) is not QoSClass.GUARANTEED,
+        not one.since,
+        one.since,
+    )
+
+
+# Messages of events about a resize: which resources, for which generation, and what went wrong.
+#
+#  Source: docs/reference/events.csv: ResizeStarted, ResizeCompleted, ResizeError,
+# ResizeDeferred, ResizeInfeasible.
+
+STARTED = "Pod resize started"
+COMPLETED = "Pod resize completed"
+FAILED = "Pod resize error"
+
+
+def resize_message(words: str, pod: Pod, generation: int, error: str = "") -> str:
+    """The event's message: ``words`` and a JSON summary of what the pod requests.
+
+    ``resources`` beside the containers are those of the pod itself.
+    """
+    summary: dict[str, Any] = {}
+    if pod.init_containers:
+        summary["initContainers"] = _listed(pod.init_containers)
+    summary["containers"] = _listed(pod.containers)
+    if own := _resources(pod.spec):
+        summary["resources"] = own
+    summary["generation"] = generation
+    if error:
+        summary["error"] = error
+    return f"{words}: {json.dumps(summary, separators=(',', ':'), ensure_ascii=False)}"
+
+
+def _listed(containers: Sequence[api.Container]) -> list[dict[str, Any]]:
+    return [
+        {"name": container["name"], "resources": _resources(container)} for container in containers
+    ]
+
+
+def _resources(container: api.Container | api.PodSpec) -> dict[str, Any]:
+    resources = container.get("resources") or {}
+    shown: dict[str, Any] = {}
+    for kind in ("limits", "requests"):
+        amounts: dict[str, str] = resources.get(kind) or {}  # type: ignore[assignment]
+        if amounts:
+            shown[kind] = {name: amounts[name] for name in sorted(amounts)}
+    if resources.get("claims"):
+        shown["claims"] = resources["claims"]
+    return shown

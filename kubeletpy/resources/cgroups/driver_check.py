@@ -24,9 +24,8 @@ from kubeletpy.resources.cgroups.driver_mismatch import (
     used_by_error,
     used_elsewhere,
 )
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.names import CgroupDriver
 from kubeletpy.resources.cgroups.tree import CgroupTree
+from kubeletpy.resources.cgroups.values import CgroupDriver, CgroupError
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from kubeletpy.base.structs import replace
-from kubeletpy.resources.cgroups.names import SLICE, CgroupDriver, PodCgroupNames
+from kubeletpy.resources.cgroups.values import SLICE, CgroupDriver, PodCgroupNames
 
 SCOPE = ".scope"
 SHOWN = 3

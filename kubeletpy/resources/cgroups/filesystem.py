@@ -17,9 +17,22 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from msgspec import structs
+
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.resources.cgroups.errors import CgroupBusy, CgroupError
-from kubeletpy.resources.cgroups.values import CgroupResources, v1_files, v2_files
+from kubeletpy.base.structs import replace
+from kubeletpy.base.text import lines, number
+from kubeletpy.pods.resources import shares_to_weight, weight_to_shares
+from kubeletpy.resources.cgroups.values import (
+    NO_LIMIT,
+    CgroupBusy,
+    CgroupError,
+    CgroupResources,
+    CgroupsUnavailable,
+    rounded_quota,
+    v1_files,
+    v2_files,
+)
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +54,7 @@ _BUSY = (errno.EBUSY, errno.ENOTEMPTY)
 
 
 class CgroupFilesystem:
-    """The hierarchies of this machine. Make it with :func:`~kubeletpy.resources.cgroups.detect.detect`."""
+    """The hierarchies of this machine. Make it with :func:`~kubeletpy.resources.cgroups.filesystem.detect`."""
 
     def __init__(self, version: int, hierarchies: Mapping[str, Path], others: tuple[Path, ...]):
         """Args:
@@ -324,3 +337,184 @@ def _processes(directory: str) -> list[int]:
         return [int(line) for line in Path(directory, "cgroup.procs").read_text().split()]
     except OSError:
         return []
+
+
+# Reads a pod's cpu and memory limits from the files of its cgroup.
+#
+# Pure: the read function is passed in. Source: docs/reference/behaviour.md, c10.
+
+PAGE = 4096
+_V1_UNLIMITED = 1 << 62
+"""cgroup v1 shows "no limit" as the largest number of whole pages."""
+
+
+def read_limits(version: int, read: Callable[[str, str], str]) -> CgroupResources | None:
+    """Shares, quota, period and memory; None: a file is missing or malformed.
+
+    ``read(controller, file)`` gives a file's text, empty when it can't be read.
+    """
+    try:
+        return _v1(read) if version == 1 else _v2(read)
+    except ValueError:
+        return None
+
+
+def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
+    """Bytes in use, page cache included; None: it can't be read."""
+    name = "memory.usage_in_bytes" if version == 1 else "memory.current"
+    return number(read("memory", name))
+
+
+def as_requested(version: int, found: CgroupResources, wanted: CgroupResources) -> CgroupResources:
+    """The limits found, as the values requested where the kernel merely rounded them.
+
+    It keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares; systemd
+    keeps a whole percentage of a CPU.
+    """
+    shares, memory = found.shares, found.memory
+    if version == 2 and wanted.shares is not None:
+        rounded = weight_to_shares(shares_to_weight(wanted.shares))
+        shares = wanted.shares if shares == rounded else shares
+    if memory is not None and wanted.memory and memory == wanted.memory // PAGE * PAGE:
+        memory = wanted.memory
+    quota = found.quota_us
+    period = wanted.period_us
+    if wanted.quota_us and period and period == found.period_us:
+        quota = wanted.quota_us if quota == rounded_quota(wanted.quota_us, period) else quota
+    return replace(found, shares=shares, memory=memory, quota_us=quota)
+
+
+def with_more(known: CgroupResources | None, more: CgroupResources) -> CgroupResources:
+    """Limits overlaid with others."""
+    if known is None:
+        return more
+    given = {name: it for name, it in structs.asdict(more).items() if it not in (None, {})}
+    return replace(known, **given)
+
+
+def _v1(read: Callable[[str, str], str]) -> CgroupResources:
+    memory = int(read("memory", "memory.limit_in_bytes"))
+    return CgroupResources(
+        shares=int(read("cpu", "cpu.shares")),
+        quota_us=int(read("cpu", "cpu.cfs_quota_us")),
+        period_us=int(read("cpu", "cpu.cfs_period_us")),
+        memory=NO_LIMIT if memory >= _V1_UNLIMITED else memory,
+    )
+
+
+def _v2(read: Callable[[str, str], str]) -> CgroupResources:
+    quota, period = read("cpu", "cpu.max").split()
+    return CgroupResources(
+        shares=weight_to_shares(int(read("cpu", "cpu.weight"))),
+        quota_us=_or_unlimited(quota),
+        period_us=int(period),
+        memory=_or_unlimited(read("memory", "memory.max")),
+    )
+
+
+def _or_unlimited(text: str) -> int:
+    return NO_LIMIT if text == "max" else int(text)
+
+
+# Lists the processes in a cgroup, and moves one there. A few system calls each.
+#
+# Must never take a process out of a cgroup that the caller did not name.
+
+ROOT = "/"
+_ACCOUNTING = ("cpu", "cpuacct", "memory", "pids")
+"""Controllers in whose hierarchies (v1) a process is moved: those that account for daemons."""
+
+
+class ProcessGroups:
+    """The processes of this machine's cgroups."""
+
+    def __init__(self, files: CgroupFilesystem) -> None:
+        self._files = files
+        found = (files.hierarchies.get(name) for name in _ACCOUNTING)
+        self._mounts = tuple(dict.fromkeys(mount for mount in found if mount is not None))
+
+    def in_none(self) -> set[int]:
+        """Processes that nobody has put into a cgroup: those in the root of each hierarchy."""
+        return set.intersection(*(self._listed(mount, ROOT) for mount in self._mounts))
+
+    def create(self, path: str) -> None:
+        """Create a cgroup that processes can be put into. Raises CgroupError."""
+        self._files.create(path, CgroupResources())
+        for mount in self._mounts:
+            try:
+                self._directory(mount, path).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CgroupError(f"cgroup {path} cannot be created in {mount}: {error}") from error
+
+    def move_process(self, pid: int, path: str) -> None:
+        """Move a process into a cgroup; one that has exited is ignored. Raises CgroupError."""
+        for mount in self._mounts:
+            if pid in self._listed(mount, path):
+                continue
+            try:
+                (self._directory(mount, path) / "cgroup.procs").write_text(str(pid))
+            except OSError as error:
+                if error.errno == errno.ESRCH:
+                    return
+                why = (
+                    f"process {pid} can not be put into cgroup {path} of {mount}: {error.strerror}"
+                )
+                raise CgroupError(why) from error
+
+    def _listed(self, mount: Path, path: str) -> set[int]:
+        try:
+            text = (self._directory(mount, path) / "cgroup.procs").read_text(errors="replace")
+        except OSError:
+            return set()
+        return {pid for line in lines(text) if (pid := number(line)) is not None}
+
+    def _directory(self, mount: Path, path: str) -> Path:
+        return mount if path == ROOT else Path(f"{mount}{safe_path(path)}")
+
+
+# Which cgroup hierarchies this machine has, and where. Reads only; must never mount anything.
+
+MOUNT_POINT = Path("/sys/fs/cgroup")
+
+
+def detect(mount_point: Path = MOUNT_POINT) -> CgroupFilesystem:
+    """The hierarchies below a mount point, with whatever layout it has.
+
+    v1 mixed with an empty v2 tree ("hybrid") is v1.
+
+    Raises:
+        CgroupsUnavailable: none are mounted, or one that is needed is missing.
+    """
+    if (mount_point / "cgroup.controllers").is_file():
+        version = 2
+        others: tuple[Path, ...] = ()
+        offered = (mount_point / "cgroup.controllers").read_text().split()
+        found = dict.fromkeys(offered, mount_point)
+    else:
+        version = 1
+        found, others = _hierarchies(mount_point)
+    missing = [name for name in ("cpu", "memory") if name not in found]
+    if missing:
+        raise CgroupsUnavailable(
+            f"no cgroup controller {' or '.join(missing)} at {mount_point}: mount the cgroup file "
+            "systems, or set cgroupsPerQOS to false and enforceNodeAllocatable to [none]"
+        )
+    return CgroupFilesystem(version, found, others)
+
+
+def _hierarchies(mount_point: Path) -> tuple[dict[str, Path], tuple[Path, ...]]:
+    """v1: controller -> hierarchy, and the hierarchies without a controller (systemd, unified)."""
+    found: dict[str, Path] = {}
+    others: list[Path] = []
+    try:
+        entries = sorted(entry for entry in mount_point.iterdir() if entry.is_dir())
+    except OSError:
+        entries = []
+    for entry in entries:
+        if entry.is_symlink() or not (entry / "cgroup.procs").exists():
+            continue
+        if entry.name in ("systemd", "unified"):
+            others.append(entry)
+        for name in entry.name.split(","):
+            found[name] = entry
+    return found, tuple(others)

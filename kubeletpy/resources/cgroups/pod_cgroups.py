@@ -10,6 +10,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
 
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import (
@@ -20,11 +23,18 @@ from kubeletpy.kubeapi.events.recorder import (
     node_reference,
 )
 from kubeletpy.metrics.node import NodeMetrics
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, PodLimits, PodLimitsError
 from kubeletpy.pods.runtime_status import SandboxConfigError
-from kubeletpy.resources.cgroups.errors import CgroupBusy, CgroupError
+from kubeletpy.resources.cgroups.filesystem import as_requested, memory_usage
 from kubeletpy.resources.cgroups.tree import CgroupTree
-from kubeletpy.resources.cgroups.values import ReservedMemory, burstable_cpu, memory_kept
+from kubeletpy.resources.cgroups.values import (
+    CgroupBusy,
+    CgroupError,
+    CgroupResources,
+    ReservedMemory,
+    burstable_cpu,
+    memory_kept,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +44,7 @@ FIRST_WAIT_S, REMOVE_TRIES = 0.01, 7
 
 
 class PodCgroups:
-    """Implements :class:`~kubeletpy.resources.cgroups.protocol.PodCgroupKeeper` on a tree."""
+    """Implements :class:`~kubeletpy.resources.cgroups.pod_cgroups.PodCgroupKeeper` on a tree."""
 
     def __init__(
         self,
@@ -349,3 +359,89 @@ class PodCgroups:
         finally:
             elapsed = loop.time() - started
             self._metrics.cgroup_manager_duration.labels(operation).observe(elapsed)
+
+
+# Changes the limits of a pod's cgroup while the pod runs.
+#
+# Implements :class:`kubeletpy.runtime_manager.pod_limits.PodCgroupLimits`. Must never decide
+# which limits a pod should have, nor in which order they change.
+
+
+class KernelPodLimits:
+    """The limits in the tree that the node's pods are in."""
+
+    def __init__(self, tree: CgroupTree, cgroups: PodCgroups) -> None:
+        self._tree = tree
+        self._cgroups = cgroups
+
+    def requested(self, pod: Pod) -> PodLimits | None:
+        """The limits that the pod's spec requests. Raises PodLimitsError."""
+        with _as_pod_limits_error():
+            return _plain(self._tree.pod_limits(pod))
+
+    def current(self, pod: Pod) -> PodLimits:
+        """The limits that the pod's cgroup has now. Raises PodLimitsError."""
+        with _as_pod_limits_error():
+            wanted = self._tree.pod_limits(pod)
+            version = self._tree.files.version
+            return _plain(as_requested(version, self._tree.read_limits(pod), wanted))
+
+    def memory_usage(self, pod: Pod) -> int:
+        """Bytes that the pod uses now. Raises PodLimitsError."""
+        with _as_pod_limits_error():
+            files = self._tree.files
+            used = memory_usage(files.version, partial(files.read_file, self._tree.pod_path(pod)))
+            if used is None:
+                raise CgroupError("missing pod memory usage")
+            return used
+
+    async def write(self, pod: Pod, limits: PodLimits) -> None:
+        """Set the limits that are given. Raises PodLimitsError.
+
+        The kernel reclaims memory before the write returns, so this waits in a thread.
+        """
+        given = CgroupResources(
+            shares=limits.shares,
+            quota_us=limits.quota_us,
+            period_us=limits.period_us,
+            memory=limits.memory,
+        )
+        with _as_pod_limits_error():
+            path = self._tree.pod_path(pod)
+            if limits.memory is None:
+                self._tree.files.write(path, given)
+            else:
+                await asyncio.to_thread(self._tree.files.write, path, given)
+            await self._tree.files.settle(path)
+        self._cgroups.resized(pod)
+
+
+def _plain(limits: CgroupResources) -> PodLimits:
+    return PodLimits(limits.shares, limits.quota_us, limits.period_us, limits.memory or None)
+
+
+@contextmanager
+def _as_pod_limits_error() -> Iterator[None]:
+    try:
+        yield
+    except CgroupError as error:
+        raise PodLimitsError(str(error)) from error
+
+
+# The interface of pods' cgroups to the steps of a pod's life cycle.
+
+
+class PodCgroupKeeper(Protocol):
+    """Keeps a cgroup for each pod."""
+
+    def exists(self, pod: Pod) -> bool:
+        """Whether the pod's cgroup exists."""
+        ...
+
+    async def ensure(self, pod: Pod) -> None:
+        """Create the pod's cgroup with its limits if it does not exist. Raises CgroupError."""
+        ...
+
+    async def destroy(self, pod: Pod) -> None:
+        """Remove the pod's cgroup, killing anything left in it. Raises CgroupError."""
+        ...

@@ -8,29 +8,95 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from kubeletpy.base.api.quantity import value
+from kubeletpy.base.host import machine
+from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import number
 from kubeletpy.config import KubeletSettings
-from kubeletpy.pods.resources import MemoryQoS, livelock_risk
+from kubeletpy.pods.resources import MemoryQoS, livelock_risk, page_size_name
 from kubeletpy.remote.client import cgroup_driver
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.resources.cgroups.detect import MOUNT_POINT, detect
-from kubeletpy.resources.cgroups.errors import CgroupError, CgroupsUnavailable
-from kubeletpy.resources.cgroups.machine import KernelFacts
-from kubeletpy.resources.cgroups.names import (
-    CgroupDriver,
-    InvalidCgroupName,
-    PodCgroupNames,
-    parse_existing,
-)
-from kubeletpy.resources.cgroups.names import parse_root as parse_cgroup_root
+from kubeletpy.resources.cgroups.filesystem import MOUNT_POINT, detect
 from kubeletpy.resources.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
 from kubeletpy.resources.cgroups.values import (
+    CgroupDriver,
+    CgroupError,
+    CgroupsUnavailable,
+    InvalidCgroupName,
+    PodCgroupNames,
     PodCgroupSettings,
     ReservedMemory,
     kubepods_group,
+    parse_existing,
     reserved_group,
     unreserved_memory,
 )
+from kubeletpy.resources.cgroups.values import parse_root as parse_cgroup_root
+
+# The kernel's cgroup limits on this machine, read once at the start. Reads files only.
+
+
+class KernelFacts(Struct, frozen=True):
+    """Facts that sandbox and container configs and pods' cgroups depend on."""
+
+    cgroup_v2: bool = False
+    swap_controller: bool = False
+    """Whether memory cgroups can limit swap."""
+    hugepage_sizes: tuple[str, ...] = ()
+    """``2MB``, ``1GB``; none where no controller counts them."""
+    thermal_throttle_paths: tuple[str, ...] = ()
+    max_pids: int = 0
+    """The maximum number of processes; 0: unknown."""
+    apparmor: bool = False
+    selinux_label: str = ""
+    """The SELinux label that files of containers have; empty: the kernel labels nothing."""
+
+
+def read_kernel_facts(root: Path = Path("/")) -> KernelFacts:
+    """Read the facts below ``root``; anything unreadable counts as absent."""
+    mounted = root / MOUNT_POINT.relative_to("/")
+    controllers = _text(mounted / "cgroup.controllers")
+    v2 = (mounted / "cgroup.controllers").is_file()
+    if v2:
+        swap = any(mounted.glob("*/memory.swap.max"))
+        counts_pages = "hugetlb" in controllers.split()
+    else:
+        swap = (mounted / "memory" / "memory.memsw.limit_in_bytes").exists()
+        counts_pages = (mounted / "hugetlb").is_dir()
+    throttles = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle"))
+    return KernelFacts(
+        cgroup_v2=v2,
+        swap_controller=swap,
+        hugepage_sizes=_page_sizes(root) if counts_pages else (),
+        thermal_throttle_paths=tuple(f"/{path.relative_to(root)}" for path in throttles),
+        max_pids=_max_pids(root),
+        apparmor=_text(root / "sys/module/apparmor/parameters/enabled").startswith("Y"),
+        selinux_label=machine.file_label(root),
+    )
+
+
+def _page_sizes(root: Path) -> tuple[str, ...]:
+    entries = (root / "sys/kernel/mm/hugepages").glob("hugepages-*kB")
+    kibibytes = (
+        number(each.name.removeprefix("hugepages-").removesuffix("kB")) for each in entries
+    )
+    sizes = sorted(each * 1024 for each in kibibytes if each is not None)
+    return tuple(map(page_size_name, sizes))
+
+
+def _max_pids(root: Path) -> int:
+    reported = [
+        number(_text(root / "proc/sys/kernel" / name)) for name in ("threads-max", "pid_max")
+    ]
+    return min((limit for limit in reported if limit is not None), default=0)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +166,7 @@ def make_tree(
         )
     files = detect(mount_point)
     if systemd_runs.is_dir():
-        from kubeletpy.resources.cgroups.slices import SliceUnits, SystemdFilesystem
+        from kubeletpy.resources.cgroups.tree import SliceUnits, SystemdFilesystem
 
         files = SystemdFilesystem(files, SliceUnits(files.version))
     tree = CgroupTree(files, options)

@@ -5,7 +5,9 @@ Pure. Source: docs/reference/behaviour.md, k3, k4; docs/reference/constants.csv:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 
 from kubeletpy.base.api.quantity import milli_value, parse, value, whole
 from kubeletpy.base.structs import Struct, field
@@ -294,3 +296,202 @@ def _memory_request(pod: Pod, *, with_claims: bool = True) -> int:
 def milli(amounts: Amounts, name: str) -> int:
     """Thousandths of an amount, rounded up; 0 when there is none."""
     return whole(amounts[name] * 1000) if name in amounts else 0
+
+
+# Names of pods' cgroups, for both drivers.
+#
+#  A name is a tuple of plain components below the root of the hierarchy; a driver writes it as a
+# path. Must never make a path out of a text that could lead anywhere else. Source:
+# docs/reference/names.csv: cgroup.
+
+CgroupName = tuple[str, ...]
+
+KUBEPODS = "kubepods"
+POD_PREFIX = "pod"
+SLICE = ".slice"
+_COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:@-]{0,200}")
+
+
+class CgroupDriver(StrEnum):
+    """The creator of cgroups; the values are those of KubeletConfiguration's cgroupDriver."""
+
+    CGROUPFS = "cgroupfs"
+    SYSTEMD = "systemd"
+
+
+class InvalidCgroupName(ValueError):
+    """A text that cannot be part of a cgroup's name."""
+
+
+def parse_root(text: str) -> CgroupName:
+    """KubeletConfiguration's cgroupRoot: a path such as ``/`` or ``/nodes/a``.
+
+    Raises:
+        InvalidCgroupName: a component is not a plain name.
+    """
+    return tuple(_checked(part) for part in text.split("/") if part)
+
+
+def parse_existing(text: str) -> str:
+    """The path of an existing cgroup (systemReservedCgroup), with a leading slash.
+
+    Raises:
+        InvalidCgroupName: it would leave the hierarchy.
+    """
+    parts = [part for part in text.split("/") if part]
+    if not parts or any(part in (".", "..") or "\0" in part for part in parts):
+        raise InvalidCgroupName(f"not the path of a cgroup: {text[:100]!r}")
+    return "/" + "/".join(parts)
+
+
+def _checked(part: str) -> str:
+    if not _COMPONENT.fullmatch(part) or part.endswith(SLICE):
+        raise InvalidCgroupName(f"can not be part of a cgroup's name: {part[:100]!r}")
+    return part
+
+
+def to_cgroupfs(name: CgroupName) -> str:
+    """The path below a hierarchy's mount point: ``/kubepods/burstable/pod1``."""
+    return "/" + "/".join(name)
+
+
+def to_systemd(name: CgroupName) -> str:
+    """The path of a slice with its parents: systemd reads a dash in its name as a level.
+
+    ``/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podA_B.slice``
+    """
+    escaped = [part.replace("-", "_") for part in name]
+    slices = ["-".join(escaped[: depth + 1]) + SLICE for depth in range(len(escaped))]
+    return "/" + "/".join(slices)
+
+
+class PodCgroupNames(Struct, frozen=True):
+    """The tree of pods' cgroups on a node: the place of each group and pod, in a driver's form."""
+
+    driver: CgroupDriver = CgroupDriver.CGROUPFS
+    root: CgroupName = ()
+    """cgroupRoot; ``kubepods`` is below it."""
+
+    def path(self, name: CgroupName) -> str:
+        """The path of a name below each hierarchy's mount point."""
+        return to_systemd(name) if self.driver is CgroupDriver.SYSTEMD else to_cgroupfs(name)
+
+    @property
+    def kubepods(self) -> str:
+        """The group of all pods; Guaranteed pods are its children."""
+        return self.group(QoSClass.GUARANTEED)
+
+    def group(self, quality: QoSClass) -> str:
+        """The parent of the pods of a QoS class."""
+        return self.path(self._group(quality))
+
+    def pod(self, uid: str, quality: QoSClass) -> str:
+        """A pod's own cgroup.
+
+        Raises:
+            InvalidCgroupName: the uid has characters that are invalid in a uid.
+        """
+        if not _COMPONENT.fullmatch(uid):
+            raise InvalidCgroupName(f"a pod's uid can not be part of a path: {uid[:100]!r}")
+        return self.path((*self._group(quality), f"{POD_PREFIX}{uid}"))
+
+    def pod_uid(self, directory: str) -> str | None:
+        """The uid of the pod whose cgroup has this last component; None when it is not a pod's."""
+        if self.driver is CgroupDriver.SYSTEMD:
+            if not directory.endswith(SLICE):
+                return None
+            directory = directory.removesuffix(SLICE).rsplit("-", 1)[-1].replace("_", "-")
+        uid = directory.removeprefix(POD_PREFIX)
+        if uid == directory or not _COMPONENT.fullmatch(uid):
+            return None
+        return uid
+
+    def _group(self, quality: QoSClass) -> CgroupName:
+        kubepods = (*self.root, KUBEPODS)
+        if quality is QoSClass.GUARANTEED:
+            return kubepods
+        return (*kubepods, quality.value.lower())
+
+
+# Errors of cgroup operations.
+
+
+class CgroupError(Exception):
+    """A cgroup could not be created, written or removed; the message names it and states why."""
+
+
+class CgroupBusy(CgroupError):
+    """A cgroup could not be removed yet: processes still run in it."""
+
+
+class CgroupsUnavailable(CgroupError):
+    """The machine has no cgroups for pods; the message states what to do."""
+
+
+# The systemd unit properties that hold a cgroup's limits.
+#
+#  Source: org.freedesktop.systemd1(5), systemd.resource-control(5); docs/reference/names.csv:
+# cgroup.
+
+Properties = dict[str, tuple[str, object]]
+"""Property name -> D-Bus signature and value."""
+
+INFINITY = (1 << 64) - 1
+"""systemd's "no limit" in every unsigned 64-bit property."""
+_UNITS = (".slice", ".service", ".scope")
+
+
+def unit_name(path: str) -> str | None:
+    """The unit that owns a cgroup path; None when systemd has no unit of that name.
+
+    >>> unit_name("/kubepods.slice/kubepods-burstable.slice")
+    'kubepods-burstable.slice'
+    """
+    name = path.rpartition("/")[2]
+    return name if name.endswith(_UNITS) else None
+
+
+def new_slice(version: int) -> Properties:
+    """Properties of a slice that is created, besides its limits: every controller is enabled."""
+    block = "IOAccounting" if version == 2 else "BlockIOAccounting"
+    accounting = ("CPUAccounting", "MemoryAccounting", "TasksAccounting", block)
+    return {
+        "Description": ("s", "Kubernetes pods"),
+        "DefaultDependencies": ("b", False),
+        **dict.fromkeys(accounting, ("b", True)),
+    }
+
+
+def limit_properties(version: int, resources: CgroupResources) -> Properties:
+    """Properties of the limits that are given. systemd has none for huge pages."""
+    found: Properties = {}
+    if resources.shares is not None:
+        if version == 2:
+            found["CPUWeight"] = ("t", shares_to_weight(resources.shares))
+        else:
+            found["CPUShares"] = ("t", resources.shares)
+    if resources.period_us:
+        found["CPUQuotaPeriodUSec"] = ("t", resources.period_us)
+    if resources.quota_us:
+        found["CPUQuotaPerSecUSec"] = ("t", _per_second(resources.quota_us, resources.period_us))
+    if resources.memory:
+        found["MemoryMax" if version == 2 else "MemoryLimit"] = ("t", _limit(resources.memory))
+    if version == 2:
+        if resources.memory_min is not None:
+            found["MemoryMin"] = ("t", resources.memory_min)
+        if resources.memory_low is not None:
+            found["MemoryLow"] = ("t", resources.memory_low)
+        if resources.memory_high:
+            found["MemoryHigh"] = ("t", _limit(resources.memory_high))
+    if resources.pids:
+        found["TasksMax"] = ("t", _limit(resources.pids))
+    return found
+
+
+def _per_second(quota_us: int, period_us: int | None) -> int:
+    period = period_us or DEFAULT_PERIOD_US
+    return INFINITY if quota_us < 0 else rounded_quota(quota_us, period) * 1_000_000 // period
+
+
+def _limit(number: int) -> int:
+    return INFINITY if number < 0 else number

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kubeletpy.pods.pod import fnv1a_32
 from kubeletpy.resources.devices.model import Booking, DeviceHolder
-from kubeletpy.resources.placement import go_dump
+from kubeletpy.resources.placement import state
 
 K = TypeVar("K")
 
@@ -83,27 +83,27 @@ def checksum(data: Mapping[str, Any]) -> int:
         (
             "PodDeviceEntries",
             "[]checkpoint.PodDevicesEntry",
-            go_dump.items(None if entries is None else map(_entry, entries)),
+            state.items(None if entries is None else map(_entry, entries)),
         ),
-        ("RegisteredDevices", "map[string][]string", _lists(registered, go_dump.text_map)),
+        ("RegisteredDevices", "map[string][]string", _lists(registered, state.text_map)),
     ]
-    dump = f"(checkpoint.checkpointData){go_dump.struct(fields)}"
+    dump = f"(checkpoint.checkpointData){state.struct(fields)}"
     return fnv1a_32(dump.encode("utf-8", "surrogatepass"))
 
 
 def _entry(entry: Mapping[str, Any]) -> str:
     given, devices = entry["AllocResp"], entry["DeviceIDs"]
     by_node = None if devices is None else {int(node): ids for node, ids in devices.items()}
-    return go_dump.struct(
+    return state.struct(
         [
             ("PodUID", "string", entry["PodUID"]),
             ("ContainerName", "string", entry["ContainerName"]),
             ("ResourceName", "string", entry["ResourceName"]),
-            ("DeviceIDs", "checkpoint.DevicesPerNUMA", _lists(by_node, go_dump.number_map)),
+            ("DeviceIDs", "checkpoint.DevicesPerNUMA", _lists(by_node, state.number_map)),
             (
                 "AllocResp",
                 "[]uint8",
-                go_dump.items(None if given is None else base64.b64decode(given, validate=True)),
+                state.items(None if given is None else base64.b64decode(given, validate=True)),
             ),
         ]
     )
@@ -114,5 +114,5 @@ def _lists(
     show: Callable[[Mapping[K, object]], str],
 ) -> str:
     if lists is None:
-        return go_dump.NIL
-    return show({key: go_dump.items(ids) for key, ids in lists.items()})
+        return state.NIL
+    return show({key: state.items(ids) for key, ids in lists.items()})

@@ -14,7 +14,7 @@ from pathlib import Path
 from kubeletpy.base.host.files import write_private
 from kubeletpy.base.tasks import Lasting
 from kubeletpy.resources.devices import checkpoint
-from kubeletpy.resources.devices.state import DeviceState
+from kubeletpy.resources.devices.model import DeviceState
 
 log = logging.getLogger(__name__)
 

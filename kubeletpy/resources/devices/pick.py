@@ -5,17 +5,30 @@ Source: docs/reference/behaviour-resources.md, ro; the numbers are its rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import posixpath
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nsmallest
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import value
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.devices.model import DeviceHolder, Wish
-from kubeletpy.resources.devices.state import DeviceState
-from kubeletpy.resources.placement.hints import mask_of
-from kubeletpy.resources.placement.pod_pool import left_by_init_containers
+from kubeletpy.pods.pod import DeviceNode, Mount, Pod
+from kubeletpy.pods.runtime_status import ContainerConfigError
+from kubeletpy.resources.devices.model import Booking, DeviceHolder, DeviceState, PluginDevice, Wish
+from kubeletpy.resources.placement.hints import (
+    Hint,
+    left_by_init_containers,
+    mask_of,
+    masks,
+    touching,
+)
+
+if TYPE_CHECKING:
+    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
 
 class Nothing(Struct, frozen=True):
@@ -166,3 +179,168 @@ def pick(choice: DeviceChoice, preferred: Collection[str] = ()) -> tuple[str, ..
         if missing > 0:
             chosen.update(nsmallest(missing, group if group.isdisjoint(chosen) else group - chosen))
     return tuple(sorted(chosen))
+
+
+# Near which NUMA nodes a container could get its devices.
+#
+# Source: docs/reference/behaviour-resources.md, rt.
+
+
+def device_hints(
+    pod: Pod,
+    container: str | None,
+    requested: Mapping[str, int],
+    state: DeviceState,
+    nodes: Sequence[int],
+) -> dict[str, Sequence[Hint] | None]:
+    """Hints by resource; None for no preference, empty for impossible.
+
+    Args:
+        container: None: for all of the pod's containers at once.
+        requested: how many of each resource; only those of plugins.
+        nodes: ids of the machine's NUMA nodes.
+    """
+    found: dict[str, Sequence[Hint] | None] = {}
+    for name, count in requested.items():
+        resource = state.resources.get(name)
+        if resource is None or not resource.has_topology:
+            found[name] = None
+            continue
+        again = frozenset[str]()
+        if container is None:
+            own = state.of_pod(pod.uid).get(name, frozenset())
+        else:
+            booking = state.of_container(pod.uid, container).get(name)
+            own = frozenset() if booking is None else booking.ids
+            again = reusable(pod, container, name, state)
+        if not own:
+            free = resource.healthy - state.held_ids(name)
+            found[name] = _masks(resource.listed, free, again, count, nodes)
+        elif len(own) == count:
+            found[name] = _masks(resource.listed, own, (), count, nodes)
+        else:
+            found[name] = ()
+    return found
+
+
+def _masks(
+    listed: Mapping[str, PluginDevice],
+    free: Collection[str],
+    again: Collection[str],
+    count: int,
+    nodes: Sequence[int],
+) -> list[Hint]:
+    every = mask_of(nodes)
+    there = _where(listed, listed, every)
+    usable = _where(listed, free, every)
+    kept = _where(listed, again, every)
+    having = [node for node in nodes if any(mask >> node & 1 for mask in there)] or list(nodes)
+    found: list[int] = []
+    narrowest = len(having)
+    near, near_usable, given = touching(there, having), touching(usable, having), sum(kept.values())
+    for number, mask in enumerate(masks(having)):
+        if not mask:
+            continue
+        if near[number] >= count:
+            narrowest = min(narrowest, mask.bit_count())
+        if any(not at & mask for at in kept):
+            continue  # what init containers had is taken in any case
+        if near_usable[number] + given >= count:
+            found.append(mask)
+    return [Hint(mask, mask.bit_count() == narrowest) for mask in found]
+
+
+def _where(listed: Mapping[str, PluginDevice], ids: Iterable[str], every: int) -> Counter[int]:
+    """How many devices are near which nodes; those near none do not count."""
+    masks = (mask_of(listed[each].nodes) & every for each in ids if each in listed)
+    return Counter(mask for mask in masks if mask)
+
+
+# Merges plugins' answers into the additions that a container gets with its devices.
+#
+# Source: docs/reference/behaviour-resources.md, rp.
+
+
+class FromPlugins(Struct, frozen=True):
+    """The additions to one container's config from all its devices."""
+
+    envs: tuple[tuple[str, str], ...]
+    mounts: tuple[Mount, ...]
+    devices: tuple[DeviceNode, ...]
+    annotations: Mapping[str, str]
+    cdi_devices: tuple[str, ...]
+
+
+def from_plugins(bookings: Mapping[str, Booking]) -> FromPlugins:
+    """The additions from a container's devices; the first of equal keys wins.
+
+    Args:
+        bookings: by resource, in the order of their names.
+
+    Raises:
+        ContainerConfigError: a plugin's answer can't be carried out.
+    """
+    envs: dict[str, str] = {}
+    mounts: dict[str, Mount] = {}
+    devices: dict[str, DeviceNode] = {}
+    annotations: dict[str, str] = {}
+    names: dict[str, None] = {}
+    for resource, booking in bookings.items():
+        response = _parsed(resource, booking.response)
+        for name, text in sorted(response.envs.items()):
+            _must_be_variable(resource, name, text)
+            envs.setdefault(name, text)
+        for key, text in sorted(response.annotations.items()):
+            annotations.setdefault(key, text)
+        for mount in response.mounts:
+            path = _absolute(resource, "mount", mount.container_path)
+            source = _absolute(resource, "mount", mount.host_path)
+            mounts.setdefault(path, Mount(path, source, mount.read_only))
+        for device in response.devices:
+            path = _absolute(resource, "device", device.container_path)
+            source = _absolute(resource, "device", device.host_path)
+            devices.setdefault(path, DeviceNode(path, source, _permissions(resource, device)))
+        names |= dict.fromkeys(device.name for device in response.cdi_devices)
+    return FromPlugins(
+        tuple(envs.items()),
+        tuple(mounts.values()),
+        tuple(devices.values()),
+        annotations,
+        tuple(names),
+    )
+
+
+def _parsed(resource: str, response: bytes) -> pb.ContainerAllocateResponse:
+    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+    try:
+        return pb.ContainerAllocateResponse.FromString(response)
+    except DecodeError:
+        raise ContainerConfigError(
+            f"what the device plugin of {resource} has answered can't be read"
+        ) from None
+
+
+def _must_be_variable(resource: str, name: str, text: str) -> None:
+    if not name or "=" in name or "\0" in name + text:
+        raise ContainerConfigError(
+            f"device plugin of {resource}: {name[:80]!r} is no variable's name, or its value "
+            "contains a zero byte"
+        )
+
+
+def _absolute(resource: str, what: str, path: str) -> str:
+    if not posixpath.isabs(path) or "\0" in path:
+        raise ContainerConfigError(
+            f"device plugin of {resource}: the path of a {what} is not absolute: {path!r}"
+        )
+    return path
+
+
+def _permissions(resource: str, device: pb.DeviceSpec) -> str:
+    if set(device.permissions) <= set("rwm"):
+        return device.permissions
+    raise ContainerConfigError(
+        f"device plugin of {resource}: permissions of device {device.container_path} are "
+        f"{device.permissions!r}, not of the letters r, w and m"
+    )

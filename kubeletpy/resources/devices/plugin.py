@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from google.protobuf.message import Message
 
 from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
-from kubeletpy.resources.devices.model import PluginDevice
-from kubeletpy.resources.devices.names import RegistrationRefused
+from kubeletpy.resources.devices.model import PluginDevice, RegistrationRefused
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import deviceplugin_pb2 as pb

@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from pathlib import Path
+import stat
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.tasks import Lasting, cancel_tasks
 from kubeletpy.metrics.resources import DeviceMetrics
+from kubeletpy.pods.pod import DeviceCounts
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.connection import EndpointError
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.local_server import CallRefused, LocalServer, parsed
 from kubeletpy.remote.plugin_calls import PluginCallFailed
+from kubeletpy.resources.devices import model
 from kubeletpy.resources.devices.checkpoint_file import CheckpointFile
-from kubeletpy.resources.devices.kubelet_socket import SOCKET, KubeletSocket, plugin_socket
-from kubeletpy.resources.devices.model import DeviceHolder, PluginDevice
-from kubeletpy.resources.devices.names import RegistrationRefused, check_resource, check_version
+from kubeletpy.resources.devices.model import (
+    DeviceHolder,
+    DeviceState,
+    PluginDevice,
+    RegistrationRefused,
+    check_resource,
+    check_version,
+    compare,
+)
 from kubeletpy.resources.devices.plugin import (
     MANY_DEVICES,
     DevicePlugin,
@@ -28,13 +39,150 @@ from kubeletpy.resources.devices.plugin import (
     PluginAnswer,
     connected,
 )
-from kubeletpy.resources.devices.report import NodeReport
-from kubeletpy.resources.devices.state import DeviceState, compare
+from kubeletpy.resources.plugins.model import PluginInfo, PluginRefused
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
+
+# Where device plugins register: kubelet.sock in the directory of their sockets.
+#
+# Plugins watch for its creation, and register again when it is recreated. Source:
+# docs/reference/behaviour-resources.md, rn. Must never remove anything but sockets.
+
 log = logging.getLogger(__name__)
+
+SOCKET = "kubelet.sock"
+SERVICE = "v1beta1.Registration"
+MAX_AT_ONCE = 64
+"""Registrations in progress; more are refused, and retried by their plugins."""
+
+Register = Callable[["pb.RegisterRequest"], Awaitable[None]]
+"""Raises RegistrationRefused."""
+
+
+class KubeletSocket:
+    """The service Registration."""
+
+    def __init__(self, directory: Path, register: Register) -> None:
+        self._directory = directory
+        self._register = register
+        self._server: LocalServer | None = None
+
+    async def start(self) -> bool:
+        """Remove old sockets and listen; return whether the directory was empty before.
+
+        Raises OSError.
+        """
+        was_empty = await asyncio.to_thread(clear, self._directory)
+        server = LocalServer(
+            self._directory / SOCKET, MAX_AT_ONCE, {SERVICE: {"Register": self._answer}}
+        )
+        await server.start()
+        self._server = server
+        return was_empty
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            await self._server.close()
+
+    async def _answer(self, data: bytes) -> bytes:
+        from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+        request = parsed(pb.RegisterRequest, data)
+        try:
+            await self._register(request)
+        except RegistrationRefused as error:
+            log.warning(
+                "device plugin not registered",
+                extra={"resource": request.resource_name[:320], "why": str(error)},
+            )
+            raise CallRefused(Code.UNKNOWN, str(error)) from None
+        return b""  # the message Empty
+
+
+def clear(directory: Path) -> bool:
+    """Make the directory and remove the sockets in it; return whether it was empty.
+
+    Blocks. Raises OSError.
+    """
+    directory.mkdir(0o750, parents=True, exist_ok=True)
+    entries = list(directory.iterdir())
+    for entry in entries:
+        if stat.S_ISSOCK(entry.lstat().st_mode):
+            entry.unlink(missing_ok=True)
+    return all(entry.name.startswith(".") for entry in entries)
+
+
+def plugin_socket(directory: Path, endpoint: str) -> str:
+    """The path of a plugin's socket. Raises RegistrationRefused: it is not one in the directory."""
+    parts = PurePosixPath(endpoint).parts
+    if not parts or endpoint.startswith("/") or ".." in parts or endpoint == SOCKET:
+        raise RegistrationRefused(
+            f"endpoint {endpoint!r} is not the name of a socket in {directory}"
+        )
+    return str(directory / endpoint)
+
+
+# The devices in the node's status, and when it must be written.
+#
+# Source: docs/reference/behaviour-resources.md, ri.
+
+NODE_PACE_S = 1.0
+"""Device changes cause the node's status to be written no faster than this."""
+
+
+class NodeReport:
+    """The devices in the node's status. Use it inside the event loop only."""
+
+    def __init__(self, state: DeviceState, node_changed: Callable[[], None]) -> None:
+        """``node_changed``: the devices in the node's status have changed."""
+        self._state = state
+        self._node_changed = node_changed
+        self._to_zero: set[str] = set()
+        self._zero_all = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._reported_at = float("-inf")
+
+    def nothing_known(self) -> None:
+        """The node may show resources that are not there any more: there was nothing on the disk
+        of what plugins had offered."""
+        self._zero_all = True
+
+    def forgotten(self, resources: Iterable[str]) -> None:
+        """These resources are not there any more."""
+        self._to_zero.update(resources)
+        self._node_changed()
+
+    def counts(self, shown: Mapping[str, str]) -> DeviceCounts:
+        """The devices in the node's status. ``shown``: capacity as the API has it."""
+        if shown and self._zero_all:
+            self._zero_all = False
+            self._to_zero |= model.extended(shown) - self._state.resources.keys()
+        total, free = model.capacity(self._state), model.allocatable(self._state)
+        self._to_zero -= total.keys()
+        self._to_zero -= {name for name in self._to_zero if shown.get(name, "0") == "0"}
+        zero = dict.fromkeys(self._to_zero, 0)
+        return DeviceCounts({**zero, **total}, {**zero, **free})
+
+    def report_soon(self) -> None:
+        """Report to the node, at most once every NODE_PACE_S seconds."""
+        loop = asyncio.get_running_loop()
+        if self._timer is None:
+            at = max(loop.time(), self._reported_at + NODE_PACE_S)
+            self._timer = loop.call_at(at, self._report_to_node)
+
+    def _report_to_node(self) -> None:
+        self._timer = None
+        self._reported_at = asyncio.get_running_loop().time()
+        self._node_changed()
+
+    def close(self) -> None:
+        """Stop reporting."""
+        if self._timer is not None:
+            self._timer.cancel()
+
 
 MAX_RESOURCES = 256
 PACE_S = 0.1
@@ -281,3 +429,34 @@ class DevicePlugins:
             raise ContainerConfigError(
                 f"device plugin PreStartContainer rpc failed with err: {error}"
             ) from None
+
+
+# Device plugins that register as CSI drivers do, over a socket in plugins_registry.
+#
+# Source: docs/reference/behaviour-resources.md, rm, rn.
+
+
+class DevicePluginHandler:
+    """The handler of type DevicePlugin."""
+
+    def __init__(self, devices: DevicePlugins) -> None:
+        self._devices = devices
+
+    def validate(self, info: PluginInfo) -> None:
+        """Raise PluginRefused when this plugin cannot be used."""
+        try:
+            check_version(info.versions)
+            check_resource(info.name)
+        except RegistrationRefused as error:
+            raise PluginRefused(f"device plugin {info.name}: {error}") from None
+
+    async def register(self, info: PluginInfo) -> None:
+        """Offer its devices from now on; raises PluginRefused."""
+        try:
+            await self._devices.register(info.name, info.endpoint)
+        except RegistrationRefused as error:
+            raise PluginRefused(str(error)) from None
+
+    async def deregister(self, info: PluginInfo) -> None:
+        """Stop offering them, unless another plugin has the resource."""
+        await self._devices.deregister(info.name, info.endpoint)

@@ -15,8 +15,7 @@ from kubeletpy.base.api.times import format_micro_time, parse_time
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import scrub
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.dra.claims import ClaimUse
-from kubeletpy.resources.dra.model import ClaimDevice, Claims
+from kubeletpy.resources.dra.model import ClaimDevice, Claims, ClaimUse
 
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 TIMEOUT_S = 30.0

@@ -7,11 +7,29 @@ there are sixteen million of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import reduce
+from functools import cache, cached_property, partial, reduce
+from itertools import combinations
+from operator import attrgetter
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import whole
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.config.rules import parse_cpuset
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
+from kubeletpy.pods.pod import Pod, is_sidecar
+from kubeletpy.pods.resources import (
+    COMPUTE,
+    Amounts,
+    QoSClass,
+    amounts,
+    container_amounts,
+    pod_level_set,
+    qos_class,
+)
 
 MAX_NODES = 8
 """With more nodes the kubelet does not start, unless max-allowable-numa-nodes allows it."""
@@ -182,3 +200,455 @@ def _distance(mask: int, closest: Distances) -> int:
     nodes = nodes_of(mask)
     order = sorted(closest)
     return sum(closest[a][order.index(b)] for a in nodes for b in nodes)
+
+
+# The CPUs of a machine and its NUMA nodes: what belongs together.
+
+
+class Cpu(NamedTuple):
+    """A logical CPU.
+
+    Attributes:
+        core: the lowest CPU id in its core.
+        uncore: its L3 cache; where none is known, its socket.
+    """
+
+    id: int
+    core: int
+    socket: int
+    numa: int
+    uncore: int
+
+
+Unit = Callable[[Cpu], int]
+"""Returns the id of the group that a CPU belongs to."""
+
+by_core: Unit = attrgetter("core")
+by_socket: Unit = attrgetter("socket")
+by_numa: Unit = attrgetter("numa")
+by_uncore: Unit = attrgetter("uncore")
+
+
+class CpuTopology(Struct, frozen=True, dict=True):
+    """The online CPUs, by id."""
+
+    cpus: Mapping[int, Cpu]
+
+    @cached_property
+    def ids(self) -> frozenset[int]:
+        """The ids of all CPUs."""
+        return frozenset(self.cpus)
+
+    @cached_property
+    def cores(self) -> Mapping[int, frozenset[int]]:
+        """Core -> its CPUs."""
+        return self.grouped(self.cpus, by_core)
+
+    @cached_property
+    def sockets(self) -> Mapping[int, frozenset[int]]:
+        """Socket -> its CPUs."""
+        return self.grouped(self.cpus, by_socket)
+
+    @cached_property
+    def nodes(self) -> Mapping[int, frozenset[int]]:
+        """NUMA node -> its CPUs."""
+        return self.grouped(self.cpus, by_numa)
+
+    @property
+    def threads_per_core(self) -> int:
+        """How many CPUs a core has; where cores differ, the average, rounded down."""
+        return len(self.cpus) // len(self.cores) if self.cores else 0
+
+    @property
+    def numa_first(self) -> bool:
+        """Whether a NUMA node holds whole sockets, not the other way round."""
+        return len(self.sockets) >= len(self.nodes)
+
+    def grouped(self, ids: Iterable[int], unit: Unit) -> dict[int, frozenset[int]]:
+        """The given CPUs by unit, units ascending."""
+        found: dict[int, set[int]] = {}
+        for each in ids:
+            found.setdefault(unit(self.cpus[each]), set()).add(each)
+        return {key: frozenset(found[key]) for key in sorted(found)}
+
+    def within(self, ids: Collection[int], unit: Unit, key: int) -> frozenset[int]:
+        """Those of the given CPUs that are in one unit."""
+        return frozenset(each for each in ids if unit(self.cpus[each]) == key)
+
+
+class NumaNode(Struct, frozen=True):
+    """One NUMA node.
+
+    Attributes:
+        memory: bytes.
+        huge_pages: bytes by size of a page in bytes.
+    """
+
+    memory: int
+    huge_pages: Mapping[int, int] = field(default_factory=dict)
+
+
+# Sets of CPUs and of NUMA nodes as the kernel writes them: ``0-1,4``.
+
+
+def format_ids(ids: Iterable[int]) -> str:
+    """The shortest list of all of them."""
+    ranges: list[tuple[int, int]] = []
+    for each in sorted(set(ids)):
+        if ranges and ranges[-1][1] == each - 1:
+            ranges[-1] = ranges[-1][0], each
+        else:
+            ranges.append((each, each))
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+
+
+def parse_ids(text: str) -> frozenset[int]:
+    """All ids in a list. Raises ValueError."""
+    found = parse_cpuset(text.strip())
+    if found is None:
+        raise ValueError(f"{text[:80]!r} is not a list such as 0-1,4")
+    return found
+
+
+# Sets of NUMA nodes, all of them at once.
+#
+# A set is a number: bit *i* stands for the *i*-th node. With the 8 nodes of a large machine there
+# are 255 of them, and each container is checked against each; so the answers for all are computed
+# in one go.
+
+
+@cache
+def subsets(count: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Every non-empty subset of ``count`` nodes, with their places: narrow first, then by place."""
+    return tuple(
+        (sum(1 << place for place in some), some)
+        for width in range(1, count + 1)
+        for some in combinations(range(count), width)
+    )
+
+
+def sums(amounts: Iterable[int]) -> list[int]:
+    """The total of the nodes of each set; ``amounts``: of each node."""
+    found = [0]
+    for amount in amounts:
+        found += [each + amount for each in found]
+    return found
+
+
+def masks(nodes: Iterable[int]) -> list[int]:
+    """Each set as a bit mask of node ids."""
+    return sums(1 << node for node in nodes)
+
+
+def touching(counts: Mapping[int, int], nodes: Sequence[int]) -> list[int]:
+    """For each set, how many things are near any of its nodes.
+
+    Args:
+        counts: how many are near which nodes, by bit mask of node ids.
+    """
+    place = {1 << node: 1 << index for index, node in enumerate(nodes)}
+    within = [0] * (1 << len(nodes))
+    for mask, count in counts.items():
+        within[sum(bit for node, bit in place.items() if mask & node)] += count
+    within[0] = 0
+    for bit in place.values():
+        for each in range(len(within)):
+            if each & bit:
+                within[each] += within[each ^ bit]
+    everything = len(within) - 1
+    return [within[everything] - within[everything ^ each] for each in range(len(within))]
+
+
+# Why a provider of resources does not allocate what a container requests.
+
+UNEXPECTED = AdmissionReason.UNEXPECTED_ADMISSION_ERROR
+
+
+class AllocationRefused(Exception):
+    """A provider cannot allocate what a container requests: the pod is refused.
+
+    ``reason`` is that of the pod's status, and the text its message; ``container`` is the one that
+    requested, if known. Source: docs/reference/behaviour-resources.md, ro, rq, rt.
+    """
+
+    def __init__(
+        self, message: str, reason: AdmissionReason = UNEXPECTED, container: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.container = container
+
+
+def not_written(file: str, error: OSError) -> AllocationRefused:
+    """The refusal when an allocation could not be recorded on the disk."""
+    where = f" ({error.filename})" if error.filename else ""
+    return AllocationRefused(
+        f"Allocate failed due to {file} not being written: {error.strerror or error}{where}, "
+        "which is unexpected"
+    )
+
+
+# The interface of placement to a provider of resources: devices, CPUs, memory.
+#
+# The topology manager queries each provider where it could allocate (``hints``), merges the
+# answers, and then calls ``book`` of each. All this is one step, so that two pods are never
+# promised the same resources. Slow work follows in ``settle``: files, and device plugins. The
+# allocated resources reach the runtime through
+# :class:`kubeletpy.runtime_manager.additions.ContainerProvider`, which a provider implements as
+# well.
+
+
+class ResourceProvider(Protocol):
+    """Has something to allocate that is in a certain place on the machine.
+
+    ``name`` is what people call it: ``devices``, ``cpu``, ``memory``.
+    """
+
+    @property
+    def name(self) -> str:
+        """The provider's name for people."""
+        ...
+
+    def hints(self, pod: Pod, container: api.Container | None) -> Hints:
+        """Where it could allocate what a container requests, by resource; books nothing.
+
+        Args:
+            pod: as it is allocated.
+            container: one of its regular and init containers; None: all that the pod needs at once.
+        """
+        ...
+
+    def is_requested_by(self, pod: Pod) -> bool:
+        """Whether a pod requests anything it provides. Raises ValueError: an invalid quantity."""
+        ...
+
+    def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
+        """Reserve what a container requests, near ``hint``; whether there is anything to settle.
+
+        Existing allocations stay unchanged: after a restart of the agent all pods are admitted
+        again. Containers of a pod come in the order in which they start, init containers first.
+        Must not block.
+
+        Raises:
+            AllocationRefused: it cannot be allocated; nothing was booked for this container.
+        """
+        ...
+
+    async def settle(self, pod: Pod) -> None:
+        """Put all that was booked for a pod on the disk in one write; call device plugins.
+
+        Raises:
+            AllocationRefused: that failed; none of it is booked any more.
+        """
+        ...
+
+    def release(self, uids: Collection[str]) -> None:
+        """Take back what all other pods hold. Must not block.
+
+        Args:
+            uids: the pods that use the node, and those that may.
+        """
+        ...
+
+
+# How pods with pod-level resources (spec.resources) are placed.
+#
+# With the gate PodLevelResourceManagers a pod is placed as one: the managers book a pool of what
+# spec.resources requests, and divide it among the containers. The rules are the same for CPUs and
+# memory. Source: docs/reference/behaviour-resources.md, rq, rs.
+
+EMPTY_POOL = AdmissionReason.EMPTY_POD_SHARED_POOL_ERROR
+T = TypeVar("T")
+Part = TypeVar("Part", frozenset[int], Counter[str])
+
+
+class PodLevelPlacement(StrEnum):
+    """How resources are booked for a Guaranteed pod with pod-level resources."""
+
+    NOTHING = "nothing"
+    """The gate is off: its containers use what the node shares."""
+    CONTAINERS = "containers"
+    """Containers whose limits are their requests get theirs from the node."""
+    POOL = "pool"
+    """The pod gets a pool, which its containers divide."""
+
+    @classmethod
+    def of_settings(cls, on: bool, policy: Policy, scope: str) -> PodLevelPlacement:
+        """``on``: the gate PodLevelResourceManagers; the others are the topology manager's."""
+        if not on:
+            return cls.NOTHING
+        return cls.POOL if scope == "pod" and policy is not Policy.NONE else cls.CONTAINERS
+
+    def pools(self, pod: Pod) -> bool:
+        """Whether this pod gets a pool."""
+        return self is PodLevelPlacement.POOL and pod_level_set(pod)
+
+
+class Division(Struct, Generic[Part], frozen=True):
+    """A pool as its containers have it.
+
+    Attributes:
+        parts: of each container: its own part, or the part that it shares.
+        own: the containers that have parts of their own.
+    """
+
+    parts: Mapping[str, Part]
+    own: frozenset[str]
+
+
+def containers_in_order(pod: Pod) -> Iterator[api.Container]:
+    """A pod's containers in the order of allocation: init containers first."""
+    yield from pod.init_containers
+    yield from pod.containers
+
+
+def may_have_own(pod: Pod, container: api.Container, *, pod_level: bool) -> bool:
+    """Whether a container may have CPUs or memory of its own.
+
+    ``pod_level``: whether containers of pods with pod-level resources may. Raises ValueError for
+    an invalid quantity.
+    """
+    if qos_class(pod) is not QoSClass.GUARANTEED:
+        return False
+    return not pod_level_set(pod) or (pod_level and _limits_are_requests(container))
+
+
+def shares_part(pod: Pod, name: str, own: Callable[[api.Container], object]) -> bool:
+    """Whether others of its pod share what a container has.
+
+    ``own``: what a container has of its own if its pod gets a pool.
+    """
+    return pod_level_set(pod) and not any(
+        own(each) for each in containers_in_order(pod) if each["name"] == name
+    )
+
+
+def pool_requests(pod: Pod) -> Amounts:
+    """The contents of a pod's pool: its pod-level requests; nothing unless it is Guaranteed.
+
+    Raises ValueError for an invalid quantity.
+    """
+    if qos_class(pod) is not QoSClass.GUARANTEED:
+        return {}
+    return amounts((pod.spec.get("resources") or {}).get("requests"))
+
+
+def left_by_init_containers(
+    pod: Pod, container: str, held: Callable[[str], frozenset[T]]
+) -> frozenset[T]:
+    """The resources of init containers that have ended when a container starts.
+
+    ``held``: the resources of a container, by its name.
+    """
+    ending = {each["name"] for each in pod.init_containers if not is_sidecar(each)}
+    found: frozenset[T] = frozenset()
+    for name in (each["name"] for each in containers_in_order(pod)):
+        if name == container:
+            break
+        found = found | held(name) if name in ending else found - held(name)
+    return found
+
+
+def peak_requests(
+    pod: Pod, requested: Callable[[api.Container], Mapping[str, int]]
+) -> Counter[str]:
+    """The most that a pod needs at once: init containers take turns, sidecars keep running."""
+    lasting, peak = Counter[str](), Counter[str]()
+    for container in pod.init_containers:
+        together = lasting + Counter(requested(container))
+        peak |= together
+        if is_sidecar(container):
+            lasting = together
+    for container in pod.containers:
+        lasting.update(requested(container))
+    return peak | lasting
+
+
+def divide(pod: Pod, pool: Part, take: Callable[[api.Container, Part], Part]) -> Division[Part]:
+    """Divide a pool among a pod's containers.
+
+    Sidecars and regular containers keep their own parts, and share what nobody owns. A regular
+    init container ends before regular containers start: it may have, or share, all that the
+    sidecars before it do not own.
+
+    Args:
+        take: the own part of a container from what is left; empty: it shares.
+    """
+    parts: dict[str, Part] = {}
+    own = set()
+    left = pool
+    for number, container in enumerate(containers_in_order(pod)):
+        ends = number < len(pod.init_containers) and not is_sidecar(container)
+        part = take(container, left)
+        if part:
+            own.add(container["name"])
+            if not ends:
+                left = left - part
+        if part or ends:
+            parts[container["name"]] = part or left
+    for container in containers_in_order(pod):
+        parts.setdefault(container["name"], left)
+    return Division(parts, frozenset(own))
+
+
+def check_pool(
+    pod: Pod, pool: Counter[str], own: Callable[[api.Container], Mapping[str, int]]
+) -> str:
+    """Why a pool is too small: nothing is left of a resource that containers have to share.
+
+    Args:
+        own: what a container would own of the pool.
+
+    Returns:
+        the message of the refusal; empty: the pool suffices.
+    """
+    division = divide(pod, pool, lambda container, left: +Counter(own(container)))
+    for name, part in division.parts.items():
+        for resource in sorted(pool.keys() - part.keys()):
+            if name not in division.own:
+                return (
+                    f"pod rejected, its exclusive containers request all {resource} of the pod: "
+                    f"none is left for container {name}"
+                )
+    return ""
+
+
+def _limits_are_requests(container: api.Container) -> bool:
+    requests = container_amounts(container, "requests")
+    limits = container_amounts(container, "limits")
+    return all(requests.get(name) and requests[name] == limits.get(name) for name in COMPUTE)
+
+
+# The memory to book for containers and pods.
+#
+# Source: docs/reference/behaviour-resources.md, rs.
+
+MEMORY = "memory"
+HUGE = "hugepages-"
+
+
+def requested_memory(
+    pod: Pod, container: api.Container, *, pod_level: bool = False
+) -> dict[str, int]:
+    """The memory to book for a container. Raises ValueError for an invalid quantity.
+
+    ``pod_level``: whether anything is booked for containers of pods with pod-level resources.
+    """
+    if not may_have_own(pod, container, pod_level=pod_level):
+        return {}
+    return memory_types(container_amounts(container, "requests"))
+
+
+def memory_types(requests: Amounts) -> dict[str, int]:
+    """The bytes of each type of memory that is requested, in the order of names."""
+    found = {
+        name: whole(amount)
+        for name, amount in requests.items()
+        if name == MEMORY or name.startswith(HUGE)
+    }
+    return {name: size for name, size in sorted(found.items()) if size > 0}
+
+
+def peak_memory_requests(pod: Pod) -> dict[str, int]:
+    """The memory that a pod needs at once."""
+    return dict(sorted(peak_requests(pod, partial(requested_memory, pod)).items()))

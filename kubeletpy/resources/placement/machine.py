@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.resources.placement.hints import Distances
-from kubeletpy.resources.placement.id_lists import parse_ids
-from kubeletpy.resources.placement.topology import Cpu, CpuTopology, NumaNode
+from kubeletpy.resources.placement.hints import Cpu, CpuTopology, Distances, NumaNode, parse_ids
 
 SYS = Path("/sys")
 L3 = "3"

@@ -12,7 +12,7 @@ from itertools import combinations
 from math import ceil
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.resources.placement.topology import (
+from kubeletpy.resources.placement.hints import (
     CpuTopology,
     Unit,
     by_core,

@@ -1,7 +1,7 @@
 """cpuManagerPolicy static: whole CPUs for containers of Guaranteed pods. Pure.
 
 Source: docs/reference/behaviour-resources.md, rq. A decision is a new :class:`CpuState`, which
-:mod:`kubeletpy.resources.placement.cpu_manager` keeps and writes.
+:mod:`kubeletpy.resources.placement.managers` keeps and writes.
 """
 
 from __future__ import annotations
@@ -15,26 +15,32 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import Amounts, container_amounts
-from kubeletpy.resources.placement.cpu_options import CpuOptions
-from kubeletpy.resources.placement.cpu_state import CpuState
-from kubeletpy.resources.placement.hints import Hint, Hints, mask_of, nodes_of
-from kubeletpy.resources.placement.id_lists import format_ids
-from kubeletpy.resources.placement.pick_cpus import NotEnoughCpus, pick
-from kubeletpy.resources.placement.pod_pool import (
+from kubeletpy.resources.placement.hints import (
     EMPTY_POOL,
+    AllocationRefused,
+    CpuTopology,
     Division,
+    Hint,
+    Hints,
     PodLevelPlacement,
+    by_numa,
     check_pool,
     containers_in_order,
     divide,
+    format_ids,
     left_by_init_containers,
+    mask_of,
+    masks,
     may_have_own,
+    nodes_of,
     peak_requests,
     pool_requests,
+    subsets,
+    sums,
 )
-from kubeletpy.resources.placement.refusal import AllocationRefused
-from kubeletpy.resources.placement.subsets import masks, subsets, sums
-from kubeletpy.resources.placement.topology import CpuTopology, by_numa
+from kubeletpy.resources.placement.options import CpuOptions
+from kubeletpy.resources.placement.pick_cpus import NotEnoughCpus, pick
+from kubeletpy.resources.placement.state import CpuState
 
 STATIC = "static"
 CPU = "cpu"

@@ -20,18 +20,19 @@ from kubeletpy.pods.resources import pod_level_set
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.resources.placement.hints import (
     NOT_TO_BE_HAD,
+    AllocationRefused,
     Distances,
     Hint,
     Hints,
     MergedHints,
+    PodLevelPlacement,
     Policy,
+    ResourceProvider,
+    containers_in_order,
+    format_ids,
     merge,
     nodes_of,
 )
-from kubeletpy.resources.placement.id_lists import format_ids
-from kubeletpy.resources.placement.pod_pool import PodLevelPlacement, containers_in_order
-from kubeletpy.resources.placement.provider import ResourceProvider
-from kubeletpy.resources.placement.refusal import AllocationRefused
 
 log = logging.getLogger(__name__)
 

@@ -9,33 +9,174 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from contextlib import suppress
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubeletpy.base.structs import replace
+from google.protobuf.message import DecodeError, Message
+
+from kubeletpy.base.host.inotify import DirectoryWatches
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.resources.plugins.model import PluginInfo, Stamp
-from kubeletpy.resources.plugins.plan import (
+from kubeletpy.base.text import scrub
+from kubeletpy.remote.connection import EndpointError, socket_path
+from kubeletpy.resources.plugins.model import (
+    Conversation,
     Deregister,
+    Handlers,
     Known,
+    PluginCounts,
+    PluginHandler,
+    PluginInfo,
     PluginPlan,
+    PluginRefused,
     Register,
+    Registrations,
+    Stamp,
     name_is_free,
     plan,
 )
-from kubeletpy.resources.plugins.protocol import (
-    Conversation,
-    Handlers,
-    PluginCounts,
-    PluginHandler,
-    PluginRefused,
-    Registrations,
-)
-from kubeletpy.resources.plugins.sockets import PluginSockets
+
+if TYPE_CHECKING:
+    from kubeletpy.remote.generated import pluginregistration_pb2 as pb
+    from kubeletpy.remote.unary_call import Turns
+
+
+# The sockets in plugins_registry: found at the start, then watched as they come and go.
+#
+# The directory is read again after every change and once a minute; the kernel only reports when.
+# Names with a leading dot, symlinks and anything that is not a socket are skipped. Must never
+# connect to one. Source: docs/reference/behaviour-storage.md, sm1;
+# docs/reference/behaviour-resources.md, rm.
 
 log = logging.getLogger(__name__)
+
+MAX_SOCKETS, MAX_DIRECTORIES, MAX_DEPTH = 512, 256, 8
+"""Entries beyond this are ignored, which is logged."""
+SETTLED_S = 60.0
+"""Interval between readings while nothing seems to happen."""
+UNWATCHED_S = 1.0
+"""The same where the kernel cannot watch; the kubelet's own period."""
+
+
+class SocketListing(Struct, frozen=True):
+    """The contents of the directory."""
+
+    sockets: dict[str, Stamp]
+    directories: dict[str, int]
+    """Path -> inode."""
+    cut: bool = False
+    """There are more entries than are read."""
+
+
+def find_sockets(directory: str) -> SocketListing:
+    """Read a directory and its subdirectories. Blocks. Raises OSError: it can't be read."""
+    sockets: dict[str, Stamp] = {}
+    directories = {directory: os.lstat(directory).st_ino}
+    todo, cut = [(directory, 0)], False
+    while todo:
+        here, depth = todo.pop()
+        try:
+            entries = os.scandir(here)
+        except OSError:
+            if here == directory:
+                raise
+            continue  # removed meanwhile
+        with entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISSOCK(found.st_mode) and len(sockets) < MAX_SOCKETS:
+                    sockets[entry.path] = (found.st_ino, found.st_mtime_ns)
+                elif not stat.S_ISDIR(found.st_mode):
+                    cut |= stat.S_ISSOCK(found.st_mode)
+                elif len(directories) < MAX_DIRECTORIES and depth < MAX_DEPTH:
+                    directories[entry.path] = found.st_ino
+                    todo.append((entry.path, depth + 1))
+                else:
+                    cut = True
+    return SocketListing(sockets, directories, cut)
+
+
+class PluginSockets:
+    """Follows a directory until its ``run`` is cancelled."""
+
+    def __init__(self, directory: Path, listener: Callable[[dict[str, Stamp]], None]) -> None:
+        """``listener`` is called with all current sockets after each change."""
+        self._directory = directory
+        self._listener = listener
+        self._watches = DirectoryWatches()
+        self._ends: dict[tuple[str, int], Callable[[], None]] = {}
+        self._changed = asyncio.Event()
+        self._reported: dict[str, Stamp] | None = None
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        log.debug("watching for plugins", extra={"directory": str(self._directory)})
+        try:
+            while True:
+                self._changed.clear()
+                all_watched = await self._scan()
+                try:
+                    async with asyncio.timeout(SETTLED_S if all_watched else UNWATCHED_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self._ends.clear()
+            self._watches.close()
+
+    async def _scan(self) -> bool:
+        """Read, notify, watch; returns whether every directory is watched."""
+        while True:
+            try:
+                seen = await asyncio.to_thread(self._find_sockets)
+            except OSError as error:
+                self._log_problem(f"{error.strerror}: {error.filename}")
+                return False
+            self._log_problem("it has more entries than are read" if seen.cut else "")
+            new, failed = self._watch(seen.directories)
+            if not new:  # anything created before a watch existed is found by the reading after it
+                break
+        if seen.sockets != self._reported:
+            self._reported = seen.sockets
+            self._listener(dict(seen.sockets))
+        return not failed
+
+    def _find_sockets(self) -> SocketListing:
+        self._directory.mkdir(0o750, parents=True, exist_ok=True)
+        return find_sockets(str(self._directory))
+
+    def _watch(self, directories: dict[str, int]) -> tuple[bool, bool]:
+        """Watch exactly these directories; whether a watch is new, whether one can't be set."""
+        wanted = set(directories.items())
+        for key in self._ends.keys() - wanted:
+            self._ends.pop(key)()
+        new = failed = False
+        for key in wanted - self._ends.keys():
+            try:
+                self._ends[key] = self._watches.watch(Path(key[0]), self._changed.set)
+                new = True
+            except OSError as error:
+                failed = True
+                log.debug("directory not watched", extra={"path": key[0], "why": str(error)})
+        return new, failed
+
+    def _log_problem(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            extra = {"directory": str(self._directory), "why": problem}
+            log.warning("not all plugin sockets are seen", extra=extra)
+        self._problem = problem
+
 
 STARTS = 8
 """Steps that begin in one turn of the event loop: a directory may have hundreds of sockets."""
@@ -187,3 +328,132 @@ class PluginManager:
             "again_in": after.retry_at - now,
         }
         log.log(logging.DEBUG if again else logging.WARNING, "plugin not registered", extra=extra)
+
+
+# The registration service of a plugin, called over its socket.
+#
+# Each call is a bounded exchange on a connection of its own: whatever listens at a socket may
+# send frames without end. The messages are loaded when the first socket is found. Source:
+# docs/reference/plugin-registration-v1.json; docs/reference/behaviour-storage.md, sm1.
+
+Answer = TypeVar("Answer", bound=Message)
+
+CONNECT_S = 10.0
+INFO_S = 1.0
+NOTIFY_S = 5.0
+"""How long each step may take. Source: docs/reference/behaviour-storage.md, su."""
+MAX_NAME, MAX_VERSIONS, MAX_ERROR = 253, 64, 4096
+"""Limits on what is accepted from a plugin, in characters, and on what is sent to it."""
+MAX_ANSWER = 32 * 1024
+"""Bytes that a plugin may send in answer to one call."""
+_SERVICE = "pluginregistration.Registration"
+_AGENT = "kubeletpy"
+
+
+class SocketRegistrations:
+    """Connects to registration sockets."""
+
+    def __init__(self) -> None:
+        self._turns: Turns | None = None
+        """None before the first socket."""
+
+    @asynccontextmanager
+    async def open(self, socket: str, stamp: Stamp) -> AsyncIterator[Conversation]:
+        """Talk to one. Raises PluginRefused."""
+        from kubeletpy.remote.unary_call import Turns
+
+        try:
+            path = socket_path(socket)
+        except EndpointError as error:
+            raise PluginRefused(str(error)) from None
+        self._turns = self._turns or Turns()
+        yield _PluginConversation(path, socket, stamp, self._turns)
+
+
+class _PluginConversation:
+    def __init__(self, path: str, socket: str, stamp: Stamp, turns: Turns) -> None:
+        self._path = path
+        self._socket = socket
+        self._stamp = stamp
+        self._turns = turns
+
+    async def info(self) -> PluginInfo:
+        from kubeletpy.remote.generated import pluginregistration_pb2 as pb
+
+        said = await self._call("GetInfo", pb.InfoRequest(), pb.PluginInfo, INFO_S)
+        return read_info(said, self._socket, self._stamp)
+
+    async def notify(self, *, registered: bool, error: str = "") -> None:
+        from kubeletpy.remote.generated import pluginregistration_pb2 as pb
+
+        status = pb.RegistrationStatus(plugin_registered=registered, error=error[:MAX_ERROR])
+        answer = pb.RegistrationStatusResponse
+        await self._call("NotifyRegistrationStatus", status, answer, NOTIFY_S)
+
+    async def _call(
+        self, method: str, request: Message, answer: type[Answer], within: float
+    ) -> Answer:
+        """Connect within CONNECT_S and call, for so many seconds more. Raises PluginRefused."""
+        from kubeletpy.base.wire.http2_exchange import Bounds
+        from kubeletpy.remote.grpc_message import CallFailed
+        from kubeletpy.remote.unary_call import UnaryCall
+
+        loop = asyncio.get_running_loop()
+        limit = asyncio.timeout(CONNECT_S)
+
+        def greeted() -> None:
+            limit.reschedule(loop.time() + within)
+
+        call = UnaryCall(
+            self._connected,
+            "localhost",
+            f"/{_SERVICE}/{method}",
+            _AGENT,
+            self._turns,
+            bounds=Bounds(bytes=MAX_ANSWER),
+            greeted=greeted,
+        )
+        what = f"{method} of plugin at {self._socket}"
+        try:
+            async with limit:
+                data = await call.answer(request.SerializeToString(), CONNECT_S + within)
+            return answer.FromString(data)
+        except TimeoutError:
+            if call.connected:
+                raise PluginRefused(f"{what}: no answer within {within:g}s") from None
+            why = f" ({call.problem})" if call.problem else ""
+            text = f"connecting to plugin at {self._socket}: no answer within {CONNECT_S:g}s{why}"
+            raise PluginRefused(text) from None
+        except CallFailed as error:
+            details = scrub(error.details)
+            text = f"{what}: rpc error: code = {error.code.shown} desc = {details}"
+            raise PluginRefused(text) from None
+        except DecodeError:
+            raise PluginRefused(f"{what}: the answer is not what the call returns") from None
+
+    async def _connected(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, self._path)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+def read_info(said: pb.PluginInfo, socket: str, stamp: Stamp) -> PluginInfo:
+    """A plugin's answer, if it is usable. Raises PluginRefused."""
+    for what, text in (("type", said.type), ("name", said.name)):
+        if not text:
+            raise PluginRefused(f"plugin at {socket}: GetInfo gives no {what}")
+        if len(text) > MAX_NAME or not text.isprintable():
+            raise PluginRefused(f"plugin at {socket}: the {what} that GetInfo gives is no {what}")
+    if len(said.supported_versions) > MAX_VERSIONS:
+        raise PluginRefused(f"plugin at {socket}: GetInfo gives more than {MAX_VERSIONS} versions")
+    try:
+        endpoint = socket_path(said.endpoint) if said.endpoint else socket
+    except EndpointError as error:
+        raise PluginRefused(f"plugin {said.name} at {socket}: {error}") from None
+    versions = tuple(version[:MAX_NAME] for version in said.supported_versions)
+    return PluginInfo(said.type, said.name, endpoint, versions, socket, stamp)

@@ -14,7 +14,7 @@ from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.remote.generated import podresources_pb2 as v1
 from kubeletpy.remote.generated import podresources_v1alpha1_pb2 as v1alpha1
 from kubeletpy.resources.dra.model import ContainerClaim
-from kubeletpy.resources.placement.memory_state import Block
+from kubeletpy.resources.placement.state import Block
 
 DevicesHeld = Mapping[str, Mapping[str, Sequence[int]]]
 """Resource -> device id -> the NUMA nodes that it is near."""

@@ -10,8 +10,7 @@ import logging
 import re
 
 from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.resources.plugins.model import PluginInfo
-from kubeletpy.resources.plugins.protocol import PluginRefused
+from kubeletpy.resources.plugins.model import PluginInfo, PluginRefused
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_objects import DriverObjects
 from kubeletpy.volumes.csi.drivers import CsiDrivers

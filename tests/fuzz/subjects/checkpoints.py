@@ -13,18 +13,16 @@ from kubeletpy.resources.allocation import checkpoint_file
 from kubeletpy.resources.devices import checkpoint as devices
 from kubeletpy.resources.dra import checkpoint as dra
 from kubeletpy.resources.dra.model import BadClaimState
-from kubeletpy.resources.placement.cpu_state import (
+from kubeletpy.resources.placement.state import (
     CpuState,
+    MemoryState,
+    StateError,
     cpu_checksum,
     read_cpu_state,
-    write_cpu_state,
-)
-from kubeletpy.resources.placement.memory_state import (
-    MemoryState,
     read_memory_state,
+    write_cpu_state,
     write_memory_state,
 )
-from kubeletpy.resources.placement.state_json import StateError
 from kubeletpy.volumes.csi.files import DataUnreadable, VolumeData, decode, encode
 from tests.fuzz.target import JSON_WORDS, target, text
 

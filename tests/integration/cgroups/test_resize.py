@@ -12,11 +12,10 @@ from typing import Any
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ResizeOutcome
-from kubeletpy.resources.cgroups.detect import detect
-from kubeletpy.resources.cgroups.limits import KernelPodLimits
-from kubeletpy.resources.cgroups.names import PodCgroupNames, parse_root
-from kubeletpy.resources.cgroups.pod_cgroups import PodCgroups
+from kubeletpy.resources.cgroups.filesystem import detect
+from kubeletpy.resources.cgroups.pod_cgroups import KernelPodLimits, PodCgroups
 from kubeletpy.resources.cgroups.tree import CgroupTree, TreeOptions
+from kubeletpy.resources.cgroups.values import PodCgroupNames, parse_root
 from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
 from tests.integration.runtime_node import (
     EventLog,

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.resources.cgroups.errors import CgroupBusy
 from kubeletpy.resources.cgroups.filesystem import DELEGATED, CgroupFilesystem
-from kubeletpy.resources.cgroups.values import CgroupResources
+from kubeletpy.resources.cgroups.values import CgroupBusy, CgroupResources
 from tools.env.sweep import remove_cgroup
 from tools.env.waiting import wait_until
 

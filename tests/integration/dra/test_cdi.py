@@ -13,13 +13,11 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.dra.claim_manager import ClaimManager
-from kubeletpy.resources.dra.claims import ClaimProblem
+from kubeletpy.resources.dra.claim_manager import ClaimManager, ClaimState
 from kubeletpy.resources.dra.drivers import DraDrivers
-from kubeletpy.resources.dra.state import ClaimState
-from kubeletpy.resources.plugins.handshake import SocketRegistrations
+from kubeletpy.resources.dra.model import ClaimProblem
 from kubeletpy.resources.plugins.model import DRA
-from kubeletpy.resources.plugins.plugin_manager import PluginManager
+from kubeletpy.resources.plugins.plugin_manager import PluginManager, SocketRegistrations
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from tests.dra_driver.running import driver_on_node
 from tests.dra_driver.services import Given, Services

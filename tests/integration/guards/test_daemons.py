@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.node.guards.daemons import DaemonCgroups
-from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem
-from kubeletpy.resources.cgroups.processes import ProcessGroups
+from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem, ProcessGroups
 from tools.env import kernel_limits as kernel
 
 NAMES = ("cpu", "memory", "pids")

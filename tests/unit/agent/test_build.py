@@ -21,7 +21,7 @@ from kubeletpy.node.guards.at_start import GuardedHost
 from kubeletpy.node.runtime import RuntimeUpkeep
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
-from kubeletpy.resources.cgroups.machine import KernelFacts
+from kubeletpy.resources.cgroups.setup import KernelFacts
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
 from kubeletpy.server.pods_api.server import PodsServer
 from kubeletpy.syncloop.admission_gate import AdmissionGate

@@ -23,8 +23,8 @@ from kubeletpy.pods.resources import (
     requests_in_force,
     without_claims,
 )
-from kubeletpy.resources.admission.fit import pod_needs
-from kubeletpy.resources.allocation.from_status import reported_resources
+from kubeletpy.resources.admission.checks import pod_needs
+from kubeletpy.resources.allocation.resources import reported_resources
 from kubeletpy.resources.cgroups.values import (
     PodCgroupSettings,
     burstable_cpu,

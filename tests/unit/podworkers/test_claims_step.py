@@ -8,7 +8,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.steps.resources import ClaimsStep
 from kubeletpy.podworkers.syncer import PodSync
-from kubeletpy.resources.dra.claims import ClaimProblem
+from kubeletpy.resources.dra.model import ClaimProblem
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
 from tests.virtual_time import LoopClock, on_virtual_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.cgroups.errors import CgroupError
+from kubeletpy.resources.cgroups.values import CgroupError
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.unit.podworkers.test_syncer import EMPTY, Setup
 from tests.virtual_time import on_virtual_time

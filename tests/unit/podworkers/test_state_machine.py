@@ -38,7 +38,7 @@ from kubeletpy.podworkers.state_machine import (
     WorkerMachine,
     WorkerQueries,
 )
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
 
 OK = SyncOutcome()

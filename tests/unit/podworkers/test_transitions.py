@@ -29,7 +29,7 @@ from kubeletpy.podworkers.records import (
 )
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.workers import log_impossible
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from tests.unit.podworkers.builders import make_pod
 
 POD = make_pod()

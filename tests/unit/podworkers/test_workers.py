@@ -28,7 +28,7 @@ from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import Unavailable
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.virtual_time import LoopClock, eventually, on_virtual_time, settle
 

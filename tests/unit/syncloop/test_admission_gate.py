@@ -14,8 +14,7 @@ from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
-from kubeletpy.resources.admission.facts import NodeState
-from kubeletpy.resources.admission.verdict import Admitted, Preempt, Refused, Rejection
+from kubeletpy.resources.admission.checks import Admitted, NodeState, Preempt, Refused, Rejection
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Settle
 from kubeletpy.syncloop.held_pods import HeldPods
 from kubeletpy.syncloop.rejection import Deferred

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from tests.unit.podworkers.builders import pod_object

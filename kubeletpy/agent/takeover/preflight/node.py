@@ -68,13 +68,11 @@ from kubeletpy.remote.connection import EndpointError
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.resources.admission.at_start import Refusal, refused_at_start
+from kubeletpy.resources.admission.checks import NOTHING, NodeState
 from kubeletpy.resources.admission.declared_features import NodeConfiguration, declared
-from kubeletpy.resources.admission.facts import NodeState
-from kubeletpy.resources.admission.fit import NOTHING
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.resources import PodResources, with_resources
-from kubeletpy.resources.cgroups.machine import read_kernel_facts
-from kubeletpy.resources.cgroups.setup import SYSTEMD_RUNS
+from kubeletpy.resources.cgroups.setup import SYSTEMD_RUNS, read_kernel_facts
 from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
 from kubeletpy.runtime_manager.plan.intent import sync_intent
 from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits

@@ -17,9 +17,9 @@ from kubeletpy.config import ConfigError, KubeletSettings
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.placement.machine import MachineTopology, TopologyUnknown, read_machine
-from kubeletpy.resources.placement.state_file import StateUnusable
+from kubeletpy.resources.placement.static_manager import StateUnusable
 
 FILES = ("cpu_manager_state", "memory_manager_state")
 PlaceAtStart = Callable[[Pod], Rejection | None]

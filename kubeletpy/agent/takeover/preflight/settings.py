@@ -37,7 +37,7 @@ from kubeletpy.config.load import Check
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
 from kubeletpy.node.certificates.store import CertificateStore, certificate_dir
 from kubeletpy.node.shutdown import shutdown_manager
-from kubeletpy.resources.plugins.sockets import find_sockets
+from kubeletpy.resources.plugins.plugin_manager import find_sockets
 from kubeletpy.runtime_manager.act.user_namespaces import (
     UnusableIds,
     UserNamespaceRanges,

@@ -19,10 +19,8 @@ from kubeletpy.resources.devices.model import Booking, DeviceHolder
 from kubeletpy.resources.dra import checkpoint as claim_checkpoint
 from kubeletpy.resources.dra import health
 from kubeletpy.resources.dra.model import BadClaimState
-from kubeletpy.resources.placement.cpu_state import read_cpu_state
-from kubeletpy.resources.placement.id_lists import format_ids
-from kubeletpy.resources.placement.memory_state import read_memory_state
-from kubeletpy.resources.placement.state_json import StateError
+from kubeletpy.resources.placement.hints import format_ids
+from kubeletpy.resources.placement.state import StateError, read_cpu_state, read_memory_state
 
 UNUSABLE = (
     checkpoint_file.BadAllocationState,

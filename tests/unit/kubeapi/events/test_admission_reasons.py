@@ -8,8 +8,8 @@ from typing import get_type_hints
 import pytest
 
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
-from kubeletpy.resources.admission.verdict import Rejection
-from kubeletpy.resources.placement.refusal import AllocationRefused
+from kubeletpy.resources.admission.checks import Rejection
+from kubeletpy.resources.placement.hints import AllocationRefused
 from tools.rulebook import tables
 from tools.rulebook.product import modules
 

@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from kubeletpy.node.guards.daemons import DaemonCgroups
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.processes import ProcessGroups
+from kubeletpy.resources.cgroups.filesystem import ProcessGroups
+from kubeletpy.resources.cgroups.values import CgroupError
 from tests.virtual_time import on_virtual_time
 
 OWN = 500

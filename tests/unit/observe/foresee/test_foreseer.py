@@ -28,7 +28,7 @@ from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, ProbeResults, SyncIntent
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.resources.admission.verdict import (
+from kubeletpy.resources.admission.checks import (
     Admitted,
     Preempt,
     Refused,
@@ -36,8 +36,8 @@ from kubeletpy.resources.admission.verdict import (
     Shortage,
     Verdict,
 )
-from kubeletpy.resources.allocation.feasibility import Infeasible
-from kubeletpy.resources.placement.refusal import AllocationRefused
+from kubeletpy.resources.allocation.resources import Infeasible
+from kubeletpy.resources.placement.hints import AllocationRefused
 from tests.unit.observe.foresee.pods import container, pod
 
 RACE = "another pod may come first, and the scheduler decides whether this node gets the pod at all"

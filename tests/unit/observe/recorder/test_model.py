@@ -17,7 +17,7 @@ from kubeletpy.podworkers.records import (
     UpdateArrived,
     event_uid,
 )
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from tests.unit.podworkers.builders import make_pod
 
 POD = make_pod(uid="u")

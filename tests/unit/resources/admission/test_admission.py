@@ -9,20 +9,26 @@ import pytest
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.names import normalize
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
-from kubeletpy.resources.admission.facts import NodeState
-from kubeletpy.resources.admission.fit import is_extended, no_fewer, pod_needs, shortages
-from kubeletpy.resources.admission.handlers import judge
-from kubeletpy.resources.admission.node_selection import selects
-from kubeletpy.resources.admission.preemption import NoVictims, preempted, victims, yields
-from kubeletpy.resources.admission.sysctls import safe_sysctls
-from kubeletpy.resources.admission.verdict import (
+from kubeletpy.resources.admission.checks import (
     Admitted,
     AskForNode,
+    NodeState,
+    NoVictims,
     Preempt,
     Refused,
     Rejection,
     Shortage,
+    is_extended,
+    no_fewer,
+    pod_needs,
+    preempted,
+    safe_sysctls,
+    selects,
+    shortages,
+    victims,
+    yields,
 )
+from kubeletpy.resources.admission.handlers import judge
 from tests.unit.resources.cgroups.pods import container, fixed, pod
 
 STATE = NodeState(kernel_version="6.1.0-13-amd64")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.resources.admission.host_ports import clash, holders
+from kubeletpy.resources.admission.checks import clash, holders
 from tests.unit.podworkers.builders import make_pod
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.base.api.names import is_name, namespace_of, normalize
-from kubeletpy.resources.admission.sysctls import safe_sysctls
+from kubeletpy.resources.admission.checks import safe_sysctls
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.admission.taints import tolerates, untolerated
+from kubeletpy.resources.admission.checks import tolerates, untolerated
 
 META: Any = {"name": "p", "namespace": "d", "uid": "u"}
 SPEC: Any = {"containers": [{"name": "main", "image": "i"}]}

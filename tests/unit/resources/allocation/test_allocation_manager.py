@@ -13,10 +13,10 @@ from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ResizeOutcome
-from kubeletpy.resources.admission.verdict import Rejection
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
-from kubeletpy.resources.allocation.feasibility import Infeasible, ResizeRules
+from kubeletpy.resources.allocation.resources import Infeasible, ResizeRules
 from tests.unit.resources.allocation.pods import needs, pod
 from tests.virtual_time import LoopClock, on_virtual_time
 

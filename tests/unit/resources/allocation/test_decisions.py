@@ -14,8 +14,13 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import requests_in_force
 from kubeletpy.resources.allocation import conditions
 from kubeletpy.resources.allocation.conditions import DEFERRED, ERROR, INFEASIBLE
-from kubeletpy.resources.allocation.feasibility import ResizeRules, infeasible
-from kubeletpy.resources.allocation.queue import WaitingResize, in_order, requests_more
+from kubeletpy.resources.allocation.resources import (
+    ResizeRules,
+    WaitingResize,
+    in_order,
+    infeasible,
+    requests_more,
+)
 from tests.unit.resources.allocation.pods import needs, pod
 
 SWAPPING = ResizeRules(may_swap=lambda pod, container: container["name"] == "swaps")

@@ -10,17 +10,15 @@ import pytest
 
 from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.allocation.from_status import reported_resources
-from kubeletpy.resources.allocation.messages import resize_message
-from kubeletpy.resources.allocation.resize_changes import (
-    ResourceChange,
-    pod_level_changes,
-    resource_changes,
-)
 from kubeletpy.resources.allocation.resources import (
     PodResources,
+    ResourceChange,
     never_resized,
     of_pod,
+    pod_level_changes,
+    reported_resources,
+    resize_message,
+    resource_changes,
     same,
     with_resources,
 )

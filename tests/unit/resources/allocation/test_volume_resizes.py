@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.allocation.feasibility import Infeasible, ResizeRules, infeasible
-from kubeletpy.resources.allocation.resources import PodResources
+from kubeletpy.resources.allocation.resources import (
+    Infeasible,
+    PodResources,
+    ResizeRules,
+    infeasible,
+)
 from tests.unit.resources.allocation.pods import needs, pod
 from tests.unit.resources.allocation.test_allocation_manager import SMALL, Node
 from tests.virtual_time import on_virtual_time

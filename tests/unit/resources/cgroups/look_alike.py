@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from kubeletpy.resources.cgroups.detect import detect
-from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem
+from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem, detect
 
 V1 = {
     "cpu,cpuacct": ("cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us"),

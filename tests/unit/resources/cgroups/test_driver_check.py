@@ -13,8 +13,8 @@ import pytest
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.cgroups import driver_check, filesystem
 from kubeletpy.resources.cgroups.driver_check import MAX_SEARCHES, DriverCheck
-from kubeletpy.resources.cgroups.names import CgroupDriver, PodCgroupNames
 from kubeletpy.resources.cgroups.tree import CgroupTree, TreeOptions
+from kubeletpy.resources.cgroups.values import CgroupDriver, PodCgroupNames
 from tests.unit.resources.cgroups.look_alike import LookAlike, v1_machine, v2_machine
 from tests.unit.resources.cgroups.pods import container, pod
 

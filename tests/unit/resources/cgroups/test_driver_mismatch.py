@@ -12,7 +12,7 @@ from kubeletpy.resources.cgroups.driver_mismatch import (
     used_by_error,
     used_elsewhere,
 )
-from kubeletpy.resources.cgroups.names import CgroupDriver, PodCgroupNames, parse_root
+from kubeletpy.resources.cgroups.values import CgroupDriver, PodCgroupNames, parse_root
 
 CGROUPFS, SYSTEMD = CgroupDriver.CGROUPFS, CgroupDriver.SYSTEMD
 ID = "0af3" * 16

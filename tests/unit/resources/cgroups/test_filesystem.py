@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.resources.cgroups.detect import detect
-from kubeletpy.resources.cgroups.errors import CgroupBusy, CgroupError, CgroupsUnavailable
-from kubeletpy.resources.cgroups.values import CgroupResources
+from kubeletpy.resources.cgroups.filesystem import detect
+from kubeletpy.resources.cgroups.values import (
+    CgroupBusy,
+    CgroupError,
+    CgroupResources,
+    CgroupsUnavailable,
+)
 from tests.unit.resources.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
 
 POD = "/kubepods/burstable/pod1"

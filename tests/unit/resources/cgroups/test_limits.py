@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod, PodLimits, PodLimitsError
-from kubeletpy.resources.cgroups.limits import KernelPodLimits
-from kubeletpy.resources.cgroups.limits_read import (
+from kubeletpy.resources.cgroups.filesystem import (
     PAGE,
     as_requested,
     memory_usage,
     read_limits,
     with_more,
 )
+from kubeletpy.resources.cgroups.pod_cgroups import KernelPodLimits
 from kubeletpy.resources.cgroups.values import CgroupResources
 from tests.unit.resources.cgroups.pods import container, fixed, pod
 from tests.unit.resources.cgroups.test_pod_cgroups import Node, node, shares, weight

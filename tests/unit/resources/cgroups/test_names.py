@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.pods.resources import QoSClass
-from kubeletpy.resources.cgroups.names import (
+from kubeletpy.resources.cgroups.values import (
     CgroupDriver,
     InvalidCgroupName,
     PodCgroupNames,

@@ -12,11 +12,16 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import MemoryQoS, QoSClass
 from kubeletpy.pods.runtime_status import SandboxConfigError
-from kubeletpy.resources.cgroups.errors import CgroupBusy, CgroupError
-from kubeletpy.resources.cgroups.names import PodCgroupNames
 from kubeletpy.resources.cgroups.pod_cgroups import PodCgroups
 from kubeletpy.resources.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
-from kubeletpy.resources.cgroups.values import CgroupResources, PodCgroupSettings, ReservedMemory
+from kubeletpy.resources.cgroups.values import (
+    CgroupBusy,
+    CgroupError,
+    CgroupResources,
+    PodCgroupNames,
+    PodCgroupSettings,
+    ReservedMemory,
+)
 from tests.unit.resources.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
 from tests.unit.resources.cgroups.pods import container, fixed, pod
 from tests.virtual_time import run

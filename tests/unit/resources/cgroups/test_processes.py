@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.processes import ProcessGroups
+from kubeletpy.resources.cgroups.filesystem import ProcessGroups
+from kubeletpy.resources.cgroups.values import CgroupError
 from tests.unit.resources.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
 
 

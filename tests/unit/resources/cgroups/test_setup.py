@@ -12,11 +12,14 @@ from kubeletpy.config import load_document, parse_flags
 from kubeletpy.pods.resources import MemoryQoS
 from kubeletpy.remote.errors import Unimplemented
 from kubeletpy.resources.cgroups import setup
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.machine import KernelFacts, read_kernel_facts
-from kubeletpy.resources.cgroups.names import CgroupDriver
+from kubeletpy.resources.cgroups.setup import KernelFacts, read_kernel_facts
 from kubeletpy.resources.cgroups.tree import CgroupTree
-from kubeletpy.resources.cgroups.values import CgroupResources, ReservedMemory
+from kubeletpy.resources.cgroups.values import (
+    CgroupDriver,
+    CgroupError,
+    CgroupResources,
+    ReservedMemory,
+)
 from tests.unit.resources.cgroups.look_alike import LookAlike, v1_machine, v2_machine
 
 KERNEL = KernelFacts(hugepage_sizes=("2MB",), max_pids=1000)

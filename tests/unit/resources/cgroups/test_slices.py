@@ -10,17 +10,19 @@ from dbus_fast import Variant
 
 from kubeletpy.base.host.errors import DBusError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.cgroups.errors import CgroupError
-from kubeletpy.resources.cgroups.limits_read import as_requested
-from kubeletpy.resources.cgroups.names import CgroupDriver, PodCgroupNames
-from kubeletpy.resources.cgroups.slices import SliceUnits, SystemdFilesystem
-from kubeletpy.resources.cgroups.unit_properties import (
+from kubeletpy.resources.cgroups.filesystem import as_requested
+from kubeletpy.resources.cgroups.tree import SliceUnits, SystemdFilesystem
+from kubeletpy.resources.cgroups.values import (
     INFINITY,
+    CgroupDriver,
+    CgroupError,
+    CgroupResources,
+    PodCgroupNames,
     Properties,
     limit_properties,
+    rounded_quota,
     unit_name,
 )
-from kubeletpy.resources.cgroups.values import CgroupResources, rounded_quota
 from tests.unit.resources.cgroups.look_alike import LookAlike, v2_machine
 from tests.unit.resources.cgroups.pods import container, fixed, pod
 from tests.unit.resources.cgroups.test_pod_cgroups import Node

@@ -23,11 +23,9 @@ from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from kubeletpy.resources.devices.checkpoint import FILE, parse_checkpoint
 from kubeletpy.resources.devices.device_manager import RETURNS_WITHIN_S, DeviceManager
-from kubeletpy.resources.devices.kubelet_socket import KubeletSocket
-from kubeletpy.resources.devices.model import AwaitedPlugins
-from kubeletpy.resources.devices.names import RegistrationRefused
-from kubeletpy.resources.placement.hints import Hint
-from kubeletpy.resources.placement.refusal import AllocationRefused
+from kubeletpy.resources.devices.model import AwaitedPlugins, RegistrationRefused
+from kubeletpy.resources.devices.registration import KubeletSocket
+from kubeletpy.resources.placement.hints import AllocationRefused, Hint
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from tests.unit.resources.devices.plugins import SimPlugin, failed, hang
 from tests.virtual_time import on_virtual_time

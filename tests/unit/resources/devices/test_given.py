@@ -7,9 +7,13 @@ import pytest
 from kubeletpy.pods.pod import DeviceNode, Mount
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
-from kubeletpy.resources.devices.given import from_plugins
-from kubeletpy.resources.devices.model import Booking
-from kubeletpy.resources.devices.names import RegistrationRefused, check_resource, check_version
+from kubeletpy.resources.devices.model import (
+    Booking,
+    RegistrationRefused,
+    check_resource,
+    check_version,
+)
+from kubeletpy.resources.devices.pick import from_plugins
 
 
 def booking(

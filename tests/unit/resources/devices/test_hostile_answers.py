@@ -9,10 +9,10 @@ import pytest
 
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
-from kubeletpy.resources.devices.given import from_plugins
 from kubeletpy.resources.devices.model import Booking
+from kubeletpy.resources.devices.pick import from_plugins
 from kubeletpy.resources.devices.plugin import MAX_GIVEN
-from kubeletpy.resources.placement.refusal import AllocationRefused
+from kubeletpy.resources.placement.hints import AllocationRefused
 from tests.unit.resources.devices.plugins import SimPlugin
 from tests.unit.resources.devices.test_device_manager import Node, admit, ids, pod
 from tests.virtual_time import on_virtual_time

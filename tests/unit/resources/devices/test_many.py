@@ -12,7 +12,7 @@ import pytest
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from kubeletpy.resources.devices import registration
 from kubeletpy.resources.devices.device_manager import DeviceManager
-from kubeletpy.resources.devices.names import RegistrationRefused
+from kubeletpy.resources.devices.model import RegistrationRefused
 from kubeletpy.resources.devices.registration import MAX_RESOURCES
 from tests.turns import turns_measured
 from tests.unit.resources.devices.plugins import SimPlugin

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from kubeletpy.resources.devices.model import NO_NODE, Booking, DeviceHolder, PluginDevice
-from kubeletpy.resources.devices.on_node import (
+from kubeletpy.resources.devices.model import (
+    NO_NODE,
+    Booking,
+    DeviceHolder,
+    DeviceState,
+    PluginDevice,
     allocatable,
     capacity,
     extended,
@@ -11,7 +15,6 @@ from kubeletpy.resources.devices.on_node import (
     near,
     resources_status,
 )
-from kubeletpy.resources.devices.state import DeviceState
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 

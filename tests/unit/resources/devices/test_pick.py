@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.devices.hints import device_hints
 from kubeletpy.resources.devices.model import (
+    FORGOTTEN_AFTER_S,
     Booking,
     DeviceHolder,
+    DeviceState,
     PluginDevice,
     Reservation,
     Wish,
@@ -24,11 +25,11 @@ from kubeletpy.resources.devices.pick import (
     No,
     Nothing,
     decide,
+    device_hints,
     pick,
     requests,
     reusable,
 )
-from kubeletpy.resources.devices.state import FORGOTTEN_AFTER_S, DeviceState
 
 GPU = "vendor.example/gpu"
 

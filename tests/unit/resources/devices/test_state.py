@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.resources.devices.model import (
+    FORGOTTEN_AFTER_S,
     NO_NODE,
     Booking,
     DeviceHolder,
+    DeviceState,
     PluginDevice,
     Reservation,
     Wish,
 )
-from kubeletpy.resources.devices.state import FORGOTTEN_AFTER_S, DeviceState
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 A, B = DeviceHolder("pod-1", "a", GPU), DeviceHolder("pod-1", "b", GPU)

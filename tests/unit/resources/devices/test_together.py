@@ -18,10 +18,9 @@ from kubeletpy.pods.pod import HeldResource, Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote.errors import Code
 from kubeletpy.resources.devices.device_manager import DeviceManager
-from kubeletpy.resources.placement.cpu_manager import CpuManager
-from kubeletpy.resources.placement.cpu_options import CpuOptions
-from kubeletpy.resources.placement.hints import Policy
-from kubeletpy.resources.placement.refusal import AllocationRefused
+from kubeletpy.resources.placement.hints import AllocationRefused, Policy
+from kubeletpy.resources.placement.managers import CpuManager
+from kubeletpy.resources.placement.options import CpuOptions
 from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.topology_manager import TopologyManager
 from tests.unit.resources.devices.plugins import SimPlugin, failed

@@ -17,11 +17,9 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.plugin_calls import PluginCallFailed
-from kubeletpy.resources.dra.claim_manager import ClaimManager
-from kubeletpy.resources.dra.claims import ClaimProblem
+from kubeletpy.resources.dra.claim_manager import ClaimManager, ClaimState
 from kubeletpy.resources.dra.drivers import DraDrivers
-from kubeletpy.resources.dra.model import Claims
-from kubeletpy.resources.dra.state import ClaimState
+from kubeletpy.resources.dra.model import ClaimProblem, Claims
 from kubeletpy.resources.plugins.model import DRA, PluginInfo
 from tests.dra_driver.services import Services
 from tests.unit.podworkers.builders import pod_object

@@ -12,7 +12,7 @@ from kubeletpy.remote.generated import dra_health_pb2 as health
 from kubeletpy.remote.generated import dra_v1_pb2 as v1
 from kubeletpy.remote.generated import dra_v1beta1_pb2 as v1beta1
 from kubeletpy.resources.dra.answers import MAX_DEVICES, MAX_NAMES, claim_answers, service
-from kubeletpy.resources.dra.client import PART_DEVICES, parts
+from kubeletpy.resources.dra.drivers import PART_DEVICES, parts
 from kubeletpy.resources.dra.health import MAX_DEVICES as MAX_REPORTED
 from kubeletpy.resources.dra.health import with_report
 from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo

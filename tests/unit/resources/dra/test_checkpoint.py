@@ -9,8 +9,8 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.resources.dra.checkpoint import checksum, parse_checkpoint, written
+from kubeletpy.resources.dra.claim_manager import ClaimState
 from kubeletpy.resources.dra.model import BadClaimState, ClaimDevice, ClaimInfo
-from kubeletpy.resources.dra.state import ClaimState
 
 HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1"'
 DEVICE = ClaimDevice("pool", "d0", ("r0", "r1"), ("a.example.com/claim=x",), "share")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.dra.claims import (
+from kubeletpy.resources.dra.model import (
     Allocated,
     ClaimProblem,
     ClaimUse,

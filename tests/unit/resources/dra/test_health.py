@@ -11,9 +11,8 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.remote.generated import dra_health_pb2 as pb
 from kubeletpy.resources.dra import health
-from kubeletpy.resources.dra.claims import uses
 from kubeletpy.resources.dra.health import HEALTHY, UNHEALTHY, UNKNOWN, DeviceHealth, Known
-from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo
+from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo, uses
 from tests.unit.resources.dra.node import user
 
 A = "a.example.com"

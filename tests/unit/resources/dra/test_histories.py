@@ -17,7 +17,7 @@ import pytest
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.dra.checkpoint import parse_checkpoint
-from kubeletpy.resources.dra.claims import ClaimProblem
+from kubeletpy.resources.dra.model import ClaimProblem
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from tests.unit.resources.dra.node import DriverInProcess, Node, user
 from tests.virtual_time import on_virtual_time

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.resources.dra.claims import CALLS, Allocated, ClaimProblem, uses
 from kubeletpy.resources.dra.model import (
+    CALLS,
+    Allocated,
     ClaimDevice,
     ClaimInfo,
+    ClaimProblem,
     Claims,
     ContainerClaim,
     cdi_devices,
@@ -16,6 +18,7 @@ from kubeletpy.resources.dra.model import (
     leaving,
     referenced,
     to_call,
+    uses,
 )
 from tests.unit.resources.dra.node import user
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.id_lists import format_ids
-from kubeletpy.resources.placement.topology import Cpu, CpuTopology
+from kubeletpy.resources.placement.hints import Cpu, CpuTopology, format_ids
 
 
 def machine(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.resources.placement.cpu_state import CpuState, Entries
+from kubeletpy.resources.placement.state import CpuState, Entries
 
 P = "static"
 C0, C12, C1, C2 = frozenset({0}), frozenset({1, 2}), frozenset({1}), frozenset({2})

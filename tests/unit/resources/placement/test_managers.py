@@ -16,17 +16,22 @@ from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.resources.placement import state_file
-from kubeletpy.resources.placement.cpu_manager import CpuManager
-from kubeletpy.resources.placement.cpu_options import CpuOptions
-from kubeletpy.resources.placement.cpu_reconcile import CpuReconciler, RunningContainer
-from kubeletpy.resources.placement.hints import NOT_TO_BE_HAD, Hint, Hints, Policy
-from kubeletpy.resources.placement.id_lists import format_ids, parse_ids
+from kubeletpy.resources.placement import static_manager
+from kubeletpy.resources.placement.hints import (
+    NOT_TO_BE_HAD,
+    AllocationRefused,
+    Hint,
+    Hints,
+    NumaNode,
+    Policy,
+    format_ids,
+    parse_ids,
+)
 from kubeletpy.resources.placement.machine import TopologyUnknown, read_machine
-from kubeletpy.resources.placement.refusal import AllocationRefused
-from kubeletpy.resources.placement.state_file import StateUnusable
+from kubeletpy.resources.placement.managers import CpuManager, CpuReconciler, RunningContainer
+from kubeletpy.resources.placement.options import CpuOptions
 from kubeletpy.resources.placement.static_cpus import StaticCpus
-from kubeletpy.resources.placement.topology import NumaNode
+from kubeletpy.resources.placement.static_manager import StateUnusable
 from kubeletpy.resources.placement.topology_manager import TopologyManager
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from tests.unit.resources.placement.machines import machine, pod_of, sized, write_sysfs
@@ -112,7 +117,7 @@ def test_a_start_on_a_full_disk(
 
     @on_virtual_time
     async def run() -> None:
-        monkeypatch.setattr(state_file, "write_private", full)
+        monkeypatch.setattr(static_manager, "write_private", full)
         if policy is None:
             await manager(tmp_path, policy).start()
         else:
@@ -120,7 +125,7 @@ def test_a_start_on_a_full_disk(
                 await manager(tmp_path, policy).start()
         monkeypatch.undo()
         await manager(tmp_path, policy).start()
-        monkeypatch.setattr(state_file, "write_private", full)
+        monkeypatch.setattr(static_manager, "write_private", full)
         await manager(tmp_path, policy).start()
 
     run()

@@ -7,16 +7,17 @@ import random
 
 import pytest
 
-from kubeletpy.resources.placement.id_lists import format_ids, parse_ids
-from kubeletpy.resources.placement.pick_cpus import PACKED, NotEnoughCpus, PickOptions, pick
-from kubeletpy.resources.placement.topology import (
+from kubeletpy.resources.placement.hints import (
     Cpu,
     CpuTopology,
     Unit,
     by_core,
     by_numa,
     by_socket,
+    format_ids,
+    parse_ids,
 )
+from kubeletpy.resources.placement.pick_cpus import PACKED, NotEnoughCpus, PickOptions, pick
 from tests.unit.resources.placement.machines import machine, one_node_of_two_sockets
 
 SINGLE = machine(cores=4, threads=2)

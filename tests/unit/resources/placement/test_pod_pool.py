@@ -14,25 +14,32 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.cpu_manager import CpuManager
-from kubeletpy.resources.placement.cpu_options import CpuOptions
-from kubeletpy.resources.placement.cpu_state import CpuState, read_cpu_state, write_cpu_state
-from kubeletpy.resources.placement.hints import NOT_TO_BE_HAD, Hint, Policy
-from kubeletpy.resources.placement.id_lists import format_ids, parse_ids
-from kubeletpy.resources.placement.memory_manager import MemoryManager
-from kubeletpy.resources.placement.memory_state import (
+from kubeletpy.resources.placement.hints import (
+    NOT_TO_BE_HAD,
+    AllocationRefused,
+    Cpu,
+    CpuTopology,
+    Hint,
+    PodLevelPlacement,
+    Policy,
+    format_ids,
+    parse_ids,
+)
+from kubeletpy.resources.placement.managers import CpuManager, MemoryManager
+from kubeletpy.resources.placement.options import CpuOptions
+from kubeletpy.resources.placement.state import (
     Block,
+    CpuState,
     MemoryState,
     NodeMemory,
     Table,
+    read_cpu_state,
     read_memory_state,
+    write_cpu_state,
     write_memory_state,
 )
-from kubeletpy.resources.placement.pod_pool import PodLevelPlacement
-from kubeletpy.resources.placement.refusal import AllocationRefused
 from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.static_memory import StaticMemory
-from kubeletpy.resources.placement.topology import Cpu, CpuTopology
 from kubeletpy.resources.placement.topology_manager import TopologyManager
 from tests.unit.resources.placement.machines import pod_of, sized
 from tests.virtual_time import on_virtual_time

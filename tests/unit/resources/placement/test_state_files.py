@@ -12,19 +12,22 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import fnv1a_32
-from kubeletpy.resources.placement import go_dump
-from kubeletpy.resources.placement.cpu_state import CpuState, read_cpu_state, write_cpu_state
-from kubeletpy.resources.placement.id_lists import format_ids, parse_ids
-from kubeletpy.resources.placement.memory_state import (
+from kubeletpy.resources.placement import state as go_dump
+from kubeletpy.resources.placement.hints import format_ids, parse_ids
+from kubeletpy.resources.placement.state import (
     Block,
+    CpuState,
     MemoryState,
     NodeMemory,
+    StateError,
     Table,
+    read_cpu_state,
     read_memory_state,
+    write_cpu_state,
     write_memory_state,
+    write_object,
 )
-from kubeletpy.resources.placement.state_file import Form, StateFile
-from kubeletpy.resources.placement.state_json import StateError, write_object
+from kubeletpy.resources.placement.static_manager import Form, StateFile
 
 NODE = NodeMemory(1, {"hugepages-2Mi": Table(), "memory": Table(100, 10, 90, 30, 60)}, (0,))
 MEMORY = MemoryState("Static", {0: NODE}, {"uid-a": {"c": (Block((0,), "memory", 30),)}})

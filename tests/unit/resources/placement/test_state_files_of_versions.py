@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.resources.placement.cpu_state import CpuState, read_cpu_state, write_cpu_state
-from kubeletpy.resources.placement.memory_state import (
+from kubeletpy.resources.placement.state import (
     Block,
+    CpuState,
     MemoryState,
     NodeMemory,
+    StateError,
     Table,
+    read_cpu_state,
     read_memory_state,
+    write_cpu_state,
     write_memory_state,
 )
-from kubeletpy.resources.placement.state_json import StateError
 
 JSON = dict[str, Any]
 

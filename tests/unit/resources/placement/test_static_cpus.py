@@ -8,25 +8,32 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.cpu_options import (
+from kubeletpy.resources.placement.hints import (
+    NOT_TO_BE_HAD,
+    AllocationRefused,
+    Cpu,
+    CpuTopology,
+    Hint,
+    PodLevelPlacement,
+    by_numa,
+    by_socket,
+    format_ids,
+    parse_ids,
+)
+from kubeletpy.resources.placement.options import (
     CpuOptions,
     OptionError,
     check_sockets,
     read_cpu_options,
+    reserve,
 )
-from kubeletpy.resources.placement.cpu_state import CpuState
-from kubeletpy.resources.placement.hints import NOT_TO_BE_HAD, Hint
-from kubeletpy.resources.placement.id_lists import format_ids, parse_ids
 from kubeletpy.resources.placement.pick_cpus import PickOptions
-from kubeletpy.resources.placement.pod_pool import PodLevelPlacement
-from kubeletpy.resources.placement.refusal import AllocationRefused
-from kubeletpy.resources.placement.reserved_cpus import reserve
+from kubeletpy.resources.placement.state import CpuState
 from kubeletpy.resources.placement.static_cpus import (
     StaticCpus,
     exclusive_cpus,
     exclusive_cpus_of_pod,
 )
-from kubeletpy.resources.placement.topology import Cpu, CpuTopology, by_numa, by_socket
 from tests.unit.resources.placement.machines import machine, one_node_of_two_sockets, pod_of, sized
 
 ALWAYS = {"restartPolicy": "Always"}

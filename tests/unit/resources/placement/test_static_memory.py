@@ -13,12 +13,17 @@ from kubeletpy.config.settings import MemoryReservation
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.cpu_options import OptionError
-from kubeletpy.resources.placement.hints import NOT_TO_BE_HAD, Hint
-from kubeletpy.resources.placement.memory_booking import shrunk
-from kubeletpy.resources.placement.memory_manager import MemoryManager
-from kubeletpy.resources.placement.memory_requests import peak_memory_requests, requested_memory
-from kubeletpy.resources.placement.memory_state import (
+from kubeletpy.resources.placement.hints import (
+    NOT_TO_BE_HAD,
+    AllocationRefused,
+    Hint,
+    NumaNode,
+    peak_memory_requests,
+    requested_memory,
+)
+from kubeletpy.resources.placement.managers import MemoryManager
+from kubeletpy.resources.placement.options import OptionError, empty_nodes, huge_name
+from kubeletpy.resources.placement.state import (
     Block,
     MemoryState,
     NodeMemory,
@@ -26,11 +31,8 @@ from kubeletpy.resources.placement.memory_state import (
     read_memory_state,
     write_memory_state,
 )
-from kubeletpy.resources.placement.refusal import AllocationRefused
-from kubeletpy.resources.placement.reserved_memory import empty_nodes, huge_name
-from kubeletpy.resources.placement.state_file import StateUnusable
-from kubeletpy.resources.placement.static_memory import StaticMemory
-from kubeletpy.resources.placement.topology import NumaNode
+from kubeletpy.resources.placement.static_manager import StateUnusable
+from kubeletpy.resources.placement.static_memory import StaticMemory, shrunk
 from kubeletpy.runtime_manager.additions import ContainerAdditions
 from tests.unit.resources.placement.machines import pod_of, sized
 from tests.virtual_time import on_virtual_time

@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.resources.devices import checkpoint
-from kubeletpy.resources.devices.given import from_plugins
 from kubeletpy.resources.devices.model import DeviceHolder
-from kubeletpy.resources.placement.cpu_state import read_cpu_state, write_cpu_state
-from kubeletpy.resources.placement.memory_state import Block, read_memory_state, write_memory_state
+from kubeletpy.resources.devices.pick import from_plugins
+from kubeletpy.resources.placement.state import (
+    Block,
+    read_cpu_state,
+    read_memory_state,
+    write_cpu_state,
+    write_memory_state,
+)
 
 WRITTEN = Path(__file__).parent / "kubelet_1_36"
 UID = "ef6fe03725e348f17ee0c082ddfc00f4"

@@ -9,10 +9,9 @@ import grpc.aio
 import pytest
 
 from kubeletpy.remote.generated import pluginregistration_pb2 as pb
-from kubeletpy.resources.plugins import handshake
-from kubeletpy.resources.plugins.handshake import SocketRegistrations, read_info
-from kubeletpy.resources.plugins.model import PluginInfo
-from kubeletpy.resources.plugins.protocol import PluginRefused
+from kubeletpy.resources.plugins import plugin_manager
+from kubeletpy.resources.plugins.model import PluginInfo, PluginRefused
+from kubeletpy.resources.plugins.plugin_manager import SocketRegistrations, read_info
 
 STAMP = (1, 1)
 Context = grpc.aio.ServicerContext[pb.RegistrationStatus, pb.RegistrationStatusResponse]
@@ -62,7 +61,7 @@ async def test_a_conversation(tmp_path: Path) -> None:
 
 
 async def test_a_missing_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "CONNECT_S", 0.2)
+    monkeypatch.setattr(plugin_manager, "CONNECT_S", 0.2)
     why = r"plugin at .*/dead\.sock: no answer within .*No such file"
     with pytest.raises(PluginRefused, match=why):
         async with SocketRegistrations().open(str(tmp_path / "dead.sock"), STAMP) as conversation:

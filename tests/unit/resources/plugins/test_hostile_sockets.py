@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.wire.http2_exchange import Exchange
-from kubeletpy.resources.plugins import handshake
-from kubeletpy.resources.plugins.handshake import MAX_ANSWER, SocketRegistrations
-from kubeletpy.resources.plugins.model import Stamp
-from kubeletpy.resources.plugins.plugin_manager import PluginManager
-from kubeletpy.resources.plugins.protocol import Conversation, PluginRefused
+from kubeletpy.resources.plugins import plugin_manager
+from kubeletpy.resources.plugins.model import Conversation, PluginRefused, Stamp
+from kubeletpy.resources.plugins.plugin_manager import (
+    MAX_ANSWER,
+    PluginManager,
+    SocketRegistrations,
+)
 from tests.turns import turns_measured
 from tests.unit.probes.handlers.test_grpc_floods import FLOODS, SETTINGS
 
@@ -65,7 +67,7 @@ async def test_silent_sockets_never_hold_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop is not held when hundreds appear, nor when all of them time out together."""
-    monkeypatch.setattr(handshake, "CONNECT_S", 1.0)
+    monkeypatch.setattr(plugin_manager, "CONNECT_S", 1.0)
     registrations = Counted()
     manager = PluginManager(tmp_path, {}, registrations, Counts())
     with silent(tmp_path, SOCKETS) as sockets, turns_measured() as turns:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.resources.plugins.model import CSI, PluginInfo, Stamp
-from kubeletpy.resources.plugins.plan import Known, PluginPlan, name_is_free, plan
+from kubeletpy.resources.plugins.model import (
+    CSI,
+    Known,
+    PluginInfo,
+    PluginPlan,
+    Stamp,
+    name_is_free,
+    plan,
+)
 
 OLD, NEW = (1, 1), (2, 2)
 

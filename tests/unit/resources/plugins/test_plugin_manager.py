@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.resources.plugins.model import CSI, PluginInfo, Stamp
+from kubeletpy.resources.plugins.model import CSI, Conversation, PluginInfo, PluginRefused, Stamp
 from kubeletpy.resources.plugins.plugin_manager import PluginManager
-from kubeletpy.resources.plugins.protocol import Conversation, PluginRefused
 from tests.virtual_time import run
 
 A, B = "/p/a.sock", "/p/b.sock"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.resources.plugins import sockets
+from kubeletpy.resources.plugins import plugin_manager
 from kubeletpy.resources.plugins.model import Stamp
-from kubeletpy.resources.plugins.sockets import PluginSockets, find_sockets
+from kubeletpy.resources.plugins.plugin_manager import PluginSockets, find_sockets
 
 
 def listen(path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_come_go_and_come_again(tmp_path: Path) -> None:
 async def test_the_directory_itself_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "SETTLED_S", 0.2)
+    monkeypatch.setattr(plugin_manager, "SETTLED_S", 0.2)
     root = tmp_path / "plugins_registry"
     root.mkdir()
     listen(root / "a.sock")
@@ -108,8 +108,8 @@ async def test_the_directory_itself_is_replaced(
 
 
 def test_the_search_for_sockets_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "MAX_SOCKETS", 2)
-    monkeypatch.setattr(sockets, "MAX_DEPTH", 1)
+    monkeypatch.setattr(plugin_manager, "MAX_SOCKETS", 2)
+    monkeypatch.setattr(plugin_manager, "MAX_DEPTH", 1)
     (tmp_path / "1" / "2").mkdir(parents=True)
     for number in range(3):
         listen(tmp_path / f"{number}.sock")

@@ -14,7 +14,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import podresources_pb2 as v1
 from kubeletpy.remote.generated import podresources_v1alpha1_pb2 as v1alpha1
 from kubeletpy.resources.dra.model import ClaimDevice, ContainerClaim
-from kubeletpy.resources.placement.memory_state import Block
+from kubeletpy.resources.placement.state import Block
 from kubeletpy.server.pod_resources import answers
 from kubeletpy.server.pod_resources.server import PodResourcesServer
 

@@ -13,9 +13,8 @@ import pytest
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import CSINODES, NODES
 from kubeletpy.metrics.registry import Metrics
-from kubeletpy.resources.plugins.handshake import SocketRegistrations
 from kubeletpy.resources.plugins.model import CSI
-from kubeletpy.resources.plugins.plugin_manager import PluginManager
+from kubeletpy.resources.plugins.plugin_manager import PluginManager, SocketRegistrations
 from kubeletpy.volumes.claims.on_disk import FailureOutcome
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi.driver_objects import DriverObjects

@@ -15,8 +15,12 @@ from kubeletpy.resources.allocation import checkpoint_file
 from kubeletpy.resources.allocation.resources import PodResources
 from kubeletpy.resources.devices import checkpoint as device_checkpoint
 from kubeletpy.resources.dra import checkpoint as claim_checkpoint
-from kubeletpy.resources.placement.cpu_state import CpuState, write_cpu_state
-from kubeletpy.resources.placement.memory_state import MemoryState, write_memory_state
+from kubeletpy.resources.placement.state import (
+    CpuState,
+    MemoryState,
+    write_cpu_state,
+    write_memory_state,
+)
 
 CPUS = write_cpu_state(CpuState("static", frozenset({0, 1}), {"u": {"c": frozenset({2})}}))
 RECORD = write_record(PulledRecord("sha256:abc", 1.0, {}))

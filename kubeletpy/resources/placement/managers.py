@@ -1,0 +1,467 @@
+"""Keeps track, also on disk, of which container has which CPUs, and assigns them.
+
+:class:`~kubeletpy.resources.placement.static_cpus.StaticCpus` makes the decisions. One allocation is one
+write. Must never let a pod be admitted whose CPUs are not on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import spelled
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.metrics.resources import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE, PlacementMetrics
+from kubeletpy.pods.pod import HeldResource, Placement, Pod
+from kubeletpy.pods.resources import pod_level_set
+from kubeletpy.remote.errors import CRIError, NotFound
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.resources.placement.hints import (
+    MEMORY,
+    AllocationRefused,
+    Hint,
+    containers_in_order,
+    format_ids,
+    not_written,
+    requested_memory,
+    shares_part,
+)
+from kubeletpy.resources.placement.state import (
+    Block,
+    CpuState,
+    MemoryState,
+    read_cpu_state,
+    read_memory_state,
+    write_cpu_state,
+    write_memory_state,
+)
+from kubeletpy.resources.placement.static_cpus import CPU, StaticCpus, exclusive_cpus
+from kubeletpy.resources.placement.static_manager import Form, StateFile, StaticManager
+from kubeletpy.resources.placement.static_memory import StaticMemory
+from kubeletpy.runtime_manager.additions import ContainerAdditions
+
+log = logging.getLogger(__name__)
+
+NO_CPU_POLICY = "none"
+_CPU_FORM = Form("cpu_manager_state", "cpuManagerPolicy", "CPUs", read_cpu_state, write_cpu_state)
+
+
+class CpuManager(StaticManager[CpuState, StaticCpus]):
+    """A provider of CPUs (``ResourceProvider`` and ``ContainerProvider``)."""
+
+    name = CPU
+
+    def __init__(
+        self,
+        policy: StaticCpus | None,
+        root_dir: Path,
+        metrics: PlacementMetrics,
+        *,
+        quota_off: bool = True,
+    ) -> None:
+        """Args:
+        policy: None: cpuManagerPolicy none.
+        quota_off: a container with CPUs of its own has no CFS quota (gate
+            DisableCPUQuotaWithExclusiveCPUs).
+        """
+        state = CpuState(NO_CPU_POLICY) if policy is None else policy.initial()
+        file = StateFile(root_dir, _CPU_FORM)
+        super().__init__(
+            policy, state, file, metrics, requests=metrics.cpu_requests, errors=metrics.cpu_errors
+        )
+        self._subscribers: list[Callable[[], None]] = []
+        self._quota_off = quota_off
+
+    def subscribe(self, subscriber: Callable[[], None]) -> None:
+        """Call a function when running containers may have to move; it must not block."""
+        self._subscribers.append(subscriber)
+
+    async def start(self) -> None:
+        """Continue from the file's content. Raises StateUnusable."""
+        await super().start()
+        self._show()
+
+    # -- ResourceProvider -----------------------------------------------------------------------
+
+    def _allocate(
+        self, policy: StaticCpus, pod: Pod, container: api.Container, hint: Hint
+    ) -> CpuState:
+        """Counts, too, whether a container got whole cores, if it must."""
+        counted = policy.options.full_cores
+        try:
+            state = policy.allocate(self.state, pod, container, hint)
+        except AllocationRefused:
+            if counted:
+                self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
+            raise
+        if counted:
+            self._metrics.aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
+        return state
+
+    async def settle(self, pod: Pod) -> None:
+        """See ResourceProvider."""
+        names = self._unsettled.pop(pod.uid, [])
+        source = self._source(pod)
+        try:
+            await self._file.write(self.state)
+        except OSError as error:
+            for name in names:
+                self.state = self.state.without_container(pod.uid, name)
+                self._count_refusal(source)
+            self._file.write_soon(self.state)
+            raise not_written(_CPU_FORM.name, error) from error
+        finally:
+            self._changed()
+        for name in names:
+            self._note(pod, name, source)
+        booked = (self.state.container_cpus(pod.uid, name) or frozenset() for name in names)
+        for cpus in [self.state.pod_cpus(pod.uid)] if source == "pod" else booked:
+            if self._policy is not None and self._policy.in_one_cache(cpus):
+                self._metrics.aligned.labels(CONTAINER, UNCORE_CACHE).inc()
+        self._show()
+
+    def release(self, uids: Collection[str]) -> None:
+        """See ResourceProvider."""
+        for uid in self._unsettled.keys() - set(uids):
+            del self._unsettled[uid]
+        before = self.state
+        self.state = before.without_all_but(uids)
+        if self.state is not before:
+            left = sorted({*before.entries, *before.pools} - {*self.state.entries})
+            log.info(
+                "CPUs are free again", extra={"pods": left, "pool": format_ids(self.state.pool)}
+            )
+            self._file.write_soon(self.state)
+            self._show()
+            self._changed()
+
+    # -- what containers get --------------------------------------------------------------------
+
+    async def provide(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        given: ContainerAdditions,
+    ) -> ContainerAdditions:
+        """The CPUs that a container runs on, for its config."""
+        mine = self.placement(pod, container["name"])
+        placement = replace(
+            given.placement, cpuset_cpus=mine.cpuset_cpus, no_cfs_quota=mine.no_cfs_quota
+        )
+        return replace(given, placement=placement)
+
+    def placement(self, pod: Pod, container: str) -> Placement:
+        """The CPUs that a container runs on, and whether it has a CFS quota."""
+        return Placement(
+            cpuset_cpus=format_ids(self.cpus_of(pod.uid, container)),
+            no_cfs_quota=self._quota_off and self.owns(pod, container),
+        )
+
+    def owns(self, pod: Pod, container: str) -> bool:
+        """See StaticManager."""
+        held = self.state.container_cpus(pod.uid, container) is not None
+        own = partial(exclusive_cpus, pod, pod_level=True)
+        return held and not shares_part(pod, container, own)
+
+    def cpus_of(self, uid: str, container: str) -> frozenset[int]:
+        """The CPUs that a container runs on; empty: cpuManagerPolicy is none."""
+        own = self.state.container_cpus(uid, container)
+        return self.state.pool if own is None else own
+
+    def own_cpus(self, pod: Pod, container: str) -> frozenset[int]:
+        """The CPUs that are exclusive to a container."""
+        return self.cpus_of(pod.uid, container) if self.owns(pod, container) else frozenset()
+
+    def pool_of(self, uid: str) -> frozenset[int]:
+        """The CPUs of a pod that is placed as one; empty: it is not."""
+        return self.state.pools.get(uid, frozenset())
+
+    def allocatable(self) -> frozenset[int]:
+        """The CPUs that are, or can be, exclusive to a container."""
+        if self._policy is None:
+            return frozenset()
+        return self._policy.topology.ids - self._policy.reserved
+
+    def held_by(self, pod: Pod) -> list[HeldResource]:
+        """Which CPUs each container runs on; nothing under cpuManagerPolicy none."""
+        if self._policy is None:
+            return []
+        cpus, found = self._policy.topology.cpus, []
+        for container in containers_in_order(pod):
+            name = container["name"]
+            held = self.state.container_cpus(pod.uid, name)
+            nodes = tuple(sorted({cpus[each].numa for each in held or () if each in cpus}))
+            kind = "shared" if held is None else "shared in the pod"
+            kind = "its own" if self.owns(pod, name) else kind
+            what = f"{format_ids(self.cpus_of(pod.uid, name))}, {kind}"
+            found.append(HeldResource(name, CPU, what, nodes))
+        return found
+
+    def has_no_quota(self, pod: Pod) -> bool:
+        """Whether a pod has no CFS quota, because of the CPUs that its containers own.
+
+        One container suffices; if it has pod-level resources, which limit all, each must.
+        """
+        own = [self.owns(pod, container["name"]) for container in containers_in_order(pod)]
+        return self._quota_off and (all(own) if pod_level_set(pod) else any(own))
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _note(self, pod: Pod, container: str, source: str) -> None:
+        given = self.state.container_cpus(pod.uid, container) or frozenset()
+        log.info(
+            "CPUs given",
+            extra={"pod": pod.key, "container": container, "cpus": format_ids(given)},
+        )
+        self._count_allocation(pod, container, source)
+
+    def _changed(self) -> None:
+        for subscriber in self._subscribers:
+            subscriber()
+
+    def _show(self) -> None:
+        if self._policy is None:
+            return
+        exclusive = self.state.exclusive
+        self._metrics.shared_pool.set(len(self._policy.free(self.state)) * 1000)
+        self._metrics.exclusive_cpus.set(len(exclusive))
+        cpus = self._policy.topology.cpus
+        by_node = Counter(cpus[each].numa for each in exclusive)
+        for node in self._policy.topology.nodes:
+            self._metrics.exclusive_per_node.labels(str(node)).set(by_node[node])
+
+
+# Moves running containers to the CPUs that they should have.
+#
+# Containers without CPUs of their own share a pool, which shrinks and grows while they run. After
+# a start it is not known what they were last given, so each is updated once.
+
+TOGETHER_S = 0.02
+"""Changes within this time are handled together."""
+
+
+class RunningContainer(Struct, frozen=True):
+    """A running container of a pod that uses the node."""
+
+    id: str
+    name: str
+    uid: str
+    """Its pod's."""
+
+
+class CpuReconciler:
+    """Updates containers in the runtime to the CPUs that they should have."""
+
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        running: Callable[[], Iterable[RunningContainer]],
+        cpus_of: Callable[[str, str], frozenset[int]],
+        period: float,
+    ) -> None:
+        """Args:
+        cpus_of: the CPUs of a container, by uid of its pod and its name.
+        period: seconds after which it reconciles even without a reason.
+        """
+        self._runtime = runtime
+        self._running = running
+        self._cpus_of = cpus_of
+        self._period = period
+        self._due = asyncio.Event()
+        self._sent: dict[str, str] = {}
+        """The CPUs last sent to the runtime, by id of the container."""
+        self._logged: set[str] = set()
+        """Containers whose failure has been logged."""
+
+    def reconcile_soon(self, uid: str = "") -> None:
+        """Reconcile soon: other containers run, or they have other CPUs. ``uid`` is ignored."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self._period):
+                    await self._due.wait()
+                await asyncio.sleep(TOGETHER_S)
+            except TimeoutError:
+                pass
+            self._due.clear()
+            await self.reconcile()
+
+    async def reconcile(self) -> None:
+        """Update all containers in the runtime that are not where they should be."""
+        running = list(self._running())
+        ids = {each.id for each in running}
+        self._sent = {key: cpus for key, cpus in self._sent.items() if key in ids}
+        self._logged &= ids
+        for each in running:
+            cpus = format_ids(self._cpus_of(each.uid, each.name))
+            if cpus and self._sent.get(each.id) != cpus:
+                await self._update_cpuset(each, cpus)
+
+    async def _update_cpuset(self, container: RunningContainer, cpus: str) -> None:
+        resources = cri.LinuxContainerResources(cpuset_cpus=cpus)
+        try:
+            await self._runtime.update_container_resources(container.id, resources)
+        except NotFound:
+            return  # it has ended meanwhile
+        except CRIError as error:
+            if container.id not in self._logged:
+                self._logged.add(container.id)
+                log.warning(
+                    "a container could not be moved to its CPUs; trying again",
+                    extra={
+                        "pod": container.uid,
+                        "container": container.name,
+                        "cpus": cpus,
+                        "error": str(error),
+                    },
+                )
+            return
+        self._logged.discard(container.id)
+        self._sent[container.id] = cpus
+
+
+# Keeps track, also on disk, of which NUMA nodes containers have memory on, and assigns it.
+#
+# :class:`~kubeletpy.resources.placement.static_memory.StaticMemory` makes the decisions. One
+# allocation is one write. Must never let a pod be admitted whose memory is not booked on the
+# disk.
+
+NO_MEMORY_POLICY = "None"
+_MEMORY_FORM = Form(
+    "memory_manager_state",
+    "memoryManagerPolicy",
+    "blocks of memory",
+    read_memory_state,
+    write_memory_state,
+)
+
+
+class MemoryManager(StaticManager[MemoryState, StaticMemory]):
+    """A provider of memory (``ResourceProvider`` and ``ContainerProvider``)."""
+
+    name = MEMORY
+
+    def __init__(
+        self, policy: StaticMemory | None, root_dir: Path, metrics: PlacementMetrics
+    ) -> None:
+        """``policy`` None: memoryManagerPolicy None."""
+        state = MemoryState(NO_MEMORY_POLICY) if policy is None else policy.initial()
+        file = StateFile(root_dir, _MEMORY_FORM)
+        super().__init__(
+            policy,
+            state,
+            file,
+            metrics,
+            requests=metrics.memory_requests,
+            errors=metrics.memory_errors,
+        )
+
+    # -- ResourceProvider -----------------------------------------------------------------------
+
+    async def settle(self, pod: Pod) -> None:
+        """See ResourceProvider."""
+        names = self._unsettled.pop(pod.uid, [])
+        source = self._source(pod)
+        try:
+            await self._file.write(self.state)
+        except OSError as error:
+            self._count_refusal(source)
+            # blocks of init containers have shrunk for later ones: release the whole pod
+            if self._policy is not None:
+                others = {*self.state.entries, *self.state.pools} - {pod.uid}
+                self.state = self._policy.without_all_but(self.state, others)
+            self._file.write_soon(self.state)
+            raise not_written(_MEMORY_FORM.name, error) from error
+        for name in names:
+            self._note(pod, name, source)
+
+    def release(self, uids: Collection[str]) -> None:
+        """See ResourceProvider."""
+        if self._policy is None:
+            return
+        for uid in self._unsettled.keys() - set(uids):
+            del self._unsettled[uid]
+        before = self.state
+        self.state = self._policy.without_all_but(before, uids)
+        if self.state is not before:
+            left = sorted({*before.entries, *before.pools} - {*self.state.entries})
+            log.info("memory is free again", extra={"pods": left})
+            self._file.write_soon(self.state)
+
+    # -- what containers get --------------------------------------------------------------------
+
+    async def provide(
+        self,
+        pod: Pod,
+        container: api.Container,
+        pod_ips: tuple[str, ...],
+        given: ContainerAdditions,
+    ) -> ContainerAdditions:
+        """The NUMA nodes that a container's memory comes from, for its config."""
+        nodes = self.nodes_of(pod.uid, container["name"])
+        if not nodes:
+            return given
+        return replace(given, placement=replace(given.placement, cpuset_mems=format_ids(nodes)))
+
+    def nodes_of(self, uid: str, container: str) -> frozenset[int]:
+        """The NUMA nodes of a container's memory; empty: any."""
+        blocks = self.state.container_blocks(uid, container) or ()
+        return frozenset(node for block in blocks for node in block.nodes or ())
+
+    def owns(self, pod: Pod, container: str) -> bool:
+        """See StaticManager."""
+        held = bool(self.state.container_blocks(pod.uid, container))
+        own = partial(requested_memory, pod, pod_level=True)
+        return held and not shares_part(pod, container, own)
+
+    def own_blocks(self, pod: Pod, container: str) -> Sequence[Block]:
+        """The memory that is booked for a container alone."""
+        if not self.owns(pod, container):
+            return ()
+        return self.state.container_blocks(pod.uid, container) or ()
+
+    def pool_of(self, uid: str) -> Sequence[Block]:
+        """The memory of a pod that is placed as one; empty: it is not."""
+        return self.state.pools.get(uid, ())
+
+    def allocatable(self) -> list[Block]:
+        """The memory that can be, or is, booked: by node and type."""
+        return [
+            Block((node,), kind, table.allocatable)
+            for node, memory in sorted(self.state.nodes.items())
+            for kind, table in sorted(memory.tables.items())
+            if table.allocatable
+        ]
+
+    def held_by(self, pod: Pod) -> list[HeldResource]:
+        """The memory that is booked for each container of a pod, or shared in it."""
+        return [
+            HeldResource(
+                name,
+                block.type,
+                f"{spelled(block.size, binary=True)} "
+                f"{'booked' if self.owns(pod, name) else 'shared in the pod'}",
+                block.nodes or (),
+            )
+            for name in (container["name"] for container in containers_in_order(pod))
+            for block in self.state.container_blocks(pod.uid, name) or ()
+        ]
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _note(self, pod: Pod, container: str, source: str) -> None:
+        nodes = format_ids(self.nodes_of(pod.uid, container))
+        log.info(
+            "memory booked", extra={"pod": pod.key, "container": container, "numa_nodes": nodes}
+        )
+        self._count_allocation(pod, container, source)

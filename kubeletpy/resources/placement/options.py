@@ -1,0 +1,267 @@
+"""cpuManagerPolicyOptions: what they mean, and which can be combined. Pure.
+
+Source: docs/reference/behaviour-resources.md, rq.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from kubeletpy.base.api.quantity import value
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.config.settings import MemoryReservation
+from kubeletpy.resources.placement.hints import (
+    HUGE,
+    MAX_NODES,
+    MEMORY,
+    CpuTopology,
+    NumaNode,
+    format_ids,
+)
+from kubeletpy.resources.placement.pick_cpus import NotEnoughCpus, PickOptions, pick
+from kubeletpy.resources.placement.state import NodeMemory, Table
+
+CPU_FIELD = "cpuManagerPolicyOptions"
+FULL_CORES = "full-pcpus-only"
+ACROSS_NUMA = "distribute-cpus-across-numa"
+BY_SOCKET = "align-by-socket"
+ACROSS_CORES = "distribute-cpus-across-cores"
+STRICT = "strict-cpu-reservation"
+BY_UNCORE = "prefer-align-cpus-by-uncorecache"
+GATES = {
+    BY_SOCKET: "CPUManagerPolicyAlphaOptions",
+    ACROSS_CORES: "CPUManagerPolicyAlphaOptions",
+    ACROSS_NUMA: "CPUManagerPolicyBetaOptions",
+}
+"""The feature gates that some options require."""
+EXCLUSIVE = (
+    (FULL_CORES, ACROSS_CORES),
+    (ACROSS_NUMA, ACROSS_CORES),
+    (BY_UNCORE, ACROSS_CORES),
+    (BY_UNCORE, ACROSS_NUMA),
+)
+TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+
+
+class OptionError(Exception):
+    """Placement settings that are impossible, on this machine or anywhere.
+
+    ``field`` is the setting, and the text states what would be right.
+    """
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(why)
+        self.field = field
+
+
+class CpuOptions(Struct, frozen=True):
+    """Which are on."""
+
+    full_cores: bool = False
+    across_numa: bool = False
+    by_socket: bool = False
+    across_cores: bool = False
+    strict: bool = False
+    by_uncore: bool = False
+
+    def picking(self, topology: CpuTopology) -> PickOptions:
+        """The options that affect which CPUs are picked."""
+        group = 0
+        if self.across_numa:
+            group = topology.threads_per_core if self.full_cores else 1
+        return PickOptions(
+            group, self.across_cores, self.by_uncore, self.by_socket, self.full_cores
+        )
+
+
+def read_cpu_options(given: Mapping[str, str], enabled: Callable[[str], bool]) -> CpuOptions:
+    """The options of the settings.
+
+    Args:
+        given: names that are known (the settings are checked), and their values.
+        enabled: whether a feature gate is on.
+
+    Raises:
+        OptionError: a value is invalid, a gate is off, or two options exclude each other.
+    """
+    on = {name for name, text in given.items() if boolean(CPU_FIELD, name, text)}
+    for name in sorted(given):
+        gate = GATES.get(name)
+        if gate is not None and not enabled(gate):
+            raise OptionError(CPU_FIELD, f"{name} needs the feature gate {gate}")
+    for a, b in EXCLUSIVE:
+        if a in on and b in on:
+            raise OptionError(CPU_FIELD, f"{a} and {b} can not be used together")
+    return CpuOptions(
+        full_cores=FULL_CORES in on,
+        across_numa=ACROSS_NUMA in on,
+        by_socket=BY_SOCKET in on,
+        across_cores=ACROSS_CORES in on,
+        strict=STRICT in on,
+        by_uncore=BY_UNCORE in on,
+    )
+
+
+def check_sockets(options: CpuOptions, topology: CpuTopology, *, single_node: bool) -> None:
+    """Whether CPUs can be aligned by socket on this machine. Raises OptionError.
+
+    ``single_node``: topologyManagerPolicy is single-numa-node.
+    """
+    if not options.by_socket:
+        return
+    if single_node:
+        raise OptionError(
+            CPU_FIELD,
+            f"{BY_SOCKET} and topologyManagerPolicy single-numa-node can not be used together",
+        )
+    if len(topology.sockets) > len(topology.nodes):
+        raise OptionError(
+            CPU_FIELD, f"{BY_SOCKET} is not for machines with more sockets than NUMA nodes"
+        )
+
+
+def boolean(field: str, name: str, text: str) -> bool:
+    """An option that is on or off. Raises OptionError."""
+    if text in TRUE:
+        return True
+    if text in FALSE:
+        return False
+    raise OptionError(field, f"{name} must be true or false, not {text[:40]!r}")
+
+
+# topologyManagerPolicyOptions. Source: docs/reference/behaviour-resources.md, rt.
+
+CLOSEST = "prefer-closest-numa-nodes"
+MAX_ALLOWED = "max-allowable-numa-nodes"
+TOPOLOGY_FIELD = "topologyManagerPolicyOptions"
+
+
+class TopologyOptions(Struct, frozen=True):
+    """The options' values.
+
+    Attributes:
+        closest: of node sets of the same size, prefer the one whose nodes are closer together.
+        max_nodes: on a machine with more NUMA nodes the agent does not start.
+    """
+
+    closest: bool = False
+    max_nodes: int = MAX_NODES
+
+
+def read_topology_options(given: Mapping[str, str]) -> TopologyOptions:
+    """The options of the settings; names are valid. Raises OptionError."""
+    max_nodes = MAX_NODES
+    if (text := given.get(MAX_ALLOWED)) is not None:
+        if not text.isdecimal() or int(text) < MAX_NODES:
+            raise OptionError(
+                TOPOLOGY_FIELD, f"{MAX_ALLOWED} must be a number not below {MAX_NODES}"
+            )
+        max_nodes = int(text)
+    return TopologyOptions(boolean(TOPOLOGY_FIELD, CLOSEST, given.get(CLOSEST, "false")), max_nodes)
+
+
+# Which CPUs are kept for the system under cpuManagerPolicy static.
+#
+# Source: docs/reference/behaviour-resources.md, rq.
+
+
+def reserve(
+    topology: CpuTopology, listed: frozenset[int], count: int, options: CpuOptions
+) -> frozenset[int]:
+    """The CPUs that are kept from containers: those listed, or else the given number.
+
+    Raises:
+        OptionError: there is nothing to reserve, or there are not that many CPUs.
+    """
+    if count <= 0:
+        raise OptionError(
+            "cpuManagerPolicy",
+            "static needs CPUs that are no container's: set systemReserved.cpu, kubeReserved.cpu "
+            "or reservedSystemCPUs",
+        )
+    if listed:
+        reserved = listed
+    else:
+        try:
+            picking = replace(options.picking(topology), largest_cores=False)
+            reserved = pick(topology, topology.ids, count, picking)
+        except NotEnoughCpus as error:
+            raise OptionError(
+                "cpuManagerPolicy", f"static can't reserve {count} CPUs: {error}"
+            ) from error
+    if not reserved <= topology.ids:
+        missing = format_ids(reserved - topology.ids)
+        raise OptionError("reservedSystemCPUs", f"these CPUs are not online: {missing}")
+    return reserved
+
+
+# reservedMemory: memory of each NUMA node that is kept from containers.
+#
+# Source: docs/reference/behaviour-resources.md, rs.
+
+MEMORY_FIELD = "reservedMemory"
+UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+
+
+def empty_nodes(
+    machine: Mapping[int, NumaNode],
+    reservations: Sequence[MemoryReservation],
+    total: Mapping[str, int],
+) -> dict[int, NodeMemory]:
+    """Every NUMA node of a machine, nothing booked in it.
+
+    Args:
+        total: what is reserved in total, by type, in bytes: kubeReserved, systemReserved and the
+            hard memory threshold; reservedMemory summed over all nodes has to equal it.
+
+    Raises:
+        OptionError: the reservations do not, or name what does not exist.
+    """
+    reserved: dict[int, dict[str, int]] = {node: {} for node in machine}
+    for reservation in reservations:
+        if reservation.numa_node not in reserved:
+            raise OptionError(MEMORY_FIELD, f"there is no NUMA node {reservation.numa_node}")
+        for name, text in reservation.limits.items():
+            reserved[reservation.numa_node][name] = value(text)
+    _check_sums(reserved, total)
+    return {node: _node(node, machine[node], reserved[node]) for node in sorted(machine)}
+
+
+def huge_name(size: int) -> str:
+    """The resource name for pages of this many bytes: ``hugepages-2Mi``."""
+    for unit, one in UNITS:
+        if size % one == 0:
+            return f"{HUGE}{size // one}{unit}"
+    return f"{HUGE}{size}"
+
+
+def _check_sums(reserved: Mapping[int, Mapping[str, int]], total: Mapping[str, int]) -> None:
+    sums = Counter[str]()
+    for of_node in reserved.values():
+        sums.update(of_node)
+    for name in sorted(sums.keys() | total.keys()):
+        if sums[name] != total.get(name, 0):
+            raise OptionError(
+                MEMORY_FIELD,
+                f"{name} of all NUMA nodes is {sums[name]} bytes together; it must be the "
+                f"{total.get(name, 0)} that kubeReserved, systemReserved and evictionHard have",
+            )
+    if not sums[MEMORY]:
+        raise OptionError(MEMORY_FIELD, "memoryManagerPolicy Static needs memory to be reserved")
+
+
+def _node(node: int, found: NumaNode, reserved: Mapping[str, int]) -> NodeMemory:
+    tables, pages = {}, 0
+    for size, total in found.huge_pages.items():
+        name = huge_name(size)
+        tables[name] = _table(total, reserved.get(name, 0), 0)
+        pages += total
+    tables[MEMORY] = _table(found.memory, reserved.get(MEMORY, 0), pages)
+    return NodeMemory(0, tables, (node,))
+
+
+def _table(total: int, reserved: int, other: int) -> Table:
+    free = max(total - reserved - other, 0)
+    return Table(total, reserved, free, 0, free)
