@@ -16,8 +16,7 @@ from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
 )
-from kubeletpy.runtime_manager.config.dns import ResolverConfig
-from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_config
+from kubeletpy.runtime_manager.config.sandbox_config import ResolverConfig, build_pod_sandbox_config
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from tools.env.images import BUSYBOX
 

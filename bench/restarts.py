@@ -22,7 +22,7 @@ from kubeletpy.cli import agent_socket
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import NotFound
-from kubeletpy.runtime_manager.names.labels import CONTAINER_NAME, POD_NAME
+from kubeletpy.runtime_manager.names import CONTAINER_NAME, POD_NAME
 
 CRASHES, PULLS, DEADLINES = 6, 3, 4
 DEADLINE_S = 7

@@ -30,7 +30,7 @@ from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.resources.devices.plugin import OpenPlugin
 from kubeletpy.resources.placement.machine import MachineTopology
 from kubeletpy.resources.plugins.model import Registrations
-from kubeletpy.runtime_manager.pod_limits import PodCgroupLimits
+from kubeletpy.runtime_manager.protocol import PodCgroupLimits
 from kubeletpy.server.build import Ports
 from kubeletpy.volumes.csi.drivers import OpenCalls
 

@@ -52,7 +52,7 @@ from kubeletpy.resources.placement.static_cpus import STATIC, StaticCpus
 from kubeletpy.resources.placement.static_memory import STATIC as STATIC_MEMORY
 from kubeletpy.resources.placement.static_memory import StaticMemory
 from kubeletpy.resources.placement.topology_manager import TopologyManager
-from kubeletpy.runtime_manager.additions import ContainerProvider
+from kubeletpy.runtime_manager.protocol import ContainerProvider
 from kubeletpy.syncloop.admission_gate import Place, Settle
 
 

@@ -32,15 +32,15 @@ from kubeletpy.resources.dra.claim_manager import ClaimManager, ClaimState
 from kubeletpy.resources.dra.drivers import DraDrivers
 from kubeletpy.resources.dra.model import BadClaimState, ClaimProblem, uses, uses_claims
 from kubeletpy.resources.dra.model import Claims as KnownClaims
-from kubeletpy.runtime_manager.act.settle_user_namespaces import settle_unknown_ranges
 from kubeletpy.runtime_manager.act.user_namespaces import (
     UnusableIds,
     UserNamespaceRanges,
+    settle_unknown_ranges,
     subordinate_ids,
 )
 from kubeletpy.runtime_manager.config.resources import has_swap
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits, PodCgroupLimits
+from kubeletpy.runtime_manager.protocol import NoPodCgroupLimits, PodCgroupLimits
 
 if TYPE_CHECKING:
     from kubeletpy.resources.dra.health_state import HealthState

@@ -25,7 +25,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
-from kubeletpy.runtime_manager.pod_limits import ActuatedResources, actuated_containers
+from kubeletpy.runtime_manager.protocol import ActuatedResources, actuated_containers
 from kubeletpy.status.finish import finished_status
 from kubeletpy.status.generate import (
     DEADLINE_MESSAGE,

@@ -34,49 +34,40 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.act.draft import StatusDraft
+from kubeletpy.runtime_manager.act.container_files import StopRecords
 from kubeletpy.runtime_manager.act.executor import Executor
-from kubeletpy.runtime_manager.act.garbage_collection import ContainerGarbageCollector
-from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
-from kubeletpy.runtime_manager.act.kill_pod import Killer, OnStopped
-from kubeletpy.runtime_manager.act.mutations import Mutations
-from kubeletpy.runtime_manager.act.remove import Remover
-from kubeletpy.runtime_manager.act.resize_pod import Resizer
+from kubeletpy.runtime_manager.act.garbage_collection import ContainerGarbageCollector, Remover
+from kubeletpy.runtime_manager.act.kill_pod import Killer, OnStopped, SandboxStopper
+from kubeletpy.runtime_manager.act.mutations import Mutations, StartSlots, StopSlots
+from kubeletpy.runtime_manager.act.resize_pod import Resizer, ResourcesInEffect
 from kubeletpy.runtime_manager.act.run_pod_sandbox import SandboxMaker
-from kubeletpy.runtime_manager.act.slots import StartSlots, StopSlots
 from kubeletpy.runtime_manager.act.start_container import ContainerStarter
-from kubeletpy.runtime_manager.act.start_context import ended_in_their_start
 from kubeletpy.runtime_manager.act.stop_container import ContainerStopper
-from kubeletpy.runtime_manager.act.stop_pod_sandbox import SandboxStopper
-from kubeletpy.runtime_manager.act.stop_records import StopRecords
-from kubeletpy.runtime_manager.act.sync_run import SyncRun
-from kubeletpy.runtime_manager.additions import ContainerProvider
-from kubeletpy.runtime_manager.config.dns import ResolverConfig
-from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.hooks import LifecycleHooks
-from kubeletpy.runtime_manager.names.labels import POD_UID
+from kubeletpy.runtime_manager.act.sync_run import StatusDraft, SyncRun, ended_in_their_start
+from kubeletpy.runtime_manager.config.sandbox_config import ResolverConfig
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
+from kubeletpy.runtime_manager.names import POD_UID
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
-from kubeletpy.runtime_manager.plan.intent import sync_intent
 from kubeletpy.runtime_manager.plan.resize import resize_in_progress
-from kubeletpy.runtime_manager.plan.shown_ends import with_shown_ends
-from kubeletpy.runtime_manager.pod_limits import (
+from kubeletpy.runtime_manager.plan.shown_ends import sync_intent, with_shown_ends
+from kubeletpy.runtime_manager.protocol import (
     ActuatedInMemory,
     ActuatedResources,
+    ContainerProvider,
+    LifecycleHooks,
     NoPodCgroupLimits,
     PodCgroupLimits,
     ResizeVolume,
+    SandboxWatch,
+    SyncPodRequest,
     resize_no_volume,
 )
-from kubeletpy.runtime_manager.protocol import SyncPodRequest
-from kubeletpy.runtime_manager.read.health import health_from_conditions
-from kubeletpy.runtime_manager.read.own_starts import OwnStarts
+from kubeletpy.runtime_manager.read.status_reader import OwnStarts, health_from_conditions
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
-from kubeletpy.runtime_manager.sandbox_watch import SandboxWatch
 
 logger = logging.getLogger(__name__)
 

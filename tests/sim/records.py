@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import POD_UID, RESTART_COUNT
+from kubeletpy.runtime_manager.names import POD_UID, RESTART_COUNT
 from tests.sim.scripts import Script, image_id
 from tests.virtual_time import LoopClock
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.runtime_manager.act.slots import STOP_WAITS_AT_MOST_S
+from kubeletpy.runtime_manager.act.mutations import STOP_WAITS_AT_MOST_S
 from tests.sim.records import Container, Sandbox
 from tests.sim.test_scenarios import both, play, until
 from tests.sim.user import container, pod

@@ -15,7 +15,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import from_status
 from kubeletpy.kubeapi.protocol import Call, WatchEvent
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names import labels
+from kubeletpy.runtime_manager import names
 from tests.sim.api import SimKubeApi
 from tests.sim.test_scenarios import both, node_ready, play, state, until
 from tests.sim.user import container, pod
@@ -82,14 +82,14 @@ def _mad_containers(found: list[cri.Container]) -> list[cri.Container]:
     for number, about in enumerate(
         (
             {},
-            {labels.POD_UID: "../../etc", labels.CONTAINER_NAME: "c"},
-            {labels.POD_UID: "nobody's", labels.POD_NAME: "x", labels.POD_NAMESPACE: "y"},
+            {names.POD_UID: "../../etc", names.CONTAINER_NAME: "c"},
+            {names.POD_UID: "nobody's", names.POD_NAME: "x", names.POD_NAMESPACE: "y"},
         )
     ):
         one = cri.Container(id=f"odd-{number}", pod_sandbox_id="none", labels=about)
         one.state = 17  # type: ignore[assignment]
         one.created_at = -(1 << 63)
-        one.annotations[labels.RESTART_COUNT] = "9" * 18
+        one.annotations[names.RESTART_COUNT] = "9" * 18
         odd.append(one)
     return [*odd, *found, *found]
 

@@ -37,8 +37,7 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError, IncompatibleRuntime
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.names.labels import POD_UID
-from kubeletpy.runtime_manager.names.log_paths import pod_uid_of_log_directory
+from kubeletpy.runtime_manager.names import POD_UID, pod_uid_of_log_directory
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,7 @@ from typing import Any
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.node.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.names.log_paths import (
-    UnsafeName,
-    container_log_directory,
-    pod_log_directory,
-)
+from kubeletpy.runtime_manager.names import UnsafeName, container_log_directory, pod_log_directory
 from kubeletpy.volumes.files.paths import PLUGINS, PodPaths, UnsafePath
 
 MAX_VOLUMES = 1000

@@ -27,10 +27,12 @@ from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
 )
-from kubeletpy.runtime_manager.config.dns import ResolverConfig
-from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, requests_user_namespace
-from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_config
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.config.sandbox_config import ResolverConfig, build_pod_sandbox_config
+from kubeletpy.runtime_manager.config.settings import (
+    RuntimeSettings,
+    UserNamespaceRange,
+    requests_user_namespace,
+)
 from kubeletpy.volumes.containers.pod_mounts import sub_paths
 from kubeletpy.volumes.files.paths import UnsafePath, payload_path
 from kubeletpy.volumes.pod_volumes.plan import VolumePlan, volume_source

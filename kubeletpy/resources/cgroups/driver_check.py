@@ -39,7 +39,7 @@ Those of some runtimes are nowhere.
 
 
 class DriverCheck:
-    """Implements :class:`~kubeletpy.runtime_manager.sandbox_watch.SandboxWatch`."""
+    """Implements :class:`~kubeletpy.runtime_manager.protocol.SandboxWatch`."""
 
     def __init__(
         self,

@@ -363,7 +363,7 @@ class PodCgroups:
 
 # Changes the limits of a pod's cgroup while the pod runs.
 #
-# Implements :class:`kubeletpy.runtime_manager.pod_limits.PodCgroupLimits`. Must never decide
+# Implements :class:`kubeletpy.runtime_manager.protocol.PodCgroupLimits`. Must never decide
 # which limits a pod should have, nor in which order they change.
 
 

@@ -48,7 +48,7 @@ from kubeletpy.resources.devices.pick import (
 from kubeletpy.resources.devices.plugin import DevicePlugin, OpenPlugin, PluginAnswer, over_socket
 from kubeletpy.resources.devices.registration import DevicePlugins, NodeReport
 from kubeletpy.resources.placement.hints import AllocationRefused, Hint, Hints
-from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
 # Allocates devices to containers: reserve, call the plugin, write to the disk.
 #

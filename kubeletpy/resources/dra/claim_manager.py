@@ -40,7 +40,7 @@ from kubeletpy.resources.dra.model import (
     container_uses,
     uses,
 )
-from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
 # The claims on this node, in memory and in their file.
 #

@@ -394,7 +394,7 @@ def not_written(file: str, error: OSError) -> AllocationRefused:
 # answers, and then calls ``book`` of each. All this is one step, so that two pods are never
 # promised the same resources. Slow work follows in ``settle``: files, and device plugins. The
 # allocated resources reach the runtime through
-# :class:`kubeletpy.runtime_manager.additions.ContainerProvider`, which a provider implements as
+# :class:`kubeletpy.runtime_manager.protocol.ContainerProvider`, which a provider implements as
 # well.
 
 

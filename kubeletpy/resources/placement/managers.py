@@ -44,7 +44,7 @@ from kubeletpy.resources.placement.state import (
 from kubeletpy.resources.placement.static_cpus import CPU, StaticCpus, exclusive_cpus
 from kubeletpy.resources.placement.static_manager import Form, StateFile, StaticManager
 from kubeletpy.resources.placement.static_memory import StaticMemory
-from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
 log = logging.getLogger(__name__)
 

@@ -6,16 +6,31 @@ a container's own files.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import hashlib
+import json
 import logging
+import math
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import steady_now
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.files import open_folder, open_folder_of
-from kubeletpy.runtime_manager.names.container_paths import container_parts, termination_file
+from kubeletpy.base.host.files import (
+    open_file,
+    open_folder,
+    open_folder_of,
+    write_private,
+    write_whole,
+)
+from kubeletpy.runtime_manager.names import UnsafeName, container_parts, digest, termination_file
+from kubeletpy.runtime_manager.plan.grace import HookState, StopRecord
 
 logger = logging.getLogger(__name__)
 
@@ -168,3 +183,152 @@ def _unlink(name: str, folder: int | None, path: str) -> None:
         return
     except OSError as error:
         logger.warning("file cannot be removed", extra={"path": path, "error": str(error)})
+
+
+# preStop hooks that are too large for an annotation, kept in a file in the pod's directory.
+#
+# A runtime returns all annotations of all containers in one answer of bounded size: a handful of
+# large ones would make every listing of the node fail. The annotation then names the file by the
+# digest of its content. Blocking, for threads.
+
+MAX_HOOK_BYTES = 2 << 20
+"""Size limit of a hook's JSON; a whole pod of a real API server is smaller."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class HookLost(Exception):
+    """The file of a hook is absent, or is not what was written."""
+
+
+def keep_hook(root: str, uid: str, container: str, text: str) -> None:
+    """Write a hook's JSON, unless it is there already.
+
+    Raises:
+        UnsafeName: uid or container name cannot be part of a path.
+        OSError: it cannot be written, or is larger than MAX_BYTES.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > MAX_HOOK_BYTES:
+        raise OSError(f"the preStop hook of container {container} has over {MAX_HOOK_BYTES} bytes")
+    with made_container_directory(root, uid, container) as directory:
+        path = directory / _file_name(digest(text))
+        if not path.is_file() or path.is_symlink():
+            write_private(path, data)
+
+
+def kept_hook(root: str, uid: str, container: str, name: str) -> api.LifecycleHandler:
+    """The hook that an annotation refers to. Raises HookLost."""
+    if not _DIGEST.fullmatch(name):
+        raise HookLost("the annotation does not name a file of this agent")
+    try:
+        path = container_directory(root, uid, container) / _file_name(name)
+        with os.fdopen(open_file(root, os.fspath(path)), "rb") as file:
+            data = file.read(MAX_HOOK_BYTES + 1)
+    except (UnsafeName, OSError) as error:
+        raise HookLost(getattr(error, "strerror", None) or str(error)) from error
+    if hashlib.sha256(data).hexdigest() != name:
+        raise HookLost("its file holds something else")
+    try:
+        found: Any = json.loads(data.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise HookLost("its file is not JSON") from error
+    if not isinstance(found, dict):
+        raise HookLost("its file is not a hook")
+    return found  # type: ignore[return-value]
+
+
+def _file_name(name: str) -> str:
+    return f"prestop-{name[:32]}.json"
+
+
+# The records of stops under way: a small file in a container's directory.
+#
+# An agent that takes over reads how much of the grace period is over and whether the preStop hook
+# has run. Must never delay or fail a stop: what cannot be read or written counts as absent.
+
+FILE = "stop.json"
+MAX_RECORD_BYTES = 4096
+
+
+class StopRecords:
+    """Keeps the records of one agent's process, and reads those of earlier ones."""
+
+    def __init__(self, root_dir: str) -> None:
+        """``root_dir``: the kubelet's root directory."""
+        self._root = root_dir
+        self._life = secrets.token_hex(8)
+
+    def now(self) -> float:
+        """Seconds, as the records have them: of Linux's monotonic clock.
+
+        Nobody sets it, and all processes since the boot share it. A container lives no longer.
+        """
+        return steady_now()
+
+    def new(self, container_id: str, *, deleting: bool) -> StopRecord:
+        """A stop that begins now."""
+        return StopRecord(container_id, self._life, self.now(), deleting)
+
+    async def earlier(self, uid: str, name: str, container_id: str) -> StopRecord | None:
+        """The stop of that container that an earlier agent began; None: there is none."""
+        record = await asyncio.to_thread(self._read_record, uid, name)
+        if record is None or record.container_id != container_id or record.life == self._life:
+            return None
+        return record
+
+    async def write(self, uid: str, name: str, record: StopRecord) -> None:
+        """Keep a record, in place of the one before."""
+        await asyncio.to_thread(self._write, uid, name, record)
+
+    def _write(self, uid: str, name: str, record: StopRecord) -> None:
+        text = json.dumps(
+            {
+                "containerID": record.container_id,
+                "life": record.life,
+                "began": record.began,
+                "deleting": record.deleting,
+                "hook": record.hook,
+            }
+        )
+        try:
+            with made_container_directory(self._root, uid, name) as directory:
+                # containers die with the machine
+                write_whole(directory / FILE, text, mode=0o600, flushed=False)
+        except (UnsafeName, OSError) as error:
+            logger.warning(
+                "stop of a container not recorded; an agent that takes over begins it anew",
+                extra={"pod_uid": uid, "container": name, "error": str(error)},
+            )
+
+    def _read_record(self, uid: str, name: str) -> StopRecord | None:
+        try:
+            path = container_directory(self._root, uid, name) / FILE
+            with os.fdopen(open_file(self._root, os.fspath(path)), "rb") as file:
+                data = file.read(MAX_RECORD_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        except (UnsafeName, OSError) as error:
+            logger.warning(
+                "record of a stop cannot be read; the stop begins anew",
+                extra={"pod_uid": uid, "container": name, "error": str(error)},
+            )
+            return None
+        return record_from_json(data) if len(data) <= MAX_RECORD_BYTES else None
+
+
+def record_from_json(data: bytes) -> StopRecord | None:
+    """A record as it was written; None: it is something else."""
+    try:
+        found: Any = json.loads(data)
+        began = float(found["began"])
+        if not math.isfinite(began):
+            return None
+        return StopRecord(
+            container_id=str(found["containerID"]),
+            life=str(found["life"]),
+            began=began,
+            deleting=found["deleting"] is True,
+            hook=HookState(found["hook"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        return None

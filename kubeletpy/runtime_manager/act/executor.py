@@ -21,8 +21,8 @@ from kubeletpy.metrics.trace.spans import note
 from kubeletpy.pods.pod import ContainerKind, is_sidecar, volume_groups
 from kubeletpy.pods.runtime_status import StartError, SyncAction
 from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.act.garbage_collection import Remover
 from kubeletpy.runtime_manager.act.kill_pod import Killer
-from kubeletpy.runtime_manager.act.remove import Remover
 from kubeletpy.runtime_manager.act.resize_pod import Resizer
 from kubeletpy.runtime_manager.act.run_pod_sandbox import (
     NotWanted,
@@ -31,8 +31,7 @@ from kubeletpy.runtime_manager.act.run_pod_sandbox import (
     SandboxUnchecked,
 )
 from kubeletpy.runtime_manager.act.start_container import ContainerStarter
-from kubeletpy.runtime_manager.act.start_context import StartFailed, Turn
-from kubeletpy.runtime_manager.act.sync_run import StopSync, SyncRun
+from kubeletpy.runtime_manager.act.sync_run import StartFailed, StopSync, SyncRun, Turn
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.read.status_source import StatusSource

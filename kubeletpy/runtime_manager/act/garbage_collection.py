@@ -14,17 +14,21 @@ from pathlib import Path
 from kubeletpy.base.clock import Clock, steady_now
 from kubeletpy.base.host.files import remove_tree
 from kubeletpy.base.structs import Struct, replace
+from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.remote.errors import CRIError
+from kubeletpy.remote.errors import CRIError, FailedPrecondition, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.act.draft import StatusDraft
+from kubeletpy.runtime_manager.act.container_files import remove_logs, remove_termination_file
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations
-from kubeletpy.runtime_manager.act.remove import Remover
+from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
+from kubeletpy.runtime_manager.act.sync_run import CREATE_ERROR, StatusDraft, SyncRun, fail
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.names.labels import POD_UID
+from kubeletpy.runtime_manager.names import POD_UID, UnsafeName, log_link, read_labels
+from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.gc_selection import (
+    SHOWN,
     DeadContainer,
     GCPolicy,
     containers_to_remove,
@@ -33,9 +37,116 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
     log_directories_to_remove,
     sandboxes_to_remove,
 )
-from kubeletpy.runtime_manager.read.own_starts import OwnStarts
+from kubeletpy.runtime_manager.read.status_reader import OwnStarts
+
+# Remove dead containers and sandboxes with the files that belong to them.
+#
+# Must never remove what runs.
 
 logger = logging.getLogger(__name__)
+
+_ENDED = (ContainerState.EXITED, ContainerState.UNKNOWN)
+
+
+class Remover:
+    """Removes records of dead containers and sandboxes."""
+
+    def __init__(
+        self,
+        runtime: RuntimeService,
+        mutations: Mutations,
+        settings: RuntimeSettings,
+        root_dir: str,
+    ) -> None:
+        self._runtime = runtime
+        self._mutations = mutations
+        self._settings = settings
+        self._root_dir = root_dir
+
+    async def container(self, container_id: str, *, keep_logs: bool = False) -> None:
+        """Remove a dead container with its log, its links and its termination file.
+
+        Raises:
+            CRIError: it could not be removed; FailedPrecondition when it is running.
+        """
+        try:
+            status = (await self._runtime.container_status(container_id)).status
+        except NotFound:
+            return
+        if status.state == cri.CONTAINER_RUNNING:
+            raise FailedPrecondition(
+                "RemoveContainer", "the container is running", target=container_id
+            )
+        owner = read_labels(status.labels)
+        with contextlib.suppress(NotFound):
+            await self._mutations.finish(
+                owner.pod_uid, self._runtime.remove_container(container_id)
+            )
+        for mount in status.mounts:
+            remove_termination_file(
+                self._root_dir, owner.pod_uid, owner.container_name, mount.host_path
+            )
+        if keep_logs:
+            return
+        try:
+            link = log_link(
+                self._settings.container_logs_dir,
+                owner.pod_name,
+                owner.pod_namespace,
+                owner.container_name,
+                status.id,
+            )
+        except UnsafeName:
+            link = ""
+        remove_logs(self._settings.pod_logs_dir, status.log_path, link)
+
+    async def sandbox(self, sandbox_id: str, pod_uid: str) -> None:
+        """Stop a sandbox, which frees its network, and remove it.
+
+        Raises:
+            CRIError: it could not be stopped or removed.
+        """
+        with contextlib.suppress(NotFound):
+            await self._mutations.finish(pod_uid, self._stop_and_remove(sandbox_id))
+
+    async def ended_init_containers(self, run: SyncRun, *, keep: int) -> None:
+        """Keep only the newest ``keep`` ended records of each init container.
+
+        Until the API has how they ended, what a status can show of each stays; in a new sandbox
+        they do not count as runs of that sandbox (:mod:`.init_containers`). So does what was still
+        running when this sync began: nobody has seen yet how it ended.
+        """
+        if not run.request.reported():
+            keep = max(keep, SHOWN)
+        for container in run.pod.init_containers:
+            ended = [
+                record
+                for record in run.status.containers
+                if record.name == container["name"]
+                and (
+                    record.state in _ENDED
+                    or (not keep and record.state is not ContainerState.RUNNING)
+                )
+            ]
+            for number, record in enumerate(ended[keep:], keep):
+                # without a record, the next start derives its attempt from the newest log
+                await self._quietly(run, record.id, keep_logs=number == 0)
+
+    async def _quietly(self, run: SyncRun, container_id: str, *, keep_logs: bool) -> None:
+        """Remove a record that is merely in the way; garbage collection tries again."""
+        try:
+            await self.container(container_id, keep_logs=keep_logs)
+        except CRIError as error:
+            logger.info(
+                "container record not removed",
+                extra={"pod": run.pod.key, "container_id": container_id, "error": str(error)},
+            )
+        else:
+            run.draft.removed(container_id)
+
+    async def _stop_and_remove(self, sandbox_id: str) -> None:
+        await self._runtime.stop_pod_sandbox(sandbox_id)
+        await self._runtime.remove_pod_sandbox(sandbox_id)
 
 
 class Collected(Struct, frozen=True):
@@ -238,3 +349,68 @@ def _unlink_all(root: Path, names: Iterable[str]) -> None:
 
 def _not_removed(what: str, name: str, error: CRIError) -> None:
     logger.info(f"{what} not removed", extra={"id": name, "error": str(error)})
+
+
+# Remove containers that an earlier attempt created but never started.
+#
+# Must never remove a running one.
+
+
+async def remove_unstarted(
+    run: SyncRun,
+    action: StartContainer,
+    runtime: RuntimeService,
+    recorder: EventRecorder,
+    own_starts: OwnStarts,
+    *,
+    but: str,
+) -> int:
+    """Remove what an earlier attempt created but never started; not the one with the id
+    ``but``.
+
+    The runtime may still be starting it, on behalf of an agent that is dead now: it then
+    refuses the removal, and two containers of one name never run. containerd 1.6 may also
+    refuse to remove one whose start was canceled, because it leaves the task behind: that one
+    holds its name, and stays until containerd restarts.
+
+    Returns:
+        The number after the attempts whose names are taken.
+
+    Raises:
+        StartFailed: the runtime does not remove it.
+        NotWanted: it is running by now.
+    """
+    kept = {r.id: r.attempt for r in run.status.containers if r.name == action.name}
+    for record in run.status.containers:
+        if record.name != action.name or record.state is not ContainerState.CREATED:
+            continue
+        if record.id == but:
+            continue
+        found: cri.ContainerStatus | None = None
+        try:
+            found = (await runtime.container_status(record.id)).status
+            if found.state != cri.CONTAINER_CREATED and not own_starts.is_abandoned(found):
+                # it is running by now: to remove it would kill it
+                run.draft.touch(record.id, record.sandbox_id)
+                raise NotWanted
+            await runtime.remove_container(record.id)
+        except NotFound:
+            logger.debug("container no longer exists", extra={"container_id": record.id})
+        except CRIError as error:
+            if found is None or found.state == cri.CONTAINER_CREATED:
+                fail(
+                    recorder,
+                    run,
+                    action,
+                    CREATE_ERROR,
+                    error.details or str(error.code),
+                )
+            logger.warning(
+                "the runtime does not remove a container whose start was canceled "
+                "(containerd 1.6 does not until it restarts); the next one gets another name",
+                extra={"container_id": record.id, "error": str(error)},
+            )
+            continue
+        del kept[record.id]
+        run.draft.removed(record.id)
+    return max(kept.values(), default=-1) + 1

@@ -24,8 +24,8 @@ from kubeletpy.probes.handlers.outcome import LOOPBACK, HandlerError, HandlerRes
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.hooks import HookFailed
-from kubeletpy.runtime_manager.names.labels import read_container_annotations
+from kubeletpy.runtime_manager.names import read_container_annotations
+from kubeletpy.runtime_manager.protocol import HookFailed
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ MAX_SHOWN = 1024
 
 
 class LifecycleHookRunner:
-    """Implements :class:`~kubeletpy.runtime_manager.hooks.LifecycleHooks`."""
+    """Implements :class:`~kubeletpy.runtime_manager.protocol.LifecycleHooks`."""
 
     def __init__(
         self,

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.tasks import run_all
+from kubeletpy.metrics.trace.model import TraceCall
+from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path
 from kubeletpy.pods.runtime_status import (
     ContainerState,
@@ -24,21 +26,54 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.act.draft import StatusDraft
-from kubeletpy.runtime_manager.act.kept_hooks import HookLost, kept_hook
+from kubeletpy.runtime_manager.act.container_files import HookLost, kept_hook
+from kubeletpy.runtime_manager.act.mutations import Mutations, StopKind, StopSlots
 from kubeletpy.runtime_manager.act.stop_container import (
     KILL_CONTAINER_ERROR,
     ContainerStopper,
+    StopOrder,
     Victim,
     victim,
 )
-from kubeletpy.runtime_manager.act.stop_order import StopOrder
-from kubeletpy.runtime_manager.act.stop_pod_sandbox import SandboxStopper
-from kubeletpy.runtime_manager.names.labels import read_container_annotations
+from kubeletpy.runtime_manager.act.sync_run import StatusDraft
+from kubeletpy.runtime_manager.names import read_container_annotations
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 
+# Stop one sandbox of a pod: StopPodSandbox.
+
 logger = logging.getLogger(__name__)
+
+KILL_SANDBOX_ERROR = "KillPodSandboxError"
+
+
+class SandboxStopper:
+    """Stops sandboxes."""
+
+    def __init__(self, runtime: RuntimeService, mutations: Mutations, slots: StopSlots) -> None:
+        self._runtime = runtime
+        self._mutations = mutations
+        self._slots = slots
+
+    async def stop(self, uid: str, sandbox_id: str, draft: StatusDraft, reason: str) -> SyncResult:
+        """Stop a sandbox of the pod ``uid``; recorded in ``draft``."""
+        error = None
+        try:
+            async with self._slots.place(StopKind.SANDBOX):
+                with span(TraceCall.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
+                    await self._mutations.finish(uid, self._runtime.stop_pod_sandbox(sandbox_id))
+        except NotFound:
+            logger.debug("sandbox no longer exists", extra={"sandbox_id": sandbox_id})
+        except CRIError as failure:
+            logger.warning(
+                "sandbox could not be stopped",
+                extra={"sandbox_id": sandbox_id, "error": str(failure)},
+            )
+            error = StartError(KILL_SANDBOX_ERROR, str(failure))
+        if error is None:
+            draft.sandbox_stopped(sandbox_id)
+        return SyncResult(SyncAction.KILL_POD_SANDBOX, sandbox_id, error, reason)
+
 
 OnStopped = Callable[[PodRuntimeStatus], None]
 """Called with the pod's status when its containers have ended and its sandboxes are stopping."""

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from enum import IntEnum
 from typing import Any, TypeVar
 
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
 
@@ -80,3 +85,163 @@ class Mutations:
         if not task.cancelled() and (error := task.exception()) is not None:
             # Any waiter gets it too; if there is none any more, this is its only trace.
             logger.debug("change failed", extra={"pod_uid": uid, "error": str(error)})
+
+
+# Limits how many sandboxes and containers the node creates or stops at the same time.
+#
+# More than a few per core only makes every one of them later. Work that completes a pod goes
+# first: its containers before other pods' sandboxes, its sandbox's stop before other pods'
+# containers. Work that only begins one never takes all slots, so that in a burst pods are
+# finished one after the other instead of all at the end. Within each kind it is first come, first
+# served.
+#
+# A start must never hold up a stop, and a slow stop does not hold up others for long. When the
+# machine shuts down, a signal that is sent late costs a container part of its grace period.
+
+
+class StartKind(IntEnum):
+    """Kind of object to create; the lower value goes first."""
+
+    CONTAINER = 0
+    SANDBOX = 1
+
+
+class StopKind(IntEnum):
+    """Kind of object to stop; the lower value goes first."""
+
+    SANDBOX = 0
+    CONTAINER = 1
+
+
+Turn = asyncio.Future[bool]
+"""Whether a slot has become free (True), or its waiter goes on without one."""
+HANDOVER_S = 0.002
+"""Maximum seconds from the end of a pod's containers to the stop of its sandbox."""
+STOP_AT_MOST_S = {StopKind.SANDBOX: 1.0, StopKind.CONTAINER: 0.1}
+"""Seconds after which a stop no longer keeps its slot: a container may use its whole grace period,
+and a call may hang."""
+
+
+STOP_WAITS_AT_MOST_S = 2.0
+"""Seconds that a container waits for its signal: hundreds of slow stops must not add up."""
+
+
+class Slots:
+    """A limited number of slots for two kinds of work."""
+
+    def __init__(
+        self, limit: int, waiting: TraceCall, backlog: Backlog, linger: float = 0.0
+    ) -> None:
+        """Args:
+        limit: at least 1; the second kind gets two thirds of them at most.
+        waiting: what a trace calls the wait for one.
+        backlog: counts who waits for one.
+        linger: seconds until a released slot goes to a waiter: whoever released it may need it at
+            once for the next step.
+        """
+        if limit < 1:
+            raise ValueError(f"a node needs at least one slot, not {limit}")
+        self._limits = (limit, max(1, limit * 2 // 3))
+        self._name = waiting
+        self._backlog = backlog
+        self._linger = linger
+        self._held = [0, 0]
+        self._waiting: tuple[deque[Turn], ...] = (deque(), deque())
+
+    @asynccontextmanager
+    async def slot(
+        self, kind: int, at_most: float = math.inf, patience: float = math.inf
+    ) -> AsyncIterator[None]:
+        """Wait for a slot and keep it, for ``at_most`` seconds; after ``patience`` seconds go on
+        without one."""
+        kept = [kind] if await self._acquire(kind, patience) else []
+
+        def give_back() -> None:
+            if kept:
+                self._release(kept.pop())
+
+        loop = asyncio.get_running_loop()
+        timer = None if math.isinf(at_most) else loop.call_later(at_most, give_back)
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+            give_back()
+
+    def _free(self, kind: int) -> bool:
+        return sum(self._held) < self._limits[0] and self._held[kind] < self._limits[kind]
+
+    async def _acquire(self, kind: int, patience: float) -> bool:
+        """Wait for a place; returns whether it got one."""
+        if not self._waiting[kind] and self._free(kind):
+            self._held[kind] += 1
+            return True
+        loop = asyncio.get_running_loop()
+        turn: Turn = loop.create_future()
+        self._waiting[kind].append(turn)
+        timer = None if math.isinf(patience) else loop.call_later(patience, _go_without, turn)
+        try:
+            with span(self._name), self._backlog.waiting():
+                return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.result():
+                self._release(kind)  # it was our turn already: now it is another's
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _release(self, kind: int) -> None:
+        self._held[kind] -= 1
+        if self._linger and any(self._waiting):
+            asyncio.get_running_loop().call_later(self._linger, self._wake_waiting)
+        else:
+            self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        for waiting in range(len(self._waiting)):
+            queue = self._waiting[waiting]
+            while queue and self._free(waiting):
+                turn = queue.popleft()
+                if not turn.done():  # else its waiter was cancelled, or waits no more
+                    self._held[waiting] += 1
+                    turn.set_result(True)
+
+
+def _go_without(turn: Turn) -> None:
+    if not turn.done():
+        turn.set_result(False)
+
+
+class StartSlots(Slots):
+    """Places to create something in, by StartKind."""
+
+    def __init__(self, limit: int, backlog: Backlog) -> None:
+        """``limit``: at least 1."""
+        super().__init__(limit, TraceCall.START_PLACE, backlog)
+
+
+class StopSlots(Slots):
+    """Places to stop something in, by StopKind."""
+
+    def __init__(self, limit: int, backlog: Backlog) -> None:
+        """``limit``: at least 1."""
+        super().__init__(limit, TraceCall.STOP_PLACE, backlog, HANDOVER_S)
+        self._hurry = False
+
+    def place(self, kind: StopKind) -> AbstractAsyncContextManager[None]:
+        """A place to stop one thing of a kind in; containers only wait so long for theirs."""
+        patience = STOP_WAITS_AT_MOST_S if kind is StopKind.CONTAINER else math.inf
+        return self.slot(kind, STOP_AT_MOST_S[kind], patience)
+
+    def hurry(self, on: bool) -> None:
+        """While the machine shuts down nobody waits: what is late then gets no grace."""
+        self._hurry = on
+        if on:
+            for queue in self._waiting:
+                while queue:
+                    _go_without(queue.popleft())
+
+    def _free(self, kind: int) -> bool:
+        return self._hurry or super()._free(kind)

@@ -18,20 +18,18 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import make_log_directory
-from kubeletpy.runtime_manager.act.mutations import Mutations
-from kubeletpy.runtime_manager.act.slots import StartKind, StartSlots
-from kubeletpy.runtime_manager.config.dns import (
+from kubeletpy.runtime_manager.act.mutations import Mutations, StartKind, StartSlots
+from kubeletpy.runtime_manager.config.sandbox_config import (
     ResolvConfError,
     ResolverConfig,
+    build_pod_sandbox_config,
     needs_host_dns,
     pod_dns,
 )
-from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
-from kubeletpy.runtime_manager.config.sandbox_config import build_pod_sandbox_config
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
+from kubeletpy.runtime_manager.protocol import SandboxWatch
 from kubeletpy.runtime_manager.read.status_reader import sandbox_from_cri
 from kubeletpy.runtime_manager.read.status_source import StatusSource
-from kubeletpy.runtime_manager.sandbox_watch import SandboxWatch
 
 CREATE_SANDBOX_ERROR = "CreatePodSandboxError"
 CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"

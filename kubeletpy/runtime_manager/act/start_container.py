@@ -30,49 +30,92 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import (
     create_termination_file,
+    keep_hook,
     link_log,
     log_sizes,
     make_log_directory,
 )
-from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes, with_image_volumes
-from kubeletpy.runtime_manager.act.in_effect import record_given
-from kubeletpy.runtime_manager.act.kept_hooks import keep_hook
+from kubeletpy.runtime_manager.act.garbage_collection import remove_unstarted
 from kubeletpy.runtime_manager.act.kill_pod import Killer
-from kubeletpy.runtime_manager.act.mutations import Mutations
-from kubeletpy.runtime_manager.act.remove_unstarted import remove_unstarted
+from kubeletpy.runtime_manager.act.mutations import Mutations, StartKind, StartSlots
+from kubeletpy.runtime_manager.act.resize_pod import record_given
 from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
-from kubeletpy.runtime_manager.act.slots import StartKind, StartSlots
-from kubeletpy.runtime_manager.act.start_context import (
+from kubeletpy.runtime_manager.act.sync_run import (
     CONFIG_ERROR,
     CREATE_ERROR,
     POST_START_ERROR,
     RUN_ERROR,
     StartFailed,
+    SyncRun,
     Turn,
     fail,
 )
-from kubeletpy.runtime_manager.act.sync_run import SyncRun
-from kubeletpy.runtime_manager.additions import ContainerAdditions, ContainerProvider
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
+    why_ignored,
 )
-from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.config.stop_signal import why_ignored
-from kubeletpy.runtime_manager.hooks import HookFailed, LifecycleHooks
-from kubeletpy.runtime_manager.names.container_hash import CONFIG_HASH, config_hash
-from kubeletpy.runtime_manager.names.labels import KEPT_PRE_STOP, pre_stop_text
-from kubeletpy.runtime_manager.names.log_paths import UnsafeName, container_log_directory, log_link
-from kubeletpy.runtime_manager.plan.actions import StartContainer
-from kubeletpy.runtime_manager.plan.attempts import attempt_by_logs, last_run_shown
-from kubeletpy.runtime_manager.plan.target_container import target_id
-from kubeletpy.runtime_manager.pod_limits import ActuatedResources
-from kubeletpy.runtime_manager.read.own_starts import OwnStarts
-from kubeletpy.runtime_manager.read.secret_values import hide_secrets
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
+from kubeletpy.runtime_manager.names import (
+    CONFIG_HASH,
+    KEPT_PRE_STOP,
+    UnsafeName,
+    config_hash,
+    container_log_directory,
+    log_link,
+    pre_stop_text,
+)
+from kubeletpy.runtime_manager.plan.actions import (
+    StartContainer,
+    attempt_by_logs,
+    last_run_shown,
+    target_id,
+)
+from kubeletpy.runtime_manager.protocol import (
+    ActuatedResources,
+    ContainerAdditions,
+    ContainerProvider,
+    HookFailed,
+    LifecycleHooks,
+)
+from kubeletpy.runtime_manager.read.status_reader import OwnStarts, hide_secrets
 
 if TYPE_CHECKING:
     from kubeletpy.runtime_manager.act.left_out import LeftOut
+
+
+# Counts and names the images that containers mount as volumes. Must never decide anything.
+
+MOUNT_FAILED = "ImageVolumeMountFailed"
+"""The prefix of a runtime's error about it (CRI errors)."""
+
+
+def count_image_volumes(
+    metrics: PodStartMetrics, config: cri.ContainerConfig, problem: str = ""
+) -> None:
+    """A container was created with its mounts, or not: then why, in the runtime's words."""
+    images = sum(bool(mount.image.image) for mount in config.mounts)
+    metrics.image_volumes_requested.inc(images)
+    if not problem:
+        metrics.image_volumes_mounted.inc(images)
+    elif problem.startswith(MOUNT_FAILED):
+        metrics.image_volume_errors.inc(images)
+
+
+def with_image_volumes(config: cri.ContainerConfig, problem: str) -> str:
+    """Why a container could not be created, with its image volumes if they may be the reason.
+
+    A runtime without image volumes takes such a mount for a bind mount without a source; one
+    with them states what went wrong (:data:`MOUNT_FAILED`).
+    """
+    paths = [mount.container_path for mount in config.mounts if mount.image.image]
+    if not paths or problem.startswith(MOUNT_FAILED):
+        return problem
+    return (
+        f"{problem} (the container mounts images as volumes, at {', '.join(paths)}: perhaps this "
+        "container runtime has no image volumes)"
+    )
+
 
 logger = logging.getLogger(__name__)
 

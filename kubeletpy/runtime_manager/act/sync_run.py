@@ -5,15 +5,106 @@ Must never act itself.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NoReturn
+
 from kubeletpy.base.api import types as api
-from kubeletpy.base.structs import Struct, field
-from kubeletpy.kubeapi.events.recorder import pod_reference
+from kubeletpy.base.host.errors import MachineFault, machine_fault
+from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.trace.model import TraceCall
+from kubeletpy.metrics.trace.spans import note
 from kubeletpy.pods.pod import Pod, field_path
-from kubeletpy.pods.runtime_status import PodRuntimeStatus, StartError, SyncAction, SyncResult
+from kubeletpy.pods.runtime_status import (
+    ContainerState,
+    ContainerStatus,
+    PodRuntimeStatus,
+    SandboxStatus,
+    SpecField,
+    StartError,
+    SyncAction,
+    SyncResult,
+)
+from kubeletpy.pods.runtime_status import about as about_field
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.act.draft import StatusDraft
 from kubeletpy.runtime_manager.plan.actions import PodActions, StartContainer
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
+from kubeletpy.runtime_manager.read.status_reader import (
+    PodIdentity,
+    ReadContainer,
+    pod_status_from_cri,
+)
+from kubeletpy.runtime_manager.read.status_source import StatusSource
+
+# The pod's status as it changes under our own hands during one sync or kill.
+#
+# Avoids relisting: the agent's own changes are recorded, and only containers that it changed are
+# queried, once, at the end. Must never change the runtime.
+
+
+class StatusDraft:
+    """A working copy of a PodRuntimeStatus."""
+
+    def __init__(self, status: PodRuntimeStatus) -> None:
+        self._status = status
+        self._sandboxes = {sandbox.id: sandbox for sandbox in status.sandboxes}
+        self._containers = {container.id: container for container in status.containers}
+        self._touched: dict[str, str] = {}
+        self._ended: dict[str, ReadContainer] = {}
+        """Touched containers that were seen to have ended: they are not queried again."""
+        self.changed = False
+        """Whether a change was requested of the runtime."""
+
+    def sandbox_ready(self, sandbox: SandboxStatus) -> None:
+        """A sandbox was made."""
+        self.changed = True
+        self._sandboxes[sandbox.id] = sandbox
+
+    def sandbox_stopped(self, sandbox_id: str) -> None:
+        """A sandbox was stopped."""
+        self.changed = True
+        if sandbox_id in self._sandboxes:
+            self._sandboxes[sandbox_id] = replace(self._sandboxes[sandbox_id], ready=False)
+
+    def touch(self, container_id: str, sandbox_id: str) -> None:
+        """A container was created, started or stopped: its state must be queried."""
+        self.changed = True
+        self._touched[container_id] = sandbox_id
+        self._ended.pop(container_id, None)
+
+    def removed(self, container_id: str) -> None:
+        """A container's record was removed."""
+        self.changed = True
+        self._touched.pop(container_id, None)
+        self._ended.pop(container_id, None)
+        self._containers.pop(container_id, None)
+
+    def now(self, observed_at: int) -> PodRuntimeStatus:
+        """The status as recorded, without a call to the runtime."""
+        return self._build(self._containers.values(), observed_at)
+
+    async def finished(self, source: StatusSource) -> PodRuntimeStatus:
+        """The status after everything done so far.
+
+        Raises:
+            CRIError: a touched container could not be queried.
+        """
+        observed_at = source.now()
+        unread = [pair for pair in self._touched.items() if pair[0] not in self._ended]
+        read = [*self._ended.values(), *await source.read_containers(unread)]
+        ended = [one for one in read if one.status.state == cri.CONTAINER_EXITED]
+        self._ended = {one.status.id: one for one in ended}
+        untouched = [c for c in self._containers.values() if c.id not in self._touched]
+        return self._build([*untouched, *read], observed_at)
+
+    def _build(
+        self, containers: Iterable[ReadContainer | ContainerStatus], observed_at: int
+    ) -> PodRuntimeStatus:
+        status = self._status
+        identity = PodIdentity(status.uid, status.name, status.namespace, status.labels)
+        return pod_status_from_cri(identity, self._sandboxes.values(), containers, observed_at)
 
 
 class StopSync(Exception):
@@ -61,3 +152,78 @@ class SyncRun(Struct):
         """Record when a retry makes sense; the earliest counts."""
         if at is not None:
             self.retry_at = at if self.retry_at is None else min(self.retry_at, at)
+
+
+# The order of one sync's starts, and the report of a start that fails.
+#
+# Must never start anything.
+
+CONFIG_ERROR = "CreateContainerConfigError"
+CREATE_ERROR = "CreateContainerError"
+RUN_ERROR = "RunContainerError"
+POST_START_ERROR = "PostStartHookError"
+
+
+class StartFailed(Exception):
+    """A step of a start failed."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        retry_at: float | None = None,
+        *,
+        about: SpecField | None = None,
+        shown_retry_at: float | None = None,
+        fault: MachineFault | None = None,
+    ) -> None:
+        """``shown_retry_at``: when it is tried again, where that is another time."""
+        super().__init__(message)
+        shown = retry_at if shown_retry_at is None else shown_retry_at
+        self.error = StartError(code, message, shown, about=about, fault=fault)
+        self.retry_at = retry_at
+
+
+class Turn(Struct):
+    """A container's place in the order of creation."""
+
+    after: asyncio.Event | None = None
+    """Set when the container before it has been created, or never will be."""
+    created: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def fail(
+    recorder: EventRecorder,
+    run: SyncRun,
+    action: StartContainer,
+    code: str,
+    message: str,
+    *,
+    error: Exception | None = None,
+) -> NoReturn:
+    """End a start with an event; ``error``: what was raised, if it was ours. Raises StartFailed."""
+    recorder.event(run.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
+    if code == CONFIG_ERROR:  # no failed call would show it
+        note(TraceCall.CREATE_CONTAINER, action.name, error=f"{code}: {message}")
+    of_machine = machine_fault(error)
+    spec_field = None if error is None else about_field(error)
+    raise StartFailed(code, message, about=spec_field, fault=of_machine) from error
+
+
+def ended_in_their_start(
+    errors: Mapping[str, StartError], after: PodRuntimeStatus
+) -> Iterator[float]:
+    """When (Unix seconds) containers ended whose start failed after they were created.
+
+    No event reports an end that we caused ourselves: these containers must be checked again, like
+    any that has crashed. Their backoff, which counts from their end, holds them back.
+    """
+    for name, error in errors.items():
+        record = after.newest(name)
+        if (
+            error.code in (RUN_ERROR, POST_START_ERROR)
+            and record is not None
+            and record.state is ContainerState.EXITED
+            and record.finished_at > 0
+        ):
+            yield record.finished_at / 1e9

@@ -14,12 +14,12 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError, RunAsNonRootError
 from kubeletpy.pods.shape import MAX_ID, context_problem, unknown
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.config.namespaces import (
+from kubeletpy.runtime_manager.config.settings import (
+    RuntimeSettings,
     UserNamespaceRange,
     namespace_options,
     requests_user_namespace,
 )
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 _PROFILES = ("RuntimeDefault", "Localhost", "Unconfined")
 

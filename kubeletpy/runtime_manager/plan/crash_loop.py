@@ -28,7 +28,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.pods.backoff import BackoffState, ExponentialBackoff
 from kubeletpy.pods.pod import Pod, fnv1a_64
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.names import container_hash
 
 BASE_SECONDS = 10.0
 MAX_ENDS = 8192

@@ -13,10 +13,12 @@ from types import MappingProxyType
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import CONTAINER_NAME, POD_UID, sandbox_rank
-from kubeletpy.runtime_manager.names.log_paths import (
+from kubeletpy.runtime_manager.names import (
+    CONTAINER_NAME,
+    POD_UID,
     container_id_of_log_link,
     pod_uid_of_log_directory,
+    sandbox_rank,
 )
 
 SHOWN = 2

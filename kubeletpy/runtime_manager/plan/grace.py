@@ -5,10 +5,13 @@ Source: docs/reference/behaviour.md, n2. Must never wait or read a clock.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import MAX_GRACE_S, Pod
 from kubeletpy.pods.runtime_status import KillReason
-from kubeletpy.runtime_manager.names.labels import AnnotatedContainerInfo
+from kubeletpy.runtime_manager.names import AnnotatedContainerInfo
 
 MINIMUM = 2
 """Every container gets this much, whatever was requested."""
@@ -53,3 +56,78 @@ def _probe_grace(container: api.Container | None, reason: KillReason | None) -> 
     elif reason is KillReason.STARTUP_PROBE:
         probe = container.get("startupProbe")
     return probe.get("terminationGracePeriodSeconds") if probe else None
+
+
+# How a container's stop goes on that an earlier agent began.
+#
+# Source: docs/reference/behaviour.md, n2. Must never lengthen a grace period.
+
+WITHDRAWN_S = 60.0
+"""Seconds after the end of the grace period for which a stop that was no deletion can be resumed.
+Later, its cause (a probe, an eviction) may not hold in the next agent."""
+
+
+class HookState(StrEnum):
+    """The state of a container's preStop hook."""
+
+    NONE = "none"
+    """It was not started."""
+    BEGUN = "begun"
+    ENDED = "ended"
+
+
+class StopRecord(Struct, frozen=True):
+    """A stop that an agent began."""
+
+    container_id: str
+    life: str
+    """Names the agent's process."""
+    began: float
+    """Seconds of a clock that never steps and that all agents since the boot share."""
+    deleting: bool
+    """The pod was being deleted, which nobody can withdraw."""
+    hook: HookState = HookState.NONE
+
+
+class ResumedStop(Struct, frozen=True):
+    """The rest of a stop."""
+
+    anew: bool = False
+    """No earlier agent has begun it."""
+    elapsed: float = 0.0
+    """Seconds of the grace period that are over."""
+    hook: api.LifecycleHandler | None = None
+    """The preStop hook to run; None: there is none, or it has had its run."""
+
+
+def resume_stop(
+    record: StopRecord | None,
+    *,
+    grace: int,
+    deleting: bool,
+    pre_stop: api.LifecycleHandler | None,
+    now: float,
+) -> ResumedStop:
+    """The rest of a stop that an earlier agent began; all of it without a record.
+
+    A hook runs once: an exec or HTTP hook that was interrupted with its agent is not completed. A
+    sleep continues for its remaining seconds. ``now`` is by the clock of the record's ``began``.
+    """
+    if record is None:
+        return ResumedStop(anew=True, hook=pre_stop)
+    elapsed = max(0.0, now - record.began)
+    if not (record.deleting and deleting) and elapsed > grace + WITHDRAWN_S:
+        return ResumedStop(anew=True, hook=pre_stop)
+    if record.hook is HookState.NONE:
+        return ResumedStop(elapsed=elapsed, hook=pre_stop)
+    return ResumedStop(elapsed=elapsed, hook=_rest_of_sleep(record, pre_stop, elapsed))
+
+
+def _rest_of_sleep(
+    record: StopRecord, pre_stop: api.LifecycleHandler | None, elapsed: float
+) -> api.LifecycleHandler | None:
+    seconds = ((pre_stop or {}).get("sleep") or {}).get("seconds")
+    if record.hook is HookState.ENDED or not isinstance(seconds, int):
+        return None
+    left = seconds - int(elapsed)
+    return {"sleep": {"seconds": left}} if left > 0 else None

@@ -24,7 +24,7 @@ from kubeletpy.pods.runtime_status import (
     restart_allowed,
     should_container_be_restarted,
 )
-from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.runtime_manager.plan.actions import KillContainer, StartContainer, kill_decision
 from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container
 

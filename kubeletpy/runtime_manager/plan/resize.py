@@ -9,27 +9,184 @@ Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resource
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import milli_value, parse, value
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import UNLIMITED, ContainerKind, Pod, is_sidecar
-from kubeletpy.pods.resources import MIN_SHARES
+from kubeletpy.pods.resources import MIN_SHARES, same_size, size_limits
 from kubeletpy.pods.runtime_status import ContainerStatus, Decision, PodRuntimeStatus
 from kubeletpy.runtime_manager.config.resources import container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.plan.resizable import (
-    RESOURCES,
-    ResizableResource,
-    changes,
-    effective_resources,
-    resizable,
-)
-from kubeletpy.runtime_manager.plan.resize_volumes import (
-    NO_VOLUMES,
-    VolumeResizePlan,
-    plan_volume_resizes,
-)
+
+# The part of a container's resources that can be resized: requests and limits of cpu and memory.
+#
+# Pure arithmetic and wording. Must never decide what is to be done about a difference.
+#
+# Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resources).
+
+
+class ResizableResource(StrEnum):
+    """A resource that can be resized; members are in the order of resizing."""
+
+    MEMORY = "memory"
+    CPU = "cpu"
+
+
+RESOURCES = tuple(ResizableResource)
+_WHICH = ("requests", "limits")
+
+
+class Resizable(Struct, frozen=True):
+    """Resizable requests and limits: millicores and bytes; 0: none."""
+
+    cpu_request: int = 0
+    cpu_limit: int = 0
+    memory_request: int = 0
+    memory_limit: int = 0
+
+    def request_and_limit(self, resource: ResizableResource) -> tuple[int, int]:
+        """(request, limit) of one resource."""
+        if resource is ResizableResource.CPU:
+            return self.cpu_request, self.cpu_limit
+        return self.memory_request, self.memory_limit
+
+
+def resizable(resources: api.ResourceRequirements | None) -> Resizable:
+    """The resizable amounts. Raises ValueError: not a quantity."""
+    requests, limits = _quantities(resources, "requests"), _quantities(resources, "limits")
+    return Resizable(
+        cpu_request=milli_value(requests.get("cpu", 0)),
+        cpu_limit=milli_value(limits.get("cpu", 0)),
+        memory_request=value(requests.get("memory", 0)),
+        memory_limit=value(limits.get("memory", 0)),
+    )
+
+
+def effective_resources(pod: Pod, container: api.Container) -> api.ResourceRequirements:
+    """A container's resources including the limits it has through its pod. Raises ValueError."""
+    own = container.get("resources") or {}
+    of_pod = _quantities(pod.spec.get("resources"), "limits")
+    if not of_pod:
+        return own
+    limits = dict(_quantities(own, "limits"))
+    for name in RESOURCES:
+        if name in of_pod and not parse(limits.get(name, 0)):
+            limits[name] = of_pod[name]
+    return {**own, "limits": limits}
+
+
+def merged(
+    known: api.ResourceRequirements | None,
+    desired: api.ResourceRequirements,
+    resource: ResizableResource,
+) -> api.ResourceRequirements:
+    """A container's resources once one of them is as desired; the other one stays as recorded."""
+    result: dict[str, Any] = {**desired}
+    for which in _WHICH:
+        new, old = _quantities(desired, which), _quantities(known, which)
+        chosen = {name: text for name, text in new.items() if name not in RESOURCES}
+        for name in RESOURCES:
+            source = new if name is resource else old
+            if name in source:
+                chosen[name.value] = source[name]
+        result[which] = chosen
+    return result  # type: ignore[return-value]
+
+
+def changes(known: api.ResourceRequirements, desired: api.ResourceRequirements) -> Iterator[str]:
+    """Each difference as ``cpu limit 500m -> 1``. Raises ValueError."""
+    have, want = resizable(known), resizable(desired)
+    for resource in RESOURCES:
+        for which, old, new in zip(
+            _WHICH, have.request_and_limit(resource), want.request_and_limit(resource), strict=True
+        ):
+            if old != new:
+                before = _quantities(known, which).get(resource, "none")
+                after = _quantities(desired, which).get(resource, "none")
+                yield f"{resource} {which.removesuffix('s')} {before} -> {after}"
+
+
+def _quantities(resources: api.ResourceRequirements | None, which: str) -> Mapping[str, str]:
+    everything: Mapping[str, Any] = resources or {}
+    return everything.get(which) or {}
+
+
+# Which of a pod's volumes in memory have another size than they should have.
+#
+#  A size is compared with the one that was last applied, not with what is mounted: a volume is
+# mounted no larger than the memory limit of its pod. Source: docs/reference/behaviour.md, c10;
+# KEP-6030.
+
+
+class VolumeUpdate(Struct, frozen=True):
+    """A volume that is to be remounted with another size."""
+
+    name: str
+    size: str
+    """The quantity as in the spec."""
+    bytes: int
+    before: str = ""
+    """The size that was last applied; empty: it is not known."""
+    shrinks: bool = False
+
+
+class VolumeResizePlan(Struct, frozen=True):
+    """The changes to the sizes of a pod's volumes."""
+
+    updates: tuple[VolumeUpdate, ...] = ()
+    adopted: tuple[tuple[str, str], ...] = ()
+    """Names and sizes to be recorded: nothing is recorded for the pod, so it was just mounted."""
+
+    @property
+    def shrinking(self) -> tuple[VolumeUpdate, ...]:
+        """The updates that must come before memory limits are changed."""
+        return tuple(each for each in self.updates if each.shrinks)
+
+    @property
+    def growing(self) -> tuple[VolumeUpdate, ...]:
+        """The updates that must come after them; among these the sizes that are not known."""
+        return tuple(each for each in self.updates if not each.shrinks)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """For people: what is done, and why."""
+        return tuple(
+            Decision(
+                f"resize volume {each.name}", f"sizeLimit {each.before or 'unknown'} -> {each.size}"
+            )
+            for each in self.updates
+        )
+
+
+NO_VOLUMES = VolumeResizePlan()
+
+
+def plan_volume_resizes(pod: Pod, known: Mapping[str, str], *, recorded: bool) -> VolumeResizePlan:
+    """Compare a pod's sizes as allocated with those last applied.
+
+    ``recorded``: anything is recorded for the pod. If nothing is, its volumes have just been
+    mounted with the sizes that it should have.
+    """
+    limits = size_limits(pod)
+    if not recorded:
+        return VolumeResizePlan(adopted=tuple(limits.items())) if limits else NO_VOLUMES
+    updates = []
+    for name, limit in limits.items():
+        before = known.get(name, "")
+        if same_size(before, limit):
+            continue
+        try:
+            size = value(limit)
+            shrinks = bool(before) and size < value(before)
+        except ValueError:  # what is not a quantity was refused when it was to be mounted
+            continue
+        updates.append(VolumeUpdate(name, limit, size, before, shrinks))
+    return VolumeResizePlan(tuple(updates))
+
 
 UNKNOWN = "it is not known what it was given"
 

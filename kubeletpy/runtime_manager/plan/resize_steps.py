@@ -16,8 +16,7 @@ from kubeletpy.pods.resources import MIN_SHARES, amounts, cpu_quota, cpu_shares
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.resources import overhead_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.plan.resizable import ResizableResource
-from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
+from kubeletpy.runtime_manager.plan.resize import ContainerUpdate, ResizableResource
 
 _ZERO = Decimal(0)
 _ENDLESS = 1 << 63

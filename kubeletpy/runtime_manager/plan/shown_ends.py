@@ -17,11 +17,16 @@ from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
     PodRuntimeStatus,
+    ProbeResults,
+    SyncIntent,
     causes_restart_all,
     could_restart_all,
+    restart_all_active,
     triggers_restart_all,
 )
-from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.names import container_hash
+from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
+from kubeletpy.runtime_manager.plan.resize import InEffect
 
 CRASH_LOOP = "CrashLoopBackOff"
 _LISTS = {
@@ -142,3 +147,29 @@ def _by_name(shown: api.PodStatus) -> _Entries:
         for entry in shown.get(field) or ():  # type: ignore[attr-defined]
             found.setdefault((kind, entry.get("name") or ""), entry)
     return found
+
+
+# Predicts the actions of a runtime sync for a pod, without doing them.
+
+
+def sync_intent(
+    pod: Pod, status: PodRuntimeStatus, probes: ProbeResults, in_effect: InEffect
+) -> SyncIntent:
+    """The actions a sync would take; the arguments are those of :func:`compute_pod_actions`."""
+    plan = compute_pod_actions(
+        pod,
+        with_shown_ends(pod, status, pod.status),
+        probes,
+        all_containers_restarting=restart_all_active(pod, status),
+        in_effect=in_effect,
+    )
+    return SyncIntent(
+        plan.decisions,
+        ends=plan.kill_pod and not plan.create_sandbox,
+        new_sandbox=plan.create_sandbox,
+        stopped=tuple(kill.name for kill in plan.containers_to_kill),
+        started=tuple(start.name for start in plan.starts),
+        resized=tuple(
+            dict.fromkeys(update.name for update in (*plan.resize.memory, *plan.resize.cpu))
+        ),
+    )

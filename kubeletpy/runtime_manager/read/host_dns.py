@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import stat
 
-from kubeletpy.runtime_manager.config.dns import ResolvConfError, ResolverConfig, parse_resolv_conf
+from kubeletpy.runtime_manager.config.sandbox_config import (
+    ResolvConfError,
+    ResolverConfig,
+    parse_resolv_conf,
+)
 
 MAX_BYTES = 10 << 20
 """docs/reference/constants.csv: dns, resolv.conf max."""

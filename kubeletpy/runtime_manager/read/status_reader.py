@@ -9,21 +9,27 @@ Source: docs/reference/behaviour.md, e4, e5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 
+from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.text import scrub
 from kubeletpy.pods.pod import CONFIG_SOURCE, canonical_address
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
     PodRuntimeStatus,
+    RuntimeHealth,
     RuntimePodSummary,
     RuntimeResources,
     RuntimeUser,
     SandboxStatus,
 )
+from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import (
+from kubeletpy.runtime_manager.names import (
     CONTAINER_NAME,
     HASH,
     POD_UID,
@@ -260,3 +266,163 @@ def _resources(status: cri.ContainerStatus) -> RuntimeResources | None:
 def _joined(runtime: str, own: str) -> str:
     runtime = runtime[:LONGEST_MESSAGE]
     return f"{runtime}: {own}" if runtime and own else runtime or own
+
+
+# Reads the runtime's status of itself, for node conditions and the sync loop.
+#
+# Source: docs/reference/behaviour.md, o4; CRI RuntimeCondition. Must never raise for an answer.
+
+RUNTIME_READY = "RuntimeReady"
+NETWORK_READY = "NetworkReady"
+
+
+def health_from_conditions(conditions: Iterable[cri.RuntimeCondition]) -> RuntimeHealth:
+    """Read a CRI status; a condition that is missing is not met."""
+    by_type = {condition.type: condition for condition in conditions}
+    runtime, network = by_type.get(RUNTIME_READY), by_type.get(NETWORK_READY)
+    return RuntimeHealth(
+        runtime_ready=runtime is not None and runtime.status,
+        network_ready=network is not None and network.status,
+        message=_message(RUNTIME_READY, runtime),
+        network_message=_message(NETWORK_READY, network),
+    )
+
+
+def _message(name: str, condition: cri.RuntimeCondition | None) -> str:
+    if condition is None:
+        return f"runtime does not report {name}"
+    if condition.status:
+        return ""
+    # the API limits the size of a Node, and shows this in its Ready condition
+    reason, message = scrub(condition.reason), scrub(condition.message)
+    return f"{name}=false reason:{reason} message:{message}"
+
+
+# Removes secret values from what a runtime reports as an error.
+#
+# A command may be built from variables, and runtimes put commands into their errors, which events
+# and statuses show to many.
+
+HIDDEN = "***"
+SHORTEST = 4
+"""Minimum length of a value to search for: shorter ones would be found everywhere."""
+MAX_CHARACTERS, MAX_PARTS = 1 << 20, 20_000
+"""Maximum values to search for: each line of them costs a search of the text."""
+UNSHOWN = "(not shown: the container has too much from secrets to take it out of the message)"
+
+
+def hide_secrets(text: str, container: api.Container, variables: Mapping[str, str]) -> str:
+    """An error's text without the values that the container's variables take from secrets."""
+    values: set[str] = set()
+    left = MAX_CHARACTERS
+    for variable in _from_secrets(container, variables):
+        left -= len(variable)
+        if left < 0:
+            return UNSHOWN
+        values.update(_parts(variable))
+        if len(values) > MAX_PARTS:
+            return UNSHOWN
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text
+
+
+def _parts(value: str) -> Iterator[str]:
+    """A value and its lines: runtimes escape a text's line breaks."""
+    yield from (part for part in (value, *value.splitlines()) if len(part) >= SHORTEST)
+
+
+def _from_secrets(container: api.Container, variables: Mapping[str, str]) -> Iterator[str]:
+    """Values that may come from secrets."""
+    entries = container.get("env") or ()
+    own = {entry.get("name") for entry in entries}
+    names = {
+        entry.get("name")
+        for entry in entries
+        if (entry.get("valueFrom") or {}).get("secretKeyRef") is not None
+    }
+    prefixes = tuple(
+        group.get("prefix") or ""
+        for group in container.get("envFrom") or ()
+        if group.get("secretRef") is not None
+    )
+    for name, value in variables.items():
+        if name in names or (name not in own and name.startswith(prefixes)):
+            yield value
+
+
+# Whether a container's start was canceled with the agent that requested it.
+#
+# containerd cancels StartContainer when its client disconnects. The container then is EXITED with
+# reason StartError, exit code 128, no start time, and a message that ends with the canceled call.
+# No process of the container was left running, so this end has no meaning for the pod. CRI-O and
+# cri-dockerd complete the call without its client. Source: docs/reference/behaviour.md, c11.
+
+START_ERROR = "StartError"
+START_ERROR_CODE = 128
+MESSAGE_TAIL = 512
+"""Characters at the end of a message that are searched."""
+
+_CANCELED = re.compile(r"(?:^|: )context canceled(?:: unknown)?$")
+_SHIM_KILLED = re.compile(r"failed to start shim: start failed: .*: signal: killed(?:: unknown)?$")
+"""containerd 1.6 kills the shim's start helper instead of naming the canceled call."""
+
+
+def is_abandoned_start(status: cri.ContainerStatus) -> bool:
+    """Whether the runtime's record shows a start that ended with its client.
+
+    A command that cannot be executed also ends with StartError and 128, but runc's message ends
+    with the cause (``no such file or directory``), whatever the command contains.
+    """
+    return (
+        status.state == cri.CONTAINER_EXITED
+        and status.reason == START_ERROR
+        and status.exit_code == START_ERROR_CODE
+        and status.started_at <= 0
+        and is_canceled_call(status.message)
+    )
+
+
+def is_canceled_call(message: str) -> bool:
+    """Whether an error text of StartContainer ends with the cancellation of the call."""
+    tail = message[-MESSAGE_TAIL:].rstrip()
+    return bool(_CANCELED.search(tail) or _SHIM_KILLED.search(tail))
+
+
+# The starts of containers that failed in this agent's own life.
+#
+# Their ends count, whatever the runtime's record contains: only a start that an earlier agent, or
+# a lost connection, left behind is abandoned. Must never grow without bound.
+
+MOST_FAILED = 1000
+"""Ids of containers that failed to start, of which the newest are remembered."""
+
+
+class OwnStarts:
+    """Containers that this agent created and failed to start, and those it could not adopt."""
+
+    def __init__(self) -> None:
+        self._failed: deque[str] = deque(maxlen=MOST_FAILED)
+        self._refused: deque[str] = deque(maxlen=MOST_FAILED)
+
+    def failed(self, container_id: str, code: Code) -> None:
+        """A container that this agent created did not start."""
+        self._refused.append(container_id)
+        if code not in (Code.UNAVAILABLE, Code.CANCELLED):  # the call was lost, not answered
+            self._failed.append(container_id)
+
+    def refused(self, container_id: str) -> None:
+        """A container that an earlier agent created did not start: it is created anew."""
+        self._refused.append(container_id)
+
+    def has_failed(self, container_id: str) -> bool:
+        """Whether the container counts as an attempt although it never ran."""
+        return container_id in self._failed
+
+    def may_adopt(self, container_id: str) -> bool:
+        """Whether nobody in this life has tried to start the container."""
+        return container_id not in self._refused
+
+    def is_abandoned(self, status: cri.ContainerStatus) -> bool:
+        """Whether a container ended because the agent that was starting it exited."""
+        return is_abandoned_start(status) and status.id not in self._failed

@@ -23,9 +23,9 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.remote.errors import InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.names.labels import POD_UID, read_labels, sandbox_rank
-from kubeletpy.runtime_manager.read.own_starts import OwnStarts
+from kubeletpy.runtime_manager.names import POD_UID, read_labels, sandbox_rank
 from kubeletpy.runtime_manager.read.status_reader import (
+    OwnStarts,
     PodIdentity,
     ReadContainer,
     container_of_pod,

@@ -14,11 +14,11 @@ import os
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.container_paths import termination_file
-from kubeletpy.runtime_manager.names.labels import (
+from kubeletpy.runtime_manager.names import (
     TERMINATION_MESSAGE_PATH,
     TERMINATION_MESSAGE_POLICY,
     read_labels,
+    termination_file,
 )
 
 MAX_FILE_BYTES = 4096

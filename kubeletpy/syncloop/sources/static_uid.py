@@ -16,7 +16,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.pods import defaults
 from kubeletpy.pods.defaults import canonical_spec
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, Pod
-from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.names import container_hash
 
 MARGIN_S = 1.0
 """Seconds: a file that changed closer than this to the moment when it was seen may be newer."""

@@ -23,7 +23,7 @@ from kubeletpy.pods.pod import CONFIG_SEEN, Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.names.labels import HASH, pod_labels, read_labels, sandbox_rank
+from kubeletpy.runtime_manager.names import HASH, pod_labels, read_labels, sandbox_rank
 from kubeletpy.syncloop.sources.static_uid import (
     ADOPTED,
     REMADE,

@@ -21,7 +21,7 @@ from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import HostnameError, Mount, Pod, volume_groups
 from kubeletpy.pods.runtime_status import ContainerConfigError, SubPathError
 from kubeletpy.pods.shape import BIND_MOUNT_OPTIONS
-from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from kubeletpy.volumes.containers import etc_hosts, pod_mounts
 from kubeletpy.volumes.containers.sub_path import bind_sub_path, path_inside
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath

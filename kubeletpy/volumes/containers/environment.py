@@ -24,7 +24,7 @@ from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.pods.environment import EnvironmentInputs, NodeFacts
 from kubeletpy.pods.pod import Pod, pod_addresses
 from kubeletpy.pods.runtime_status import ContainerConfigError
-from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from kubeletpy.volumes.containers.env_file import MAX_FILE, EnvFile, EnvFileError, parse_env_file
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.files.safe_path import open_beneath

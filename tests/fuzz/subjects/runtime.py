@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kubeletpy.runtime_manager.names import labels
+from kubeletpy.runtime_manager import names
 from tests.fuzz.target import JSON_WORDS, target, text
 
-KEYS = (labels.POD_NAME, labels.POD_UID, labels.CONTAINER_NAME, labels.HASH, labels.RESTART_COUNT)
-TEXTS = (labels.PRE_STOP_HANDLER, labels.PORTS)
+KEYS = (names.POD_NAME, names.POD_UID, names.CONTAINER_NAME, names.HASH, names.RESTART_COUNT)
+TEXTS = (names.PRE_STOP_HANDLER, names.PORTS)
 
 
 @target(
@@ -16,7 +16,7 @@ TEXTS = (labels.PRE_STOP_HANDLER, labels.PORTS)
 def container_labels(data: bytes) -> None:
     """Labels and annotations that the runtime gives back, which others may have written."""
     values = dict(zip((*KEYS, *TEXTS), text(data).split("\0"), strict=False))
-    labels.pod_labels(values)
-    labels.read_labels(values)
-    labels.read_container_annotations(values)
-    assert labels.read_restart_count(values) >= 0
+    names.pod_labels(values)
+    names.read_labels(values)
+    names.read_container_annotations(values)
+    assert names.read_restart_count(values) >= 0

@@ -16,7 +16,7 @@ from kubeletpy.resources.cgroups.filesystem import detect
 from kubeletpy.resources.cgroups.pod_cgroups import KernelPodLimits, PodCgroups
 from kubeletpy.resources.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.resources.cgroups.values import PodCgroupNames, parse_root
-from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
+from kubeletpy.runtime_manager.protocol import ActuatedInMemory, NoPodCgroupLimits
 from tests.integration.runtime_node import (
     EventLog,
     RuntimeNode,

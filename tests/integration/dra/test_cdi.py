@@ -18,7 +18,7 @@ from kubeletpy.resources.dra.drivers import DraDrivers
 from kubeletpy.resources.dra.model import ClaimProblem
 from kubeletpy.resources.plugins.model import DRA
 from kubeletpy.resources.plugins.plugin_manager import PluginManager, SocketRegistrations
-from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.dra_driver.running import driver_on_node
 from tests.dra_driver.services import Given, Services
 from tests.integration.runtime_node import RuntimeNode, make_container, make_pod, runtime_node

@@ -17,7 +17,7 @@ from kubeletpy.podworkers.history import ReasonCache
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.resources.admission.checks import Rejection
-from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
+from kubeletpy.runtime_manager.protocol import ActuatedInMemory
 from tests.unit.podworkers.builders import make_pod, make_static, pod_object, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
 from tests.virtual_time import LoopClock, on_virtual_time

@@ -37,8 +37,7 @@ from kubeletpy.podworkers.steps.resources import PodCgroup
 from kubeletpy.podworkers.steps.runtime import MirrorPod, NetworkGate, Probes, RuntimeSync
 from kubeletpy.podworkers.steps.volumes import Directories, PullSecrets, Volumes
 from kubeletpy.podworkers.syncer import KubePodSyncer, TerminatingUpdates
-from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory
-from kubeletpy.runtime_manager.protocol import SyncPodRequest
+from kubeletpy.runtime_manager.protocol import ActuatedInMemory, SyncPodRequest
 from kubeletpy.volumes.protocol import VolumeError
 from tests.garbage import leaves_when_cancelled
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status

@@ -15,7 +15,7 @@ import pytest
 from kubeletpy.remote import calls
 from kubeletpy.remote.errors import ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names import labels
+from kubeletpy.runtime_manager import names
 from tests.unit.remote.conftest import Dial, Serve
 
 ITEMS = 6_000
@@ -23,7 +23,7 @@ ITEMS = 6_000
 
 def _labels(number: int) -> dict[str, str]:
     uid = f"uid-{number:08d}"
-    return {labels.POD_UID: uid, labels.POD_NAME: f"p{number}", labels.POD_NAMESPACE: "default"}
+    return {names.POD_UID: uid, names.POD_NAME: f"p{number}", names.POD_NAMESPACE: "default"}
 
 
 def sandboxes(count: int) -> bytes:
@@ -52,7 +52,7 @@ def containers(count: int) -> bytes:
                 metadata=cri.ContainerMetadata(name="c"),
                 state=cri.CONTAINER_EXITED,
                 created_at=number + 1,
-                labels={**_labels(number), labels.CONTAINER_NAME: "c"},
+                labels={**_labels(number), names.CONTAINER_NAME: "c"},
             )
             for number in range(count)
         ]
@@ -63,7 +63,7 @@ def _sandbox_status(sandbox_id: str) -> cri.PodSandboxStatusResponse:
     number = int(sandbox_id, 16)
     about = _labels(number)
     metadata = cri.PodSandboxMetadata(
-        name=about[labels.POD_NAME], namespace="default", uid=about[labels.POD_UID]
+        name=about[names.POD_NAME], namespace="default", uid=about[names.POD_UID]
     )
     status = cri.PodSandboxStatus(id=sandbox_id, metadata=metadata, created_at=1, labels=about)
     return cri.PodSandboxStatusResponse(status=status)
@@ -78,7 +78,7 @@ def _container_status(container_id: str) -> cri.ContainerStatusResponse:
         created_at=number + 1,
         image=cri.ImageSpec(image="i"),
         image_ref="i",
-        labels={**_labels(number), labels.CONTAINER_NAME: "c"},
+        labels={**_labels(number), names.CONTAINER_NAME: "c"},
     )
     return cri.ContainerStatusResponse(status=status)
 
@@ -93,7 +93,7 @@ async def test_what_a_filter_does_not_let_through_is_dropped(
     serve: Serve, dial: Dial, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime = dial((await serve(**_deaf(50))).endpoint)
-    chosen = {labels.POD_UID: "uid-00000007"}
+    chosen = {names.POD_UID: "uid-00000007"}
     for _ in range(2):
         (sandbox,) = await runtime.list_pod_sandbox(cri.PodSandboxFilter(label_selector=chosen))
         (container,) = await runtime.list_containers(cri.ContainerFilter(label_selector=chosen))

@@ -12,7 +12,7 @@ from kubeletpy.pods.runtime_status import (
     PodRuntimeStatus,
     SandboxStatus,
 )
-from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.runtime_manager.plan.actions import PodActions
 
 IMAGE = "registry.example/app:1"

@@ -10,14 +10,17 @@ import pytest
 
 from kubeletpy.remote.errors import NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.act.settle_user_namespaces import settle_unknown_ranges
-from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceError, UserNamespaceRanges
-from kubeletpy.runtime_manager.config.namespaces import (
+from kubeletpy.runtime_manager.act.user_namespaces import (
+    UserNamespaceError,
+    UserNamespaceRanges,
+    settle_unknown_ranges,
+)
+from kubeletpy.runtime_manager.config.settings import (
     UserNamespaceRange,
     id_mappings,
     namespace_options,
 )
-from kubeletpy.runtime_manager.names.labels import POD_UID
+from kubeletpy.runtime_manager.names import POD_UID
 from tests.unit.resources.cgroups.pods import pod
 
 SIZE = 65536

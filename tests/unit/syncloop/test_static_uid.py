@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, Pod
-from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.syncloop.sources.manifest import Origin, static_pod
 from kubeletpy.syncloop.sources.static_uid import RunningStaticPod, UidReason, choose_uid
 

@@ -73,9 +73,9 @@ from kubeletpy.resources.admission.declared_features import NodeConfiguration, d
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.resources import PodResources, with_resources
 from kubeletpy.resources.cgroups.setup import SYSTEMD_RUNS, read_kernel_facts
-from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
-from kubeletpy.runtime_manager.plan.intent import sync_intent
-from kubeletpy.runtime_manager.pod_limits import NoPodCgroupLimits
+from kubeletpy.runtime_manager.act.resize_pod import ResourcesInEffect
+from kubeletpy.runtime_manager.plan.shown_ends import sync_intent
+from kubeletpy.runtime_manager.protocol import NoPodCgroupLimits
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots
 from kubeletpy.syncloop.sources.file import read_manifests

@@ -7,7 +7,7 @@ import pytest
 from kubeletpy.agent.launch.runtime import LONGEST_HANDLER, MOST_HANDLERS, query_runtime
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.simple import PartialRuntime
-from kubeletpy.runtime_manager.read.health import health_from_conditions
+from kubeletpy.runtime_manager.read.status_reader import health_from_conditions
 
 
 class Boasting(PartialRuntime):

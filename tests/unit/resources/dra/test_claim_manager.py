@@ -14,7 +14,7 @@ from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.dra.checkpoint import parse_checkpoint
 from kubeletpy.resources.dra.claim_manager import LOOK_S
 from kubeletpy.resources.dra.model import ClaimProblem
-from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.dra_driver.services import Given
 from tests.unit.resources.dra.node import DriverInProcess, Node, user
 from tests.virtual_time import on_virtual_time

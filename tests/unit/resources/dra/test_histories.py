@@ -18,7 +18,7 @@ from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.dra.checkpoint import parse_checkpoint
 from kubeletpy.resources.dra.model import ClaimProblem
-from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.unit.resources.dra.node import DriverInProcess, Node, user
 from tests.virtual_time import on_virtual_time
 

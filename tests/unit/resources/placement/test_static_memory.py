@@ -33,7 +33,7 @@ from kubeletpy.resources.placement.state import (
 )
 from kubeletpy.resources.placement.static_manager import StateUnusable
 from kubeletpy.resources.placement.static_memory import StaticMemory, shrunk
-from kubeletpy.runtime_manager.additions import ContainerAdditions
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.unit.resources.placement.machines import pod_of, sized
 from tests.virtual_time import on_virtual_time
 

@@ -13,8 +13,7 @@ from kubeletpy.pods.pod import Mount
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, SpecField
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.hooks import HookFailed
-from kubeletpy.runtime_manager.protocol import SyncPodRequest
+from kubeletpy.runtime_manager.protocol import HookFailed, SyncPodRequest
 from kubeletpy.runtime_manager.read.host_dns import host_dns
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import IMAGE, container, make_pod, sidecar

@@ -14,8 +14,8 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
-from kubeletpy.runtime_manager.hooks import HookFailed
-from kubeletpy.runtime_manager.names.labels import PORTS
+from kubeletpy.runtime_manager.names import PORTS
+from kubeletpy.runtime_manager.protocol import HookFailed
 from tests.unit.images.fake_images import Events
 from tests.unit.probes.handlers.servers import answering, redirecting, serving
 from tests.unit.runtime_manager.pods_and_records import container, make_pod

@@ -11,9 +11,8 @@ import pytest
 from kubeletpy.images.policy import ImageError, ImageErrorCode
 from kubeletpy.pods.pod import ContainerKind, Mount
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.act.image_volumes import with_image_volumes
-from kubeletpy.runtime_manager.act.start_container import ContainerStarter
-from kubeletpy.runtime_manager.act.start_context import StartFailed, Turn
+from kubeletpy.runtime_manager.act.start_container import ContainerStarter, with_image_volumes
+from kubeletpy.runtime_manager.act.sync_run import StartFailed, Turn
 from tests.unit.podworkers.builders import make_pod
 
 IMAGE = cri.Mount(container_path="/i", image=cri.ImageSpec(image="i"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod, PodLimits
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.runtime_manager.act.in_effect import ResourcesInEffect
+from kubeletpy.runtime_manager.act.resize_pod import ResourcesInEffect
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resize import ResizePlan
-from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
+from kubeletpy.runtime_manager.protocol import ActuatedInMemory, NoPodCgroupLimits
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod, running
 
 NEW = PodRuntimeStatus("uid-1", "web", "prod")

@@ -11,9 +11,9 @@ import pytest
 from kubeletpy.pods.pod import MAX_GRACE_S, Pod
 from kubeletpy.pods.runtime_status import ContainerState, KillReason, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.runtime_manager.act.stop_order import stop_prerequisites
-from kubeletpy.runtime_manager.hooks import HookFailed
+from kubeletpy.runtime_manager.act.stop_container import stop_prerequisites
 from kubeletpy.runtime_manager.plan.grace import base_grace, container_grace, remaining
+from kubeletpy.runtime_manager.protocol import HookFailed
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 from tests.virtual_time import on_virtual_time

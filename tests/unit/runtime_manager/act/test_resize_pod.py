@@ -15,7 +15,7 @@ from kubeletpy.pods.pod import Pod, PodLimits, PodLimitsError
 from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults, ResizeOutcome, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, DeadlineExceeded, Unavailable, Unimplemented
 from kubeletpy.runtime_manager.plan.resize_steps import applied
-from kubeletpy.runtime_manager.pod_limits import ActuatedInMemory, NoPodCgroupLimits
+from kubeletpy.runtime_manager.protocol import ActuatedInMemory, NoPodCgroupLimits
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.plan.test_resize import RESTART_MEMORY, SMALL, res, sized
 from tests.unit.runtime_manager.pods_and_records import make_pod, sidecar

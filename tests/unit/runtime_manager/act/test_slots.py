@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubeletpy.base.tasks import Backlog
-from kubeletpy.runtime_manager.act.slots import (
+from kubeletpy.runtime_manager.act.mutations import (
     STOP_AT_MOST_S,
     STOP_WAITS_AT_MOST_S,
     StartKind,

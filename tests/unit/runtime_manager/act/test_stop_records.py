@@ -11,8 +11,12 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.act.stop_records import MAX_BYTES, StopRecords, record_from_json
-from kubeletpy.runtime_manager.plan.resume_stop import HookState, StopRecord
+from kubeletpy.runtime_manager.act.container_files import (
+    MAX_RECORD_BYTES,
+    StopRecords,
+    record_from_json,
+)
+from kubeletpy.runtime_manager.plan.grace import HookState, StopRecord
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
@@ -130,7 +134,7 @@ async def test_oversized_files_and_directories_are_not_read(tmp_path: Path) -> N
     await records.write("u", "a", records.new("c1", deleting=False))
     file = tmp_path / "pods" / "u" / "containers" / "a" / "stop.json"
     later = StopRecords(str(tmp_path))
-    file.write_text(file.read_text() + " " * MAX_BYTES)
+    file.write_text(file.read_text() + " " * MAX_RECORD_BYTES)
     assert await later.earlier("u", "a", "c1") is None
     file.unlink()
     file.mkdir()

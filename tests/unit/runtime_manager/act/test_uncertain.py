@@ -10,7 +10,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.remote.errors import DeadlineExceeded, Internal
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.container_hash import CONFIG_HASH
+from kubeletpy.runtime_manager.names import CONFIG_HASH
 from kubeletpy.runtime_manager.plan.gc_selection import (
     DeadContainer,
     GCPolicy,

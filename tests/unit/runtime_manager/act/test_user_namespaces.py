@@ -16,7 +16,7 @@ from kubeletpy.runtime_manager.act.user_namespaces import (
     UserNamespaceRanges,
     subordinate_ids,
 )
-from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
+from kubeletpy.runtime_manager.config.settings import UserNamespaceRange
 from tests.unit.resources.cgroups.pods import pod
 
 SIZE = 65536

@@ -15,13 +15,12 @@ from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
 )
-from kubeletpy.runtime_manager.config.dns import ResolverConfig
-from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.sandbox_config import (
+    ResolverConfig,
     build_pod_sandbox_config,
     default_sysctls,
 )
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
 SETTINGS = RuntimeSettings(

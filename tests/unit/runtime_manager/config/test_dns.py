@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.runtime_manager.config.dns import (
+from kubeletpy.runtime_manager.config.sandbox_config import (
     ResolvConfError,
     ResolverConfig,
     parse_resolv_conf,

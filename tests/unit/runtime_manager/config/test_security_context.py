@@ -8,7 +8,6 @@ import pytest
 
 from kubeletpy.pods.runtime_status import ContainerConfigError, about
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange, namespace_options
 from kubeletpy.runtime_manager.config.security_context import (
     MASKED_PATHS,
     READONLY_PATHS,
@@ -16,7 +15,11 @@ from kubeletpy.runtime_manager.config.security_context import (
     effective_security_context,
     verify_run_as_non_root,
 )
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from kubeletpy.runtime_manager.config.settings import (
+    RuntimeSettings,
+    UserNamespaceRange,
+    namespace_options,
+)
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 
 SETTINGS = RuntimeSettings(seccomp_root="/kubelet/seccomp", thermal_throttle_paths=("/sys/cpu0",))

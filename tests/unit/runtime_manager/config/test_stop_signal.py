@@ -10,7 +10,7 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.config.stop_signal import stop_signal_of, why_ignored
+from kubeletpy.runtime_manager.config.container_config import stop_signal_of, why_ignored
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 from tests.virtual_time import on_virtual_time

@@ -18,12 +18,14 @@ from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
 )
-from kubeletpy.runtime_manager.config.dns import ResolverConfig
-from kubeletpy.runtime_manager.config.namespaces import UserNamespaceRange
 from kubeletpy.runtime_manager.config.resources import oom_score_adj
-from kubeletpy.runtime_manager.config.sandbox_config import MAX_METADATA, build_pod_sandbox_config
-from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.names.labels import MAX_HANDLER, PORTS, container_annotations
+from kubeletpy.runtime_manager.config.sandbox_config import (
+    MAX_METADATA,
+    ResolverConfig,
+    build_pod_sandbox_config,
+)
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
+from kubeletpy.runtime_manager.names import MAX_HANDLER, PORTS, container_annotations
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 
 PLAIN = RuntimeSettings(memory_capacity=1 << 34, cluster_domain="cluster.local")

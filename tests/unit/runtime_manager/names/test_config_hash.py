@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.container_hash import CONFIG_HASH, config_hash
+from kubeletpy.runtime_manager.names import CONFIG_HASH, config_hash
 
 WORDS = "/dev/termination-log"
 MANY = {f"key-{number}": "x" for number in range(20)}

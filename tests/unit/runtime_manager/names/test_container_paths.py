@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.runtime_manager.names.container_paths import container_parts, termination_file
-from kubeletpy.runtime_manager.names.log_paths import UnsafeName
+from kubeletpy.runtime_manager.names import UnsafeName, container_parts, termination_file
 
 
 def test_the_directory_of_a_container() -> None:

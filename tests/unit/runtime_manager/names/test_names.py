@@ -7,27 +7,25 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.runtime_manager.names.container_hash import container_hash
-from kubeletpy.runtime_manager.names.labels import (
+from kubeletpy.runtime_manager.names import (
     MAX_HANDLER,
     AnnotatedContainerInfo,
     LabeledInfo,
+    UnsafeName,
     container_annotations,
+    container_hash,
+    container_id_of_log_link,
     container_labels,
+    container_log_directory,
+    container_log_path,
+    log_link,
     pod_labels,
+    pod_log_directory,
+    pod_uid_of_log_directory,
     read_container_annotations,
     read_labels,
     read_restart_count,
     sandbox_labels,
-)
-from kubeletpy.runtime_manager.names.log_paths import (
-    UnsafeName,
-    container_id_of_log_link,
-    container_log_directory,
-    container_log_path,
-    log_link,
-    pod_log_directory,
-    pod_uid_of_log_directory,
 )
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.runtime_manager.plan.attempts import NO_RUN, attempt_by_logs, last_run_shown
+from kubeletpy.runtime_manager.plan.actions import NO_RUN, attempt_by_logs, last_run_shown
 
 
 @pytest.mark.parametrize(

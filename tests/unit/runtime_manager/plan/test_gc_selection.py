@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.config.flags import NodeFlags
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import CONTAINER_NAME, POD_UID
+from kubeletpy.runtime_manager.names import CONTAINER_NAME, POD_UID
 from kubeletpy.runtime_manager.plan.gc_selection import (
     DeadContainer,
     GCPolicy,

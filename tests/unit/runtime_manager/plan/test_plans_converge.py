@@ -21,7 +21,7 @@ from kubeletpy.pods.runtime_status import (
     ProbeResults,
     SandboxStatus,
 )
-from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod

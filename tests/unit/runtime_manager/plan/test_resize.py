@@ -20,17 +20,15 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
-from kubeletpy.runtime_manager.plan.resizable import (
+from kubeletpy.runtime_manager.plan.resize import (
+    UNKNOWN,
+    ContainerResize,
+    InEffect,
     Resizable,
     ResizableResource,
     effective_resources,
     merged,
     resizable,
-)
-from kubeletpy.runtime_manager.plan.resize import (
-    UNKNOWN,
-    ContainerResize,
-    InEffect,
     resize_in_progress,
 )
 from tests.unit.runtime_manager.pods_and_records import (

@@ -9,8 +9,7 @@ import pytest
 from kubeletpy.pods.pod import ContainerKind, PodLimits
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.plan.resizable import ResizableResource
-from kubeletpy.runtime_manager.plan.resize import ContainerUpdate
+from kubeletpy.runtime_manager.plan.resize import ContainerUpdate, ResizableResource
 from kubeletpy.runtime_manager.plan.resize_steps import (
     applied,
     difference,

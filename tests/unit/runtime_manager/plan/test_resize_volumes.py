@@ -9,11 +9,13 @@ import pytest
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.runtime_manager.plan.resize import InEffect, plan_resize, resize_in_progress
-from kubeletpy.runtime_manager.plan.resize_volumes import (
+from kubeletpy.runtime_manager.plan.resize import (
+    InEffect,
     VolumeResizePlan,
     VolumeUpdate,
+    plan_resize,
     plan_volume_resizes,
+    resize_in_progress,
 )
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 

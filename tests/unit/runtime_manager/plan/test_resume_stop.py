@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.runtime_manager.plan.resume_stop import (
+from kubeletpy.runtime_manager.plan.grace import (
     WITHDRAWN_S,
     HookState,
     ResumedStop,

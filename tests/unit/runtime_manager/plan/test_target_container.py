@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.pods.runtime_status import ContainerConfigError
-from kubeletpy.runtime_manager.plan.target_container import target_id
+from kubeletpy.runtime_manager.plan.actions import target_id
 from tests.unit.runtime_manager.pods_and_records import exited, has, running
 
 STATUS = has(running("app"), exited("done"))

@@ -8,8 +8,7 @@ import pytest
 
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.read.abandoned_start import is_abandoned_start
-from kubeletpy.runtime_manager.read.own_starts import MOST_FAILED, OwnStarts
+from kubeletpy.runtime_manager.read.status_reader import MOST_FAILED, OwnStarts, is_abandoned_start
 
 TASK = "failed to create containerd task: failed to"
 RUNC = (

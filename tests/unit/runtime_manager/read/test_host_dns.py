@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.runtime_manager.config.dns import ResolvConfError, ResolverConfig
+from kubeletpy.runtime_manager.config.sandbox_config import ResolvConfError, ResolverConfig
 from kubeletpy.runtime_manager.read.host_dns import MAX_BYTES, host_dns
 
 

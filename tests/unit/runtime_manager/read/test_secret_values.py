@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.runtime_manager.read.secret_values import (
+from kubeletpy.runtime_manager.read.status_reader import (
     MAX_CHARACTERS,
     MAX_PARTS,
     UNSHOWN,

@@ -21,7 +21,7 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names.labels import (
+from kubeletpy.runtime_manager.names import (
     CONTAINER_NAME,
     POD_NAME,
     POD_NAMESPACE,
@@ -30,10 +30,10 @@ from kubeletpy.runtime_manager.names.labels import (
     TERMINATION_MESSAGE_POLICY,
 )
 from kubeletpy.runtime_manager.read import status_source
-from kubeletpy.runtime_manager.read.health import health_from_conditions
 from kubeletpy.runtime_manager.read.status_reader import (
     PodIdentity,
     ReadContainer,
+    health_from_conditions,
     pod_status_from_cri,
     sandbox_from_list,
     sort_containers,

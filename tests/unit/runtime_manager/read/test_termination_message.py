@@ -16,13 +16,13 @@ from kubeletpy.runtime_manager.act.container_files import (
     remove_logs,
     remove_termination_file,
 )
-from kubeletpy.runtime_manager.names.labels import (
+from kubeletpy.runtime_manager.names import (
     CONTAINER_NAME,
     POD_UID,
     TERMINATION_MESSAGE_PATH,
     TERMINATION_MESSAGE_POLICY,
+    UnsafeName,
 )
-from kubeletpy.runtime_manager.names.log_paths import UnsafeName
 from kubeletpy.runtime_manager.read.termination_message import (
     MessageRoots,
     has_message_source,

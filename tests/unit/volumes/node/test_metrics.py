@@ -14,7 +14,7 @@ from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.act.image_volumes import count_image_volumes
+from kubeletpy.runtime_manager.act.start_container import count_image_volumes
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, Found, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.files.paths import PLUGINS, PodPaths, plugin_name

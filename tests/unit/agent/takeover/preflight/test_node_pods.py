@@ -26,7 +26,7 @@ from kubeletpy.resources.allocation.resources import PodResources
 from kubeletpy.resources.devices import checkpoint as device_checkpoint
 from kubeletpy.resources.devices.model import Booking, DeviceHolder
 from kubeletpy.resources.placement.state import CpuState, write_cpu_state
-from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.syncloop.sources.static_uids import RECORD, StaticUids
 from tests.unit.kubeapi.scripted_api import ScriptedApi
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime

@@ -1,4 +1,4 @@
-"""Labels and annotations by which the agent, crictl and log collectors find a container's pod.
+"""Labels and annotations by which the agent, crictl and log collectors find a container's pod. Pure.
 
 Another agent or an untrusted peer may have written what is read back: anything may be missing or
 wrong, and reading never fails. Source: docs/reference/names.csv: cri-label, cri-annotation.
@@ -8,16 +8,62 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
-from kubeletpy.pods.pod import Pod
-from kubeletpy.runtime_manager.names.container_hash import container_hash
+from kubeletpy.pods.pod import Pod, fnv1a_32
+from kubeletpy.remote.generated import api_pb2 as cri
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import api_pb2 as cri
+
+
+# The hashes that state whether a container's definition, or its configuration, has changed.
+#
+# The definition's hash covers only name and image and equals the kubelet's own, so that either
+# agent adopts the other's containers without a restart. The configuration's hash covers
+# everything: it states whether an existing container is what would be made now. Source:
+# docs/reference/names.csv: io.kubernetes.container.hash.
+
+_GO_JSON_ESCAPES = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+CONFIG_HASH = "io.kubeletpy.container.configHash"
+"""For root only, like the rest of what a container is made with."""
+
+
+def container_hash(container: api.Container) -> str:
+    """Hexadecimal without padding, as the container's annotation carries it."""
+    return _hash(container.get("name") or "", container.get("image") or "")
+
+
+@lru_cache(maxsize=2048)
+def _hash(name: str, image: str) -> str:
+    document = json.dumps(
+        {"image": image, "name": name}, ensure_ascii=False, separators=(",", ":")
+    ).translate(_GO_JSON_ESCAPES)
+    encoded = document.encode("utf-8", "replace")
+    dump = f"([]uint8)[{' '.join(map(str, encoded))}]"
+    return format(fnv1a_32(dump.encode("ascii")), "x")
+
+
+def config_hash(config: cri.ContainerConfig, termination_path: str) -> str:
+    """The hash of a config without itself and the host side of the mount at ``termination_path``.
+
+    The termination message file, which is mounted there, is made anew at each try.
+    """
+    copied = cri.ContainerConfig()
+    copied.CopyFrom(config)
+    for mount in copied.mounts:
+        if mount.container_path == termination_path:
+            mount.host_path = ""
+    copied.annotations.pop(CONFIG_HASH, None)
+    return hashlib.sha256(copied.SerializeToString(deterministic=True)).hexdigest()
+
 
 POD_NAME = "io.kubernetes.pod.name"
 POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -198,3 +244,103 @@ def _json(text: str | None) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+# Where container logs are, and the names under which log collectors find them.
+#
+# Names from specs become parts of paths here: a name that could lead elsewhere is refused.
+# Source: docs/reference/names.csv: log.
+
+MAX_FILE_NAME = 255
+_SUFFIX = ".log"
+_MIN_ID = 6
+
+
+class UnsafeName(ValueError):
+    """A name from a spec cannot be part of a path."""
+
+
+def pod_log_directory(logs_root: str, namespace: str, name: str, uid: str) -> str:
+    """``{root}/{namespace}_{name}_{uid}``: the sandbox's log_directory.
+
+    Raises:
+        UnsafeName: also where the name would be longer than the kernel allows.
+    """
+    directory = _part(f"{namespace}_{name}_{uid}")
+    if (length := len(directory.encode("utf-8", "replace"))) > MAX_FILE_NAME:
+        raise UnsafeName(
+            "the directory of its logs, NAMESPACE_NAME_UID, would have a name of "
+            f"{length} bytes, and a file name has {MAX_FILE_NAME} at most: give the pod a name "
+            f"that is {length - MAX_FILE_NAME} bytes shorter"
+        )
+    return f"{logs_root}/{directory}"
+
+
+def container_log_directory(
+    logs_root: str, namespace: str, name: str, uid: str, container: str
+) -> str:
+    """The directory of one container's logs. Raises UnsafeName."""
+    return f"{pod_log_directory(logs_root, namespace, name, uid)}/{_part(container)}"
+
+
+def container_log_path(container: str, restart_count: int) -> str:
+    """``{container}/{restart count}.log``, below the sandbox's log_directory. Raises UnsafeName."""
+    return f"{_part(container)}/{restart_count}{_SUFFIX}"
+
+
+def pod_uid_of_log_directory(directory_name: str) -> str:
+    """The pod uid in the name of a pod's log directory."""
+    return directory_name.rpartition("_")[2]
+
+
+def log_link(
+    links_root: str, pod_name: str, namespace: str, container: str, container_id: str
+) -> str:
+    """``{root}/{pod}_{namespace}_{container}-{id}.log``, the name cut to 255. Raises UnsafeName."""
+    name = _part(f"{pod_name}_{namespace}_{container}-{container_id}")
+    return f"{links_root}/{name[: MAX_FILE_NAME - len(_SUFFIX)]}{_SUFFIX}"
+
+
+def container_id_of_log_link(link_name: str) -> str | None:
+    """The container id (perhaps truncated) in a link's name; None when it is not such a name."""
+    name = link_name.rpartition("-")[2]
+    container_id = name.removesuffix(_SUFFIX)
+    if container_id == name or len(container_id) < _MIN_ID:
+        return None
+    return container_id
+
+
+def _part(name: str) -> str:
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise UnsafeName(f"{name!r} cannot be part of a log path")
+    return name
+
+
+# Where the agent keeps its own files for a container.
+
+_TERMINATION_FILE = re.compile(r"[0-9a-f]{8}")
+
+
+def container_parts(uid: str, container: str) -> tuple[str, ...]:
+    """A container's directory, below the kubelet's root directory. Raises UnsafeName."""
+    for part in (uid, container):
+        if not part or "/" in part or "\0" in part or part in (".", ".."):
+            raise UnsafeName(f"{part!r} cannot be part of a path")
+    return ("pods", uid, "containers", container)
+
+
+def termination_file(root: str, uid: str, container: str, path: str) -> str:
+    """The path of the mounted termination message file; empty for any other mount.
+
+    ``path`` is the mounted path as the runtime reports it: it may have resolved links in ``root``.
+    """
+    directory, _, name = path.rpartition("/")
+    if not _TERMINATION_FILE.fullmatch(name):
+        return ""
+    try:
+        parts = container_parts(uid, container)
+    except UnsafeName:
+        return ""
+    if not directory.endswith("/" + "/".join(parts)):
+        return ""
+    return "/".join((root.rstrip("/"), *parts, name))
