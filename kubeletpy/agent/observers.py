@@ -22,8 +22,8 @@ from kubeletpy.observe.explain.snapshot import Snapshots
 from kubeletpy.observe.explain.stuck import StuckPods
 from kubeletpy.observe.foresee.model import NodeQueries
 from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
-from kubeletpy.server.certificate import ServingCertificate
 from kubeletpy.server.pod_resources.server import PodResourcesServer
+from kubeletpy.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON

@@ -35,11 +35,10 @@ from kubeletpy.observe.explain.snapshot import Snapshots
 from kubeletpy.observe.explain.stuck import FILE_NAME, KeptTroubles
 from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.server.build import KubeletServer
-from kubeletpy.server.certificate import ServingCertificate, comes_from_cluster
-from kubeletpy.server.debug.log_sinks import log_problem
-from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.health import HealthCheck, HealthServer
 from kubeletpy.server.node_view import NodeView
+from kubeletpy.server.settings import RunningProgram, log_problem
+from kubeletpy.server.tls import ServingCertificate, comes_from_cluster
 
 # Begins to answer HTTP requests: a late task, which begins when the node is Ready.
 #

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import Problem
-from kubeletpy.server.listening import is_free, next_free_port
+from kubeletpy.server.health import is_free, next_free_port
 
 MAX_PORT = 65535
 

@@ -20,11 +20,54 @@ from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.wire.http_server import http_log, set_up
 from kubeletpy.base.wire.listener import Door, Listener, guarded, most_connections
 from kubeletpy.metrics.node import HttpMetrics
-from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
+from kubeletpy.metrics.trace.model import NO_TRACER, Attributes, OpenSpan, Tracer
 from kubeletpy.server.access import Access, AccessError, Busy
-from kubeletpy.server.request_span import answered, span_attributes, span_name
 from kubeletpy.server.routes import PROXY, ROUTES, Route, canonical, refusal, verb_of
 from kubeletpy.server.tls import ServingTls
+
+# A request to the agent's server as a span, as the kubelet's filter for go-restful has it.
+#
+# Each is a trace of its own, whatever the client requests: it can't have every request sampled.
+# Must never show a query, a header with a credential, or a body.
+
+_KUBELETS = {"{namespace}": "{podNamespace}", "{pod}": "{podID}", "{container}": "{containerName}"}
+"""The kubelet's names for the parts of its routes."""
+
+
+def span_name(request: web.Request) -> str:
+    """The path of the route, as the kubelet writes it; empty where none answers."""
+    resource = request.match_info.route.resource
+    path = resource.canonical if resource is not None else ""
+    for ours, kubelets in _KUBELETS.items():
+        path = path.replace(ours, kubelets)
+    return path
+
+
+def span_attributes(request: web.Request, route: str) -> Attributes:
+    """OpenTelemetry's for HTTP servers."""
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    given: dict[str, str | int | None] = {
+        "server.address": "kubelet",
+        "server.port": request.url.port,
+        "http.request.method": request.method,
+        "http.route": route,
+        "url.scheme": request.scheme,
+        "url.path": request.path,
+        "network.peer.address": peer[0] if peer else None,
+        "network.peer.port": peer[1] if peer else None,
+        "network.protocol.version": f"{request.version.major}.{request.version.minor}",
+        "user_agent.original": request.headers.get("User-Agent"),
+        "client.address": request.remote,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def answered(span: OpenSpan, status: int) -> None:
+    """Note the status of the answer."""
+    span.set("http.response.status_code", status)
+    if status >= 500:
+        span.failed("")
+
 
 log = logging.getLogger(__name__)
 

@@ -22,15 +22,14 @@ from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.node import HttpMetrics
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
-from kubeletpy.server.debug.program import RunningProgram
-from kubeletpy.server.errors import ServerError
-from kubeletpy.server.listening import listen, listen_error
+from kubeletpy.server.health import listen, listen_error
 from kubeletpy.server.node_view import NodeView
-from kubeletpy.server.settings import ServerSettings
+from kubeletpy.server.routes import ServerError
+from kubeletpy.server.settings import RunningProgram, ServerSettings
 from kubeletpy.server.tls import PairInUse, ServingTls, files_problem, self_signed
 
 if TYPE_CHECKING:
-    from kubeletpy.server.explained import Explained
+    from kubeletpy.server.answers import Explained
 
 log = logging.getLogger(__name__)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.node.certificates.store import certificate_dir
-from kubeletpy.server.errors import ServerError
+from kubeletpy.server.routes import ServerError
 
 
 class AccessSettings(Struct, frozen=True):
@@ -122,3 +124,46 @@ def _check_alone(settings: KubeletSettings) -> None:
             f"without --kubeconfig there is no API to authenticate clients, but the settings "
             f"require it: {'; '.join(asks)}. Or serve nothing: enableServer false"
         )
+
+
+# Facts about the program for /flagz and /statusz.
+
+
+class RunningProgram(Struct, frozen=True):
+    """The running program.
+
+    Attributes:
+        flags: by name without dashes; possible credentials are masked.
+        started_at: Unix seconds.
+        version: of the kubelet that this agent stands in for, ``v1.37.0+kubeletpy.0.1.0``.
+    """
+
+    flags: Mapping[str, str]
+    started_at: float
+    version: str
+
+
+# The process's log sinks as the server sees them: their verbosity, and whether they work.
+#
+# Uses handlers only through their methods.
+
+
+@runtime_checkable
+class LogSink(Protocol):
+    """A log handler that can be queried and set."""
+
+    def set_verbosity(self, level: int) -> None:
+        """From now on, write what this verbosity (the kubelet's ``-v``) shows."""
+
+    def problem(self) -> str:
+        """Why lines are not written; empty when they are."""
+
+
+def sinks() -> list[LogSink]:
+    """All log handlers that are sinks."""
+    return [each for each in logging.getLogger().handlers if isinstance(each, LogSink)]
+
+
+def log_problem() -> str:
+    """The health check ``log``."""
+    return next((why for sink in sinks() if (why := sink.problem())), "")

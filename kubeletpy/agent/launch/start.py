@@ -64,7 +64,7 @@ from kubeletpy.resources.placement.machine import MachineTopology, TopologyUnkno
 from kubeletpy.resources.placement.static_manager import StateUnusable
 from kubeletpy.resources.plugins.plugin_manager import SocketRegistrations
 from kubeletpy.server.build import Ports
-from kubeletpy.server.errors import ServerError
+from kubeletpy.server.routes import ServerError
 from kubeletpy.server.settings import ServerSettings
 from kubeletpy.volumes.files.syscalls import share
 

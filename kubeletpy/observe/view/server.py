@@ -27,7 +27,7 @@ from kubeletpy.node.stats.collector import Shared
 from kubeletpy.observe.view import feed
 from kubeletpy.observe.view.drawing import source_hash
 from kubeletpy.observe.view.feed import History
-from kubeletpy.server.listening import listen
+from kubeletpy.server.health import listen
 
 # Queries the agent for all open pages together, once a second.
 #

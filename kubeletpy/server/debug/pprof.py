@@ -7,22 +7,173 @@ and no block or mutex profile. Must never show a value of the program, only code
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import gc
+import resource
+import signal
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from types import CodeType, FrameType
+from typing import Any
 
 from aiohttp import web
 
 from kubeletpy.base.clock import Clock
+from kubeletpy.metrics.trace.watched_loop import reading_frames
 from kubeletpy.server.app import Handler
-from kubeletpy.server.debug import dumps
-from kubeletpy.server.debug.profile_proto import encode, folded
-from kubeletpy.server.debug.sampling import PERIOD_S, Sampler, SamplingBusy
+from kubeletpy.server.debug.profile_proto import CodeLocation, Stack, Weight, encode, folded
+
+# Lists the process's tasks, threads and objects as text.
+#
+# Names of functions, files and lines only: never a variable's value, which may be a secret.
+
+MAX_DUMP_DEPTH = 64
+MAX_DUMP_STACKS = 500
+MAX_NAMES = 8
+MAX_TYPES = 60
+
+
+def tasks_text() -> str:
+    """Tasks of the running loop grouped by where they are, the largest group first."""
+    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    tasks = asyncio.all_tasks()
+    for task in tasks:
+        found[tuple(_of_awaitable(task.get_coro()))].append(task.get_name())
+    lines = [f"tasks: total {len(tasks)}\n"]
+    for stack, names in sorted(found.items(), key=lambda each: -len(each[1]))[:MAX_DUMP_STACKS]:
+        shown = ", ".join(sorted(names)[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
+        lines.append(f"\n{len(names)} @ {shown}\n" + "".join(f"#\t{line}\n" for line in stack))
+    return "".join(lines)
+
+
+def threads_text() -> str:
+    """Where each thread is."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    with reading_frames():
+        stacks = {ident: list(_of_frame(frame)) for ident, frame in sys._current_frames().items()}
+    lines = [f"threads: total {len(stacks)}\n"]
+    for ident, stack in stacks.items():
+        lines.append(f"\n1 @ {names.get(ident, 'unnamed')}\n")
+        lines += [f"#\t{line}\n" for line in stack]
+    return "".join(lines)
+
+
+def memory_text() -> str:
+    """Objects by type, the garbage collector's counts, resident memory in kilobytes."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    objects = Counter(map(type, gc.get_objects()))
+    lines = [
+        f"objects: total {objects.total()}\n",
+        f"allocated blocks: {sys.getallocatedblocks()}\n",
+        f"largest resident set so far: {usage.ru_maxrss} kB\n",
+        f"collections: {[each['collections'] for each in gc.get_stats()]}, "
+        f"waiting: {list(gc.get_count())}\n\n",
+    ]
+    for kind, count in objects.most_common(MAX_TYPES):
+        lines.append(f"{count}: {kind.__module__}.{kind.__qualname__}\n")
+    return "".join(lines)
+
+
+def _of_awaitable(awaited: Any) -> Iterator[str]:
+    """From the outermost coroutine to what it ultimately waits for."""
+    for _ in range(MAX_DUMP_DEPTH):
+        for kind in ("cr", "gi", "ag"):
+            code: CodeType | None = getattr(awaited, f"{kind}_code", None)
+            if code is not None:
+                frame: FrameType | None = getattr(awaited, f"{kind}_frame", None)
+                yield _line(code, frame.f_lineno if frame is not None else 0)
+                inner = "gi_yieldfrom" if kind == "gi" else f"{kind}_await"
+                awaited = getattr(awaited, inner, None)
+                break
+        else:
+            if awaited is not None:
+                yield f"waits for {type(awaited).__module__}.{type(awaited).__qualname__}"
+            return
+
+
+def _of_frame(frame: FrameType | None) -> Iterator[str]:
+    for _ in range(MAX_DUMP_DEPTH):
+        if frame is None:
+            return
+        yield _line(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+
+
+def _line(code: CodeType, line: int) -> str:
+    return f"{code.co_qualname} {code.co_filename}:{line}"
+
+
+# Where the event loop's thread spends its CPU time, sampled by the kernel's profiling timer.
+#
+# The timer runs only while CPU time is used, so an idle agent is not disturbed. Worker threads
+# are not sampled: they only read files. Must never leave the timer running.
+
+PERIOD_S = 0.01
+MAX_STACKS = 20_000
+MAX_DEPTH = 128
+
+
+class SamplingBusy(Exception):
+    """Another sampling is under way."""
+
+
+class Sampler:
+    """One at a time; main thread only, as for signals."""
+
+    def __init__(self) -> None:
+        self._running = False
+        self._stacks: dict[Stack, Weight] = {}
+        self._last = 0
+
+    async def sample(self, seconds: float) -> dict[Stack, Weight]:
+        """The stacks sampled over this many seconds.
+
+        Raises:
+            SamplingBusy: another sampling is under way.
+            ValueError: this is not the main thread.
+        """
+        if self._running:
+            raise SamplingBusy
+        self._stacks, self._last = {}, time.thread_time_ns()
+        signal.signal(signal.SIGPROF, self._tick)
+        self._running = True
+        try:
+            # restart system calls of other threads after the signal
+            signal.siginterrupt(signal.SIGPROF, False)
+            signal.setitimer(signal.ITIMER_PROF, PERIOD_S, PERIOD_S)
+            await asyncio.sleep(seconds)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, signal.SIG_IGN)
+            self._running = False
+        return self._stacks
+
+    def _tick(self, _number: int, frame: FrameType | None) -> None:
+        now = time.thread_time_ns()
+        spent, self._last = now - self._last, now
+        places: list[CodeLocation] = []
+        while frame is not None and len(places) < MAX_DEPTH:
+            code = frame.f_code
+            places.append(CodeLocation(code.co_qualname, code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+        stack = tuple(places)
+        weight = self._stacks.get(stack)
+        if weight is None:
+            if len(self._stacks) >= MAX_STACKS:
+                return
+            weight = self._stacks[stack] = Weight()
+        weight.samples += 1
+        weight.nanoseconds += spent
+
 
 DEFAULT_S = 30
 MAX_S = 300
 _TEXTS = {
-    "goroutine": ("asyncio tasks, by where they wait", dumps.tasks_text),
-    "heap": ("objects by type", dumps.memory_text),
-    "threadcreate": ("threads, and where they are", dumps.threads_text),
+    "goroutine": ("asyncio tasks, by where they wait", tasks_text),
+    "heap": ("objects by type", memory_text),
+    "threadcreate": ("threads, and where they are", threads_text),
 }
 _INDEX = "".join(
     f'<a href="{name}">{name}</a>: {about}\n'

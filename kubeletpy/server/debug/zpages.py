@@ -7,7 +7,9 @@ credential: the caller masks these.
 
 from __future__ import annotations
 
+import logging
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,8 +18,8 @@ from aiohttp import web
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.clock import Clock
 from kubeletpy.server.app import Handler
-from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.routes import Route
+from kubeletpy.server.settings import RunningProgram, sinks
 
 _COMPONENT = "kubelet"
 _HEAD = (
@@ -99,3 +101,23 @@ def _answer(
         for version in _VERSIONS
     )
     return web.Response(status=406, text=f"only text/plain and {versions} are there\n")
+
+
+# ``/debug/flags/v``: sets the verbosity of the process's logs.
+
+log = logging.getLogger(__name__)
+
+_LEVEL = re.compile(r"[+-]?[0-9]{1,9}")
+
+
+async def set_verbosity(request: web.Request) -> web.StreamResponse:
+    """PUT: the body is the new verbosity."""
+    text = (await request.text()).strip()
+    if not _LEVEL.fullmatch(text):
+        shown = text[:40].encode("ascii", "backslashreplace").decode()
+        why = f'failed set klog.logging.verbosity {shown}: parsing "{shown}": invalid syntax'
+        return web.Response(status=400, text=f"{why}\n")
+    for sink in sinks():
+        sink.set_verbosity(int(text))
+    log.info("the verbosity of logs has been set", extra={"verbosity": int(text)})
+    return web.Response(text=f"successfully set klog.logging.verbosity to {text}\n")

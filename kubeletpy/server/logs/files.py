@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kubeletpy.base.host.files import open_container_log, open_file
 from kubeletpy.base.host.inotify import HeldFd
-from kubeletpy.server.logs.rotation_plan import COMPRESSED
+from kubeletpy.server.logs.records import COMPRESSED
 
 BLOCK = 256 << 10
 SLICE = 16 * BLOCK

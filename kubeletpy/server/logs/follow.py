@@ -9,17 +9,133 @@ never hold more than a block, nor read faster than the client does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from aiohttp import web
+
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.host.files import open_folder_of
 from kubeletpy.base.host.inotify import DirectoryWatches
 from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.structs import Struct
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.server.logs.choice import LogOptions
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.server.app import Handler
 from kubeletpy.server.logs.files import LogFile, TailSearch
-from kubeletpy.server.logs.records import Formatter
-from kubeletpy.server.logs.succession import open_next
+from kubeletpy.server.logs.records import (
+    COMPRESSED,
+    UNFINISHED,
+    Formatter,
+    InvalidOptions,
+    LogOptions,
+    NoLog,
+    UnreadableOptions,
+    container_id,
+    read_options,
+)
+from kubeletpy.server.node_view import NodeView, declared_container
+
+# Which file of a container's log comes after the one just read.
+#
+# A reader may be several rotations behind: then the next file is not the log itself but one of
+# its rotations, perhaps compressed by now. Files are identified by inode, a compressed one by the
+# time of its last line, which compression keeps. Must never return a file twice, nor one of
+# another log.
+
+_ATTEMPTS = 8
+"""How often to retry when a file has been renamed or compressed between listing and opening."""
+
+
+class LogFileEntry(Struct, frozen=True):
+    """A file in a log's directory: (device, inode), time of the last write in nanoseconds."""
+
+    name: str
+    identity: tuple[int, int]
+    modified: int
+    size: int
+
+
+def next_entry(
+    log: str, entries: Iterable[LogFileEntry], identity: tuple[int, int], modified: int
+) -> LogFileEntry | None:
+    """The file after the one with that identity and time; None while there is none. Pure.
+
+    ``log`` is the name being written to; it does not count while empty, because until then the
+    runtime may still write to the previous file.
+    """
+    by_stem: dict[str, LogFileEntry] = {}
+    for entry in sorted(entries, key=lambda each: each.name, reverse=True):
+        if entry.name == log:
+            continue
+        if entry.name.startswith(f"{log}.") and not entry.name.endswith(UNFINISHED):
+            # while a file is being compressed both exist: the plain one, sorted last, counts
+            by_stem[entry.name.removesuffix(COMPRESSED)] = entry
+    files = [by_stem[stem] for stem in sorted(by_stem)]
+    files += [entry for entry in entries if entry.name == log]
+    after = _place(files, identity, modified) + 1
+    if after >= len(files) or (files[after].name == log and not files[after].size):
+        return None
+    return files[after]
+
+
+def _place(files: list[LogFileEntry], identity: tuple[int, int], modified: int) -> int:
+    for at, entry in reversed(list(enumerate(files))):
+        if entry.identity == identity:  # by its last name: while being renamed it has two
+            return at
+    for at, entry in enumerate(files):
+        if entry.name.endswith(COMPRESSED) and entry.modified == modified:
+            return at
+    older = [at for at, entry in enumerate(files) if entry.modified < modified]
+    return older[-1] if older else -1
+
+
+def open_next(root: str, log: LogFile) -> LogFile | None:
+    """Open the file that follows an open one; None while there is none. Blocking.
+
+    Raises:
+        OSError: the directory can't be read, or the file can't be opened.
+    """
+    if log.is_current():
+        return None
+    if log.real_path:  # the runtime rotates it itself, and has begun another
+        try:
+            return LogFile(root, log.path, container_id=log.container_id)
+        except FileNotFoundError:
+            return None
+    for _ in range(_ATTEMPTS):
+        try:
+            found = _find_entry(root, log)
+            if found is None:
+                return None
+            opened = LogFile(root, log.path, found.name)
+        except FileNotFoundError:
+            continue
+        if opened.identity == found.identity:
+            return opened
+        opened.close()
+    return None
+
+
+def _find_entry(root: str, log: LogFile) -> LogFileEntry | None:
+    folder, name = open_folder_of(root, log.path)
+    try:
+        entries = []
+        for each in os.listdir(folder):  # noqa: PTH208 - a folder by its descriptor
+            if not each.startswith(name):
+                continue
+            found = os.stat(each, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode):
+                identity = (found.st_dev, found.st_ino)
+                entries.append(LogFileEntry(each, identity, found.st_mtime_ns, found.st_size))
+    finally:
+        os.close(folder)
+    return next_entry(name, entries, log.identity, log.modified())
+
 
 READERS = 4
 """Threads that read logs for clients; separate from those that start pods."""
@@ -203,3 +319,85 @@ class _Reading:
     def _step(self) -> tuple[bool, bytes]:
         data = self._log.read()
         return not data, self._formatter.feed(data) if data else b""
+
+
+# /containerLogs/{namespace}/{pod}/{container}: a request to a stream of text.
+
+log = logging.getLogger(__name__)
+
+
+def handler(
+    view: NodeView,
+    streams: LogStreams,
+    clock: Clock,
+    *,
+    write_timeout: float,
+    split_streams: bool = False,
+) -> Handler:
+    """The handler; drops a client that reads nothing for ``write_timeout`` seconds (0: never).
+
+    ``split_streams``: stdout or stderr can be requested alone (gate PodLogsQuerySplitStreams).
+    """
+
+    async def container_logs(request: web.Request) -> web.StreamResponse:
+        try:
+            options = read_options(request.query, clock.now(), split_streams=split_streams)
+        except UnreadableOptions as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        except InvalidOptions as error:
+            raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
+        uid, found, opened = await _find(view, streams, request, options)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        response.enable_chunked_encoding()
+
+        async def write(data: bytes) -> None:
+            async with asyncio.timeout(write_timeout or None):
+                await response.write(data)
+
+        try:
+            await response.prepare(request)
+            await streams.send(opened, uid, found, options, write)
+        except (OSError, TimeoutError) as error:
+            # the head is sent: breaking the connection is the only way left to report it
+            log.debug("a log stream failed", extra={"path": opened.path, "why": str(error)})
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            opened.close()
+        return response
+
+    return container_logs
+
+
+async def _find(
+    view: NodeView, streams: LogStreams, request: web.Request, options: LogOptions
+) -> tuple[str, str, LogFile]:
+    place = request.match_info
+    name, container = place["pod"], place["container"]
+    pod = view.pod(place["namespace"], name)
+    if pod is None:
+        raise web.HTTPNotFound(text=f'pod "{name}" does not exist\n')
+    if declared_container(pod, container) is None:
+        raise web.HTTPNotFound(text=f'container "{container}" not found in pod "{name}"\n')
+    try:
+        found = container_id(name, container, view.status(pod), previous=options.previous)
+        path = await _log_path(view, pod.uid, found)
+        return pod.uid, found, await streams.open(path, found)
+    except NoLog as error:
+        raise web.HTTPBadRequest(text=str(error)) from None
+    except CRIError as error:
+        raise web.HTTPBadRequest(text=f"the log of {container} is not known: {error}") from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise web.HTTPBadRequest(
+            text=f'the log of container "{container}" can\'t be read: {why}'
+        ) from None
+
+
+async def _log_path(view: NodeView, uid: str, found: str) -> str:
+    status = view.cache.status(uid)
+    record = status.by_id(found) if status is not None else None
+    if record is not None and record.log_path:
+        return record.log_path
+    answer = await view.runtime.container_status(found)
+    return answer.status.log_path

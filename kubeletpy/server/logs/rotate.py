@@ -29,7 +29,7 @@ from kubeletpy.config import KubeletSettings
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.server.logs.rotation_plan import COMPRESSED, UNFINISHED, plan_rotation, rotated_name
+from kubeletpy.server.logs.records import COMPRESSED, UNFINISHED, plan_rotation, rotated_name
 
 log = logging.getLogger(__name__)
 

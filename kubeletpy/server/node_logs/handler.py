@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import html
 import logging
 import mimetypes
 import os
-from contextlib import aclosing
+import signal
+import stat
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from email.utils import formatdate
+from urllib.parse import quote
 
 from aiohttp import web
 
+from kubeletpy.base.host.inotify import HeldFd
 from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.server.app import Handler
-from kubeletpy.server.node_logs import journal
-from kubeletpy.server.node_logs.files import NodeLogFile, RefusedPath, open_entry
 from kubeletpy.server.node_logs.query import (
     UNITS_COMMAND,
     InvalidQuery,
@@ -30,6 +35,158 @@ from kubeletpy.server.node_logs.query import (
     journal_command,
     read_query,
 )
+from kubeletpy.volumes.files.paths import UnsafePath
+from kubeletpy.volumes.files.safe_path import open_beneath
+
+# Files and directories below the node's log directory, opened without leaving it.
+#
+# A pod that mounts /var/log can put links there: links that lead out are refused, as is
+# everything except regular files and directories. Blocking: call it on a thread.
+
+BLOCK = 256 << 10
+MAX_ENTRIES = 10_000
+_REOPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class RefusedPath(OSError):
+    """The path leads out of the log directory, or is neither a file nor a directory."""
+
+
+class NodeLogFile(HidesFields, Struct):
+    """An open file or directory; close it. Size (bytes), time (Unix seconds) are as of opening."""
+
+    is_directory: bool
+    size: int
+    modified: float
+    held: Hidden[HeldFd]
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes of a file from ``start``, at most one block and not beyond ``end``."""
+        with self.held.in_use() as fd:
+            return os.pread(fd, min(BLOCK, end - start), start) if fd >= 0 else b""
+
+    def listing(self) -> str:
+        """The names in a directory as a page of links; only the first ones if very many."""
+        with self.held.in_use() as fd:
+            names: list[str] = []
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    names.append(entry.name + ("/" if entry.is_dir(follow_symlinks=False) else ""))
+                    if len(names) == MAX_ENTRIES:
+                        break
+        lines = (f'<a href="{_link(name)}">{_shown(name)}</a>\n' for name in sorted(names))
+        return f"<!doctype html>\n<pre>\n{''.join(lines)}</pre>\n"
+
+    def close(self) -> None:
+        """Release it."""
+        self.held.close()
+
+
+def open_entry(root: str, path: str) -> NodeLogFile:
+    """Open the file or directory at a path below ``root``.
+
+    Raises:
+        RefusedPath: it leads out, or is neither a file nor a directory.
+        OSError: it does not exist or can't be opened.
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in path:
+        raise RefusedPath("invalid path")
+    try:
+        found = open_beneath(root, parts)
+    except UnsafePath as error:
+        raise RefusedPath(str(error)) from None
+    try:
+        about = os.fstat(found)
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+            raise RefusedPath("neither a file nor a directory")
+        # opens what was found and checked, whatever is at the path by now
+        held = HeldFd(os.open(f"/proc/self/fd/{found}", _REOPEN))
+    finally:
+        os.close(found)
+    return NodeLogFile(stat.S_ISDIR(about.st_mode), about.st_size, about.st_mtime, held)
+
+
+def _link(name: str) -> str:
+    # a first segment with a colon would be read as a scheme
+    return "./" * (":" in name) + quote(name.encode("utf-8", "surrogateescape"))
+
+
+def _shown(name: str) -> str:
+    return html.escape(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+
+
+# Runs journalctl for a client: streams its output, bounded in time and size.
+#
+# Must never run a shell, nor leave a process behind.
+
+READ = 64 << 10
+END_S = 5.0
+"""How long to wait for a killed process to end."""
+MAX_UNITS_TEXT = 1 << 20
+"""Bytes of the list of units that are read."""
+
+
+class JournalMissing(Exception):
+    """journalctl is not on this machine, or can't be run."""
+
+
+async def units(command: Sequence[str]) -> frozenset[str]:
+    """The units that have written to the journal; none when there is no journal."""
+    try:
+        async with _running(command) as output:
+            return frozenset((await _read_up_to(output, MAX_UNITS_TEXT)).decode().split("\n"))
+    except (JournalMissing, UnicodeDecodeError):
+        return frozenset()
+
+
+async def output(command: Sequence[str], limit: int) -> AsyncGenerator[bytes, None]:
+    """The output of a command, both streams merged, truncated after ``limit`` bytes.
+
+    Raises:
+        JournalMissing: it can't be run.
+    """
+    async with _running(command) as stream:
+        while limit > 0 and (piece := await stream.read(min(READ, limit))):
+            limit -= len(piece)
+            yield piece
+
+
+@asynccontextmanager
+async def _running(command: Sequence[str]) -> AsyncIterator[asyncio.StreamReader]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+            start_new_session=True,
+            limit=READ,
+        )
+    except (OSError, ValueError) as error:
+        raise JournalMissing(str(error)) from error
+    assert process.stdout is not None
+    try:
+        yield process.stdout
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                # asyncio notices the exit only when all output has been read
+                while await process.stdout.read(READ):
+                    pass
+                await process.wait()
+
+
+async def _read_up_to(stream: asyncio.StreamReader, limit: int) -> bytes:
+    text = b""
+    while len(text) < limit and (piece := await stream.read(READ)):
+        text += piece
+    return text
+
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +322,7 @@ class NodeLogs:
         return response
 
     async def _answer(self, response: web.StreamResponse, query: LogQuery) -> None:
-        known = await journal.units(UNITS_COMMAND)
+        known = await units(UNITS_COMMAND)
         in_files = [name for name in query.services if not in_journal(name, known)]
         if in_files and query.lines != Range():
             await response.write(
@@ -179,13 +336,13 @@ class NodeLogs:
             return
         try:
             left = MAX_OUTPUT
-            async with aclosing(journal.output(journal_command(query), left)) as pieces:
+            async with aclosing(output(journal_command(query), left)) as pieces:
                 async for piece in pieces:
                     await response.write(piece)
                     left -= len(piece)
             if left <= 0:
                 await response.write(b"\nerror: cut, the output is too long\n")
-        except journal.JournalMissing:
+        except JournalMissing:
             await response.write(b"\nerror: journal output not available\n")
 
     async def _send_service_file(self, response: web.StreamResponse, service: str) -> None:

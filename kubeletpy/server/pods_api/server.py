@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.wire.api_messages import Unfit
+from kubeletpy.base.wire.api_messages import ApiMessages, Unfit, consisting_of
+from kubeletpy.base.wire.api_table import load_table
 from kubeletpy.metrics.node import PodsApiMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
@@ -206,7 +208,6 @@ class PodsServer:
 
     def _marshalled(self, uid: str, pod: Mapping[str, Any]) -> bytes | None:
         """None, and logged once: a field of the pod has a value of another type than the API's."""
-        from kubeletpy.server.pods_api.marshal import marshal
 
         try:
             return marshal(pod)
@@ -221,3 +222,22 @@ class PodsServer:
 def _prepare(socket: Path) -> None:
     socket.parent.mkdir(0o750, parents=True, exist_ok=True)
     socket.unlink(missing_ok=True)
+
+
+# Pods in the API's protobuf. The table of its messages is read with the first pod.
+
+_POD = "core/Pod"
+
+
+def marshal(pod: Mapping[str, Any]) -> bytes:
+    """A pod as the message ``k8s.io.api.core.v1.Pod``.
+
+    Raises:
+        Unfit: a field has a value of another type.
+    """
+    return _messages().encode(_POD, pod)
+
+
+@cache
+def _messages() -> ApiMessages:
+    return ApiMessages(consisting_of(load_table(), (_POD,)))

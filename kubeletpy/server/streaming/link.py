@@ -7,18 +7,24 @@ client's credentials are not passed on.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import contextlib
+import hashlib
 import logging
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from kubeletpy.base.tasks import background
-from kubeletpy.base.wire import upgrade
-from kubeletpy.base.wire.relay import Leaving
+from kubeletpy.base.wire import spdy, upgrade
+from kubeletpy.base.wire.relay import Leaving, StreamWork
 from kubeletpy.base.wire.upgrade import (
     HOP_HEADERS,
     Headers,
@@ -26,8 +32,18 @@ from kubeletpy.base.wire.upgrade import (
     UpgradeResponse,
     request_upgrade,
 )
+from kubeletpy.base.wire.websocket import (
+    BINARY,
+    CLOSE,
+    PING,
+    PONG,
+    CloseCode,
+    ProtocolError,
+    WebSocketDecoder,
+    close_frame,
+    encoded,
+)
 from kubeletpy.metrics.node import HttpMetrics
-from kubeletpy.server.streaming.client_socket import ClientSocket, handshake
 from kubeletpy.server.streaming.options import (
     TUNNEL,
     V5,
@@ -36,9 +52,247 @@ from kubeletpy.server.streaming.options import (
     offered_protocols,
     way_of,
 )
-from kubeletpy.server.streaming.translate import Translation, Tunnel
+
+# A client's WebSocket on a connection taken over from aiohttp.
+#
+# aiohttp's own reader parses all that has arrived in one turn of the loop, answers pings without
+# a pause, and accepts frames that are not masked. Here each frame counts as work of the stream
+# (:mod:`kubeletpy.base.wire.relay`).
 
 log = logging.getLogger(__name__)
+
+MAX_MESSAGE = 4 << 20
+"""Maximum bytes of a client's message."""
+READ = 64 << 10
+CLOSE_S = 5.0
+"""How long the client may take to answer the close of a stream."""
+_VERSION = "13"
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+def handshake(request: web.Request, protocol: str) -> bytes:
+    """The head that accepts a client's handshake, with a subprotocol that it offers.
+
+    Raises:
+        web.HTTPBadRequest: the handshake is not one of RFC 6455.
+    """
+    version = request.headers.get("Sec-WebSocket-Version", "")
+    if version != _VERSION:
+        raise web.HTTPBadRequest(
+            text=f"Sec-WebSocket-Version must be {_VERSION}\n",
+            headers={"Sec-WebSocket-Version": _VERSION},
+        )
+    key = request.headers.get("Sec-WebSocket-Key", "")
+    try:
+        nonce = base64.b64decode(key, validate=True)
+    except (binascii.Error, ValueError):
+        nonce = b""
+    if request.method != "GET" or len(nonce) != 16:
+        raise web.HTTPBadRequest(text="not a WebSocket handshake\n")
+    accepted = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest())
+    lines = (
+        b"HTTP/1.1 101 Switching Protocols",
+        b"Upgrade: websocket",
+        b"Connection: Upgrade",
+        b"Sec-WebSocket-Accept: " + accepted,
+        b"Sec-WebSocket-Protocol: " + protocol.encode(),
+    )
+    return b"\r\n".join((*lines, b"", b""))
+
+
+class ClientSocket:
+    """Messages of a client and to it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = WebSocketDecoder(MAX_MESSAGE)
+        self._work = StreamWork()
+        self._closing = False
+        """Whether a close frame has been sent."""
+        self._over = False
+        """Whether nothing more is read."""
+
+    async def receive(self) -> bytes | None:
+        """The next binary message; None once the client has closed. Raises ConnectionError.
+
+        Pings are answered, texts are skipped. A client that breaks the protocol gets the matching
+        close code.
+        """
+        try:
+            while not self._over:
+                message = self._decoder.next_message()
+                if message is None:
+                    piece = await self._reader.read(READ)
+                    self._over = not piece
+                    self._decoder.feed(piece)
+                    continue
+                await self._work.did(len(message.data))
+                if message.kind == BINARY:
+                    return message.data
+                if message.kind == PING:
+                    await self._write(encoded(PONG, message.data))
+                elif message.kind == CLOSE:
+                    self._end(int.from_bytes(message.data, "big") or CloseCode.NORMAL)
+        except ProtocolError as error:
+            log.debug("a client broke the WebSocket protocol", extra={"why": str(error)})
+            self._end(error.code)
+        return None
+
+    async def send(self, *parts: bytes) -> None:
+        """Send one binary message. Raises ConnectionError."""
+        await self._write(encoded(BINARY, *parts))
+
+    async def close(self) -> None:
+        """Close, and wait a moment for the client to have read everything."""
+        self._send_close(CloseCode.NORMAL)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(CLOSE_S):
+                await self._writer.drain()
+                while await self.receive() is not None:
+                    pass
+
+    async def _write(self, frame: bytes) -> None:
+        if not self._closing:
+            self._writer.write(frame)
+            await self._writer.drain()
+
+    def _end(self, code: int) -> None:
+        self._over = True
+        self._send_close(code)
+
+    def _send_close(self, code: int) -> None:
+        if not self._closing:
+            self._closing = True
+            self._writer.write(close_frame(code))
+
+
+# Translates between a client's v5 WebSocket and the runtime's SPDY.
+#
+# Each message begins with its channel: 0 to 4 are stdin, stdout, stderr, error and resize; 255
+# means that the channel in the next byte is closed. Source: KEP-4006; docs/reference/server.csv:
+# streaming.
+
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_CHANNEL = 0, 1, 2, 3, 4, 255
+_NAMES = {ERROR: "error", STDIN: "stdin", STDOUT: "stdout", STDERR: "stderr", RESIZE: "resize"}
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@dataclass(eq=False)
+class _BothWays(ABC):
+    """Carries data between a client's WebSocket and the runtime's connection."""
+
+    _socket: ClientSocket
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+    moved_at: float = field(default_factory=_now, init=False)
+    """Event-loop time in seconds at which data was last carried."""
+    _outward: StreamWork = field(default_factory=StreamWork, init=False)
+    """Work done for the runtime's frames; the client's are counted by its socket."""
+
+    async def carry(self) -> None:
+        """Carry everything until either side has ended."""
+        async with asyncio.TaskGroup() as group:
+            out = group.create_task(self._to_client())
+            inward = group.create_task(self._to_runtime())
+            await asyncio.wait({out, inward}, return_when=asyncio.FIRST_COMPLETED)
+            out.cancel()
+            inward.cancel()
+
+    @abstractmethod
+    async def _to_client(self) -> None: ...
+
+    @abstractmethod
+    async def _to_runtime(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Translation(_BothWays):
+    """One exec or attach."""
+
+    _numbers: dict[int, int] = field(default_factory=dict, init=False)
+    _decoder: spdy.SpdyDecoder = field(default_factory=spdy.SpdyDecoder, init=False)
+
+    async def run(self, streams: Streams) -> None:
+        """Open the streams and carry them until the process ends or the client disconnects."""
+        self._open(streams)
+        await self._writer.drain()
+        await self.carry()
+
+    def _open(self, streams: Streams) -> None:
+        encoder = spdy.Encoder()
+        wanted = {
+            ERROR: True,
+            STDIN: streams.stdin,
+            STDOUT: streams.stdout,
+            STDERR: streams.stderr,
+            RESIZE: streams.tty,
+        }
+        for channel, is_wanted in wanted.items():
+            if is_wanted:
+                number, frame = encoder.open_stream({"streamtype": _NAMES[channel]})
+                self._numbers[channel] = number
+                self._writer.write(frame)
+
+    async def _to_client(self) -> None:
+        outward = [c for c in (STDOUT, STDERR, ERROR) if c in self._numbers]
+        channels = {self._numbers[channel]: channel for channel in outward}
+        open_ones = set(channels)
+        while open_ones:
+            piece = await self._reader.read(READ)
+            if not piece:
+                return
+            self.moved_at = _now()
+            for frame in self._decoder.feed(piece):
+                await self._outward.did(len(frame.data))
+                if frame.kind == spdy.PING:
+                    self._writer.write(spdy.ping_answer(frame.stream))
+                channel = channels.get(frame.stream)
+                if frame.kind == spdy.DATA and frame.data and channel is not None:
+                    await self._socket.send(bytes((channel,)), frame.data)
+                if frame.is_last:
+                    open_ones.discard(frame.stream)
+
+    async def _to_runtime(self) -> None:
+        while (message := await self._socket.receive()) is not None:
+            self.moved_at = _now()
+            if not message:
+                continue
+            channel, content = message[0], message[1:]
+            if channel == CLOSE_CHANNEL:
+                self._send(content[0] if content else CLOSE_CHANNEL, b"", last=True)
+            elif channel in (STDIN, RESIZE) and content:
+                self._send(channel, content)
+            await self._writer.drain()
+
+    def _send(self, channel: int, content: bytes, *, last: bool = False) -> None:
+        number = self._numbers.get(channel)
+        if number is None or channel not in (STDIN, RESIZE):
+            return
+        if last:
+            del self._numbers[channel]
+        self._writer.write(spdy.data(number, content, last=last))
+
+
+@dataclass(eq=False)
+class Tunnel(_BothWays):
+    """One port-forward: the WebSocket messages carry SPDY bytes."""
+
+    async def _to_client(self) -> None:
+        while piece := await self._reader.read(READ):
+            self.moved_at = _now()
+            await self._outward.did(len(piece))
+            await self._socket.send(piece)
+
+    async def _to_runtime(self) -> None:
+        while (message := await self._socket.receive()) is not None:
+            self.moved_at = _now()
+            self._writer.write(message)
+            await self._writer.drain()
+
 
 CONNECT_S = 30.0
 CLIENT_BUFFER = 64 << 10

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
-from kubeletpy.server.node_logs.patterns import BadPattern, check
 from kubeletpy.server.node_logs.query import (
+    BadPattern,
     InvalidQuery,
     UnreadableQuery,
+    check,
     journal_command,
     read_query,
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 from kubeletpy.base.wire import spdy, websocket
 from kubeletpy.base.wire.upgrade import UpgradeFailed, _HeadReader, _parse_answer
+from kubeletpy.server.streaming.link import Translation
 from kubeletpy.server.streaming.options import Streams
-from kubeletpy.server.streaming.translate import Translation
 from tests.fuzz.target import pieces, target
 
 _OPENED = spdy.Encoder().open_stream({"streamtype": "stdout"})[1]

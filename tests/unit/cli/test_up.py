@@ -15,7 +15,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.cli import ports, up
 from kubeletpy.cli.ports import KUBELET, UP_PORTS, UpPort
 from kubeletpy.cli.up import NOT_INSTALLED, lines_to_copy, load, main, parser
-from kubeletpy.server.listening import is_free, next_free_port
+from kubeletpy.server.health import is_free, next_free_port
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,13 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.server.build import KubeletServer, Ports
-from kubeletpy.server.debug.program import RunningProgram
 from kubeletpy.server.node_view import NodeView
-from kubeletpy.server.settings import AccessSettings, EndpointSettings, ServerSettings
+from kubeletpy.server.settings import (
+    AccessSettings,
+    EndpointSettings,
+    RunningProgram,
+    ServerSettings,
+)
 
 PROGRAM = RunningProgram(flags={"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
 

@@ -18,8 +18,7 @@ from kubeletpy.base.host.pki import Names
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.build import KubeletServer, Ports
-from kubeletpy.server.errors import ServerError
-from kubeletpy.server.routes import ROUTES, VERBS, Route
+from kubeletpy.server.routes import ROUTES, VERBS, Route, ServerError
 from kubeletpy.server.settings import AccessSettings, ServerSettings
 from kubeletpy.server.tls import openssl_names
 from tests.unit.server.helpers import PROGRAM, Pki, Reviewer, Running, make_view, serving

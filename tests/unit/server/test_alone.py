@@ -6,7 +6,7 @@ import pytest
 
 from kubeletpy.config import NodeFlags, default_settings, load, parse_flags
 from kubeletpy.server.build import Ports
-from kubeletpy.server.errors import ServerError
+from kubeletpy.server.routes import ServerError
 from kubeletpy.server.settings import ServerSettings
 from tools.env.ports import free_port
 

@@ -371,7 +371,7 @@ async def test_pings_that_nobody_reads_the_answers_of(pki: Pki, tmp_path: Path) 
 async def test_a_runtime_that_speaks_nonsense(
     pki: Pki, tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubeletpy.server.streaming.client_socket.CLOSE_S", 0.2)
+    monkeypatch.setattr("kubeletpy.server.streaming.link.CLOSE_S", 0.2)
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(SWITCH + said + bytes(1 << 20))

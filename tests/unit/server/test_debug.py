@@ -16,10 +16,9 @@ import pytest
 
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.config.flags import flag_texts
-from kubeletpy.server import endpoints
-from kubeletpy.server.debug.log_sinks import log_problem
+from kubeletpy.server import answers
 from kubeletpy.server.debug.profile_proto import CodeLocation, Weight, encode, folded
-from kubeletpy.server.settings import AccessSettings, EndpointSettings
+from kubeletpy.server.settings import AccessSettings, EndpointSettings, log_problem
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
 
@@ -196,7 +195,7 @@ async def test_dumps_show_places_and_no_values(server: Running) -> None:
     ],
 )
 def test_the_command_line_hides_credentials(arguments: list[str]) -> None:
-    shown = endpoints._shown(["kubeletpy", "run", *arguments])
+    shown = answers._shown(["kubeletpy", "run", *arguments])
     assert "hunter2" not in " ".join(shown)
     assert len(shown) == len(arguments) + 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from kubeletpy.server.identity import Identity, of_certificate, of_review
+from kubeletpy.server.routes import Identity, of_certificate, of_review
 
 ENDS = "Jan  1 00:00:00 2030 GMT"
 CERTIFICATE: dict[str, Any] = {

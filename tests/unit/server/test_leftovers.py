@@ -13,7 +13,7 @@ import pytest
 
 from kubeletpy.remote.local_server import LocalServer
 from kubeletpy.server.access import CACHED, Access, AccessError, Busy
-from kubeletpy.server.identity import Identity
+from kubeletpy.server.routes import Identity
 from kubeletpy.server.settings import AccessSettings
 from kubeletpy.server.streaming.options import TUNNEL, V5
 from tests.memory import MI, left_by

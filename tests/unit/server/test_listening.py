@@ -10,8 +10,8 @@ import pytest
 
 from kubeletpy.base.wire.listener import ListeningSocket, guarded
 from kubeletpy.server.build import Ports
-from kubeletpy.server.errors import ServerError
-from kubeletpy.server.listening import listen
+from kubeletpy.server.health import listen
+from kubeletpy.server.routes import ServerError
 from kubeletpy.server.settings import ServerSettings
 
 EVERY = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0")
@@ -73,7 +73,7 @@ def test_a_kernel_without_ipv6(address: str, lacking: int, monkeypatch: pytest.M
                 raise OSError(lacking, "Cannot assign requested address")
             super().bind(address)
 
-    monkeypatch.setattr("kubeletpy.server.listening.ListeningSocket", WithoutIPv6)
+    monkeypatch.setattr("kubeletpy.server.health.ListeningSocket", WithoutIPv6)
     with listen(address, 0) as listening:
         assert listening.family == socket.AF_INET
         assert connects("127.0.0.1", listening.getsockname()[1])

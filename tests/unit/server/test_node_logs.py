@@ -13,7 +13,7 @@ import pytest
 
 from kubeletpy.base.host.inotify import HeldFd
 from kubeletpy.server.node_logs import query as queries
-from kubeletpy.server.node_logs.files import RefusedPath, open_entry
+from kubeletpy.server.node_logs.handler import RefusedPath, open_entry
 from kubeletpy.server.node_logs.query import (
     InvalidQuery,
     LogQuery,

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kubeletpy.server.node_logs.patterns import BadPattern, check
+from kubeletpy.server.node_logs.query import BadPattern, check
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kubeletpy.server.access import Access, Busy
-from kubeletpy.server.identity import Identity
+from kubeletpy.server.routes import Identity
 from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Reviewer
 from tests.virtual_time import LoopClock, on_virtual_time

@@ -9,8 +9,8 @@ import pytest
 
 from kubeletpy.base.host.files import NotBelow, open_container_log
 from kubeletpy.server.logs.files import LogFile
+from kubeletpy.server.logs.follow import open_next
 from kubeletpy.server.logs.records import read_json
-from kubeletpy.server.logs.succession import open_next
 
 ID = "ab" * 32
 LINE = b'{"log":"hello\\n","stream":"stdout","time":"2026-01-01T00:00:00.5Z"}\n'

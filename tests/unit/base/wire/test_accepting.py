@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.wire.listener import Entrance, ListeningSocket, LoopProblems, guarded
-from kubeletpy.server.listening import listen
+from kubeletpy.server.health import listen
 
 RETRIES = 4
 

@@ -11,17 +11,19 @@ import pytest
 
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.host.files import NotBelow
-from kubeletpy.server.logs.choice import (
+from kubeletpy.server.logs.files import BLOCK, LogFile, TailSearch
+from kubeletpy.server.logs.records import (
+    MAX_LINE,
+    Formatter,
     InvalidOptions,
     LogOptions,
     NoLog,
     UnreadableOptions,
     container_id,
+    plan_rotation,
     read_options,
+    rotated_name,
 )
-from kubeletpy.server.logs.files import BLOCK, LogFile, TailSearch
-from kubeletpy.server.logs.records import MAX_LINE, Formatter
-from kubeletpy.server.logs.rotation_plan import plan_rotation, rotated_name
 
 T = b"2026-01-02T03:04:05.%s "
 CRI = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.server.logs.files import BLOCK, LogFile
-from kubeletpy.server.logs.succession import LogFileEntry, next_entry, open_next
+from kubeletpy.server.logs.follow import LogFileEntry, next_entry, open_next
 
 LOG = "0.log"
 

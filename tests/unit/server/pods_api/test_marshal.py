@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.wire.api_messages import Unfit
-from kubeletpy.server.pods_api.marshal import marshal
+from kubeletpy.server.pods_api.server import marshal
 from kubeletpy_up.schema import protobuf
 
 POD: dict[str, Any] = {
