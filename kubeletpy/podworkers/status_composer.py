@@ -26,7 +26,7 @@ from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.runtime_manager.protocol import ActuatedResources, actuated_containers
-from kubeletpy.status.finish import finished_status
+from kubeletpy.status.container_status import finished_status
 from kubeletpy.status.generate import (
     DEADLINE_MESSAGE,
     DEADLINE_REASON,
@@ -35,8 +35,7 @@ from kubeletpy.status.generate import (
     generate_api_pod_status,
 )
 from kubeletpy.status.generate import deadline as pod_deadline
-from kubeletpy.status.protocol import StatusManager
-from kubeletpy.status.store import mirrored
+from kubeletpy.status.store import StatusManager, mirrored
 
 
 class _Settled(Struct, frozen=True):

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.api.quantity import milli_value, spelled, value
 from kubeletpy.base.api.times import format_nanoseconds, format_time
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
+from kubeletpy.pods.pod import TERMINAL_PHASES, ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
@@ -21,8 +22,88 @@ from kubeletpy.pods.runtime_status import (
     should_container_be_restarted,
     shown_reason,
 )
-from kubeletpy.status.phase import RESTARTING_ALL
-from kubeletpy.status.reported_resources import reported_resources
+from kubeletpy.status.conditions import RESTARTING_ALL_REASON
+
+# The resources that a container status reports: what the runtime enforces, over the spec's.
+#
+#  A value that equals the spec's is shown in the spec's own format ("1Gi", not bytes).
+
+MIN_MILLI_LIMIT = 10
+"""Millicores below which the kernel does not distinguish cpu limits."""
+MIN_MILLI_REQUEST = 2
+"""The minimum of cpu.shares is 2."""
+
+
+def _milli_limit(record: ContainerStatus) -> int | None:
+    resources = record.resources
+    if resources is None or resources.cpu_quota is None or resources.cpu_quota <= 0:
+        return None
+    return resources.cpu_quota * 1000 // resources.cpu_period if resources.cpu_period else None
+
+
+def _milli_request(record: ContainerStatus) -> int | None:
+    shares = record.resources.cpu_shares if record.resources is not None else None
+    return -(-shares * 1000 // 1024) if shares and shares >= 2 else None
+
+
+def _cpu(asked: str, actual: int | None, least: int) -> str:
+    if actual is None:
+        return asked
+    wanted = milli_value(asked)
+    # shares round: 100m is 102 shares is 99.6m; the same setting, so the same text
+    if abs(wanted - actual) <= 1 or (wanted <= least and actual <= least):
+        return asked
+    return f"{actual}m" if actual % 1000 else str(actual // 1000)
+
+
+def reported_resources(
+    container: api.Container,
+    record: ContainerStatus,
+    old: api.ContainerStatus | None,
+    container_id: str,
+    actuated: api.ResourceRequirements | None = None,
+) -> api.ResourceRequirements:
+    """``status.resources`` of one container; a copy, never the spec's own object.
+
+    ``actuated`` is what the container was last given: no runtime reports a memory request, and some
+    report nothing. Unreported values stay as previously shown for the same container.
+    """
+    spec = container.get("resources") or {}
+    if not record.running:
+        return {**spec}
+    if record.resources is None and actuated is None:
+        same = old is not None and old.get("containerID") == container_id
+        return (same and old is not None and old.get("resources")) or {**spec}
+    limits = dict(spec.get("limits") or {})
+    requests = dict(spec.get("requests") or {})
+    given_limits = (actuated or {}).get("limits") or {}
+    given_requests = (actuated or {}).get("requests") or {}
+    if record.resources is None:
+        limits |= {name: given_limits[name] for name in limits if name in given_limits}
+        requests |= {name: given_requests[name] for name in requests if name in given_requests}
+    else:
+        if "cpu" in limits:
+            limits["cpu"] = _cpu(limits["cpu"], _milli_limit(record), MIN_MILLI_LIMIT)
+        if "cpu" in requests:
+            requests["cpu"] = _cpu(requests["cpu"], _milli_request(record), MIN_MILLI_REQUEST)
+        memory = record.resources.memory_limit_bytes
+        if "memory" in limits and memory and memory != value(limits["memory"]):
+            limits["memory"] = _in_words(memory, given_limits.get("memory"))
+        if "memory" in requests and "memory" in given_requests:
+            requests["memory"] = given_requests["memory"]
+    reported: api.ResourceRequirements = {**spec}
+    if limits:
+        reported["limits"] = limits
+    if requests:
+        reported["requests"] = requests
+    return reported
+
+
+def _in_words(amount: int, given: str | None) -> str:
+    if given is not None and value(given) == amount:
+        return given
+    return spelled(amount, binary=True)
+
 
 LOST_EXIT_CODE = 137
 LOST_REASON = "ContainerStatusUnknown"
@@ -123,10 +204,12 @@ def _without_record(
         return {**old}
     status = _default(inputs, container, old)
     if inputs.restarting_all and old is not None and "waiting" not in old_state:
-        status["state"] = {"waiting": {"reason": RESTARTING_ALL, "message": RESTART_ALL_MESSAGE}}
+        status["state"] = {
+            "waiting": {"reason": RESTARTING_ALL_REASON, "message": RESTART_ALL_MESSAGE}
+        }
         # for some, how they ended before removal is known: that helps to find out why
         ended = old_state.get("terminated") or lost(
-            old_state, inputs.now, RESTART_ALL_MESSAGE, RESTARTING_ALL
+            old_state, inputs.now, RESTART_ALL_MESSAGE, RESTARTING_ALL_REASON
         )
         status["lastState"] = {"terminated": ended}
         status["restartCount"] = (old.get("restartCount") or 0) + 1
@@ -256,7 +339,11 @@ def _state(
     was_running = "running" in old_state
     if record.state is ContainerState.UNKNOWN and was_running:
         if inputs.restarting_all:
-            return {"terminated": lost(old_state, inputs.now, RESTART_ALL_MESSAGE, RESTARTING_ALL)}
+            return {
+                "terminated": lost(
+                    old_state, inputs.now, RESTART_ALL_MESSAGE, RESTARTING_ALL_REASON
+                )
+            }
         return {"terminated": lost(old_state, inputs.now)}
     return {"waiting": {}}
 
@@ -298,3 +385,63 @@ def _waiting_for_start(
     if "terminated" in state:
         waiting["lastState"] = {"terminated": state["terminated"]}
     return waiting
+
+
+# The last status of a pod: settles whatever is still open when its worker is done.
+#
+# Pure (docs/reference/behaviour.md, f4). A container whose end nobody saw is reported as lost,
+# never as success.
+
+
+def finished_status(pod: Pod, status: api.PodStatus, now: float) -> api.PodStatus:
+    """The status with every container terminated and, for all but static pods, a terminal phase.
+
+    ``now`` in Unix seconds.
+    """
+    done: api.PodStatus = {**status}
+    regular = status.get("containerStatuses") or []
+    if regular and _has_initialized(pod, status):
+        done["containerStatuses"] = [_ended(entry, now) for entry in regular]
+    entries = status.get("initContainerStatuses") or []
+    if entries:
+        begun = _begun(entries)
+        done["initContainerStatuses"] = [
+            _ended(entry, now) if index < begun else entry for index, entry in enumerate(entries)
+        ]
+    if not pod.is_static and done.get("phase") not in TERMINAL_PHASES:
+        done["phase"] = "Failed"
+    return done
+
+
+def _ended(entry: api.ContainerStatus, now: float) -> api.ContainerStatus:
+    state = entry.get("state") or {}
+    if "terminated" in state:
+        return entry
+    return {**entry, "state": {"terminated": lost(state, now)}, "ready": False, "started": False}
+
+
+def _begun(entries: list[api.ContainerStatus]) -> int:
+    """How many init containers show signs of having been started; at least one."""
+    return max((n for n, entry in enumerate(entries, start=1) if _was_started(entry)), default=1)
+
+
+def _was_started(entry: api.ContainerStatus) -> bool:
+    return "waiting" not in (entry.get("state") or {}) or bool(
+        (entry.get("lastState") or {}).get("terminated")
+    )
+
+
+def _has_initialized(pod: Pod, status: api.PodStatus) -> bool:
+    if not pod.init_containers:
+        return True
+    if any(map(_was_started, status.get("containerStatuses") or ())):
+        return True
+    inits = status.get("initContainerStatuses") or []
+    if not inits:
+        return False
+    last, spec = inits[-1], pod.init_containers[-1]
+    state = last.get("state") or {}
+    if is_sidecar(spec):
+        return "running" in state and bool(last.get("started"))
+    ends = (state.get("terminated"), (last.get("lastState") or {}).get("terminated"))
+    return any(ended is not None and ended.get("exitCode") == 0 for ended in ends)

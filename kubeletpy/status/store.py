@@ -5,14 +5,18 @@ Pure: time is an argument. Must never send anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Protocol
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.api.pod_fields import fields_of
 from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import DISRUPTION_TARGET, TERMINAL_PHASES, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import could_restart_all, restart_after_exit
 from kubeletpy.status import conditions
+from kubeletpy.status.conditions import is_ready
 
 MESSAGE_BYTES_PER_POD = 12288
 """All termination messages of a pod combined, in bytes; each container gets an equal share."""
@@ -205,3 +209,175 @@ def _not_ready(status: api.PodStatus) -> None:
             ended: api.PodCondition = {**condition, "status": "False", "reason": reason}
             ended.pop("message", None)
             status["conditions"][index] = ended
+
+
+# The strategic merge patch that turns the status the API has into the one it should show.
+#
+#  Only differences are sent, so one PATCH without a preceding GET is enough. Conditions and
+# fields of other writers are kept, also fields that this version does not know.
+
+MERGED_BY_IP = ("podIPs", "hostIPs")
+"""Lists that a strategic merge would append to; replaced as a whole instead."""
+_WITHDRAWN = fields_of("PodStatus").keys() - {"conditions", *FOREIGN_FIELDS}
+"""Fields that are removed from the API when the agent has no value. Unknown ones are others'."""
+
+
+def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON | None:
+    """The patch body (with the uid as precondition), or None when nothing has changed."""
+    changed: dict[str, Any] = {}
+    for name, value in shown.items():
+        if name == "conditions" or name in FOREIGN_FIELDS:
+            continue
+        if value != in_api.get(name) and not (not value and not in_api.get(name)):
+            replaced = name in MERGED_BY_IP and in_api.get(name)
+            changed[name] = [*value, {"$patch": "replace"}] if replaced else value  # type: ignore[misc]
+    for name in in_api:
+        if name not in shown and name in _WITHDRAWN:
+            changed[name] = None
+    differing = _condition_changes(in_api, shown)
+    if differing:
+        changed["conditions"] = differing
+    if not changed:
+        return None
+    return {"metadata": {"uid": uid}, "status": changed}
+
+
+def may_wait(in_api: api.PodStatus, shown: api.PodStatus) -> bool:
+    """Whether a change is a step on the way to the next one, which shows it as well.
+
+    Such steps are the generation that was observed (it rises when a deletion begins) and, while a
+    pod is Pending, its sandbox and addresses. Readiness, starts, ends and failures never wait.
+    Source: docs/reference/behaviour.md, f2; docs/reference/differences.csv: behaviour.md.
+    """
+    return _awaited(in_api) == _awaited(shown)
+
+
+def _awaited(status: api.PodStatus) -> dict[str, Any]:
+    """A status without what may wait."""
+    pending = status.get("phase") == "Pending"
+    late = {"observedGeneration", *(("podIP", "podIPs") if pending else ())}
+    kept: dict[str, Any] = {
+        name: value for name, value in status.items() if value and name not in late
+    }
+    kept["conditions"] = {
+        condition["type"]: [condition.get(name) or "" for name in ("status", "reason", "message")]
+        for condition in status.get("conditions") or ()
+        if not (pending and condition["type"] == "PodReadyToStartContainers")
+    }
+    return kept
+
+
+def _condition_changes(in_api: api.PodStatus, shown: api.PodStatus) -> list[dict[str, Any]]:
+    before = {entry["type"]: entry for entry in in_api.get("conditions") or ()}
+    after = {entry["type"]: entry for entry in shown.get("conditions") or ()}
+    changes: list[dict[str, Any]] = []
+    for kind, condition in after.items():
+        known = before.get(kind)
+        if known is None or not _same_condition(known, condition):
+            # a field that is no longer set must be null, or the merge would keep it
+            gone = {name: None for name in (known or {}) if name not in condition}
+            changes.append({**gone, **condition})
+    changes += [
+        {"type": kind, "$patch": "delete"}
+        for kind in before
+        if kind not in after and kind in conditions.OWNED
+    ]
+    return changes
+
+
+def _same_condition(first: api.PodCondition, second: api.PodCondition) -> bool:
+    return all(
+        (first.get(name) or "") == (second.get(name) or "")
+        for name in ("status", "reason", "message", "lastTransitionTime", "observedGeneration")
+    )
+
+
+# Why a pod's status has not reached the API yet, and what of it the API does not show.
+
+LATE_S = 10.0
+"""Seconds without an answer after which a write is a problem although it has not failed."""
+NO_ANSWER = "the API server has not answered yet"
+NO_MIRROR = "the API has no mirror pod of this static pod yet"
+MAX_PARTS = 5
+
+
+class WriteProblem(Struct, frozen=True):
+    """Why a pod's status has not reached the API."""
+
+    since: float
+    """Unix seconds of the first change that the API does not show."""
+    message: str
+    count: int
+    """Failed tries in a row."""
+    unreported: str = ""
+    """The changes that the API does not show, in words; empty: nothing that matters to people."""
+
+
+def unreported(in_api: api.PodStatus, newest: api.PodStatus) -> str:
+    """The parts of the newest status that the API's lacks."""
+    parts = list(_differences(in_api, newest))
+    more = f" and {len(parts) - MAX_PARTS} more" if len(parts) > MAX_PARTS else ""
+    return ", ".join(parts[:MAX_PARTS]) + more
+
+
+def _differences(old: api.PodStatus, new: api.PodStatus) -> Iterator[str]:
+    phase, shown = new.get("phase") or "Pending", old.get("phase") or "Pending"
+    if phase != shown:
+        yield f"phase {phase} instead of {shown}"
+    if (ready := is_ready(new)) is not is_ready(old):
+        yield "Ready" if ready else "not Ready"
+    before = {(field, each.get("name")): each for field, each in _entries_by_field(old)}
+    for field, each in _entries_by_field(new):
+        known = before.get((field, each.get("name")))
+        if known is None or _state(known) != _state(each):
+            yield f"container {each.get('name')} {_state(each)}"
+        elif known.get("restartCount") != each.get("restartCount"):
+            yield f"container {each.get('name')} restarted {each.get('restartCount') or 0} times"
+
+
+def _entries_by_field(status: api.PodStatus) -> Iterator[tuple[str, api.ContainerStatus]]:
+    for each in status.get("initContainerStatuses") or ():
+        yield "init", each
+    for each in status.get("containerStatuses") or ():
+        yield "regular", each
+
+
+def _state(entry: api.ContainerStatus) -> str:
+    state = entry.get("state") or {}
+    if (ended := state.get("terminated")) is not None:
+        return f"ended with exit code {ended.get('exitCode') or 0}"
+    return "running" if "running" in state else "waiting"
+
+
+# The status manager as the pod workers and housekeeping see it.
+
+
+class StatusManager(Protocol):
+    """Keeps the newest status of each pod and writes it to the API: one write in flight per pod."""
+
+    def get_status(self, uid: str) -> api.PodStatus | None:
+        """The newest status kept for a pod (static pods: under their own uid).
+
+        For a static pod it is its mirror's, if that was seen only after the kept one was computed.
+        """
+        ...
+
+    def is_reported(self, uid: str) -> bool:
+        """Whether the API has the newest status of a pod; also true for a pod without one."""
+        ...
+
+    def set_status(self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool) -> None:
+        """Keep a new status and have it written. Never blocks.
+
+        ``containers_may_run``: while true, a terminal phase is kept but not yet shown to the API.
+        """
+        ...
+
+    def finish(self, pod: Pod) -> None:
+        """The worker is done with the pod: settle what is still open in its status, write it and,
+        if the pod was deleted, delete it from the API."""
+        ...
+
+    def forget_except(self, uids: Iterable[str]) -> None:
+        """Drop the statuses of pods that were removed."""
+        ...

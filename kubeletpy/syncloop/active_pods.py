@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.podworkers.state_machine import WorkerQueries
-from kubeletpy.status.protocol import StatusManager
+from kubeletpy.status.store import StatusManager
 
 
 class ActivePods:

@@ -18,7 +18,7 @@ from kubeletpy.podworkers.records import Stage, WorkerSummary
 from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
-from kubeletpy.status.protocol import StatusManager
+from kubeletpy.status.store import StatusManager
 from kubeletpy.syncloop.active_pods import ActivePods
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.read import status_source
 from kubeletpy.status import container_status
-from kubeletpy.status.entry import StatusEntry
+from kubeletpy.status.status_manager import StatusEntry
 from kubeletpy.syncloop import event_stream, pleg
 from kubeletpy.syncloop.sources.ready import ReadySources
 from tests.sim import scripts

@@ -24,7 +24,7 @@ from kubeletpy.resources.admission.checks import tolerates, untolerated
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
 from kubeletpy.status.conditions import is_ready
-from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.status.store import WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait
 
 

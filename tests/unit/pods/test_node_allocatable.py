@@ -33,7 +33,7 @@ from kubeletpy.resources.cgroups.values import (
 )
 from kubeletpy.runtime_manager.config.resources import container_resources, oom_score_adj
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.status.pod_resources import pod_level_resources
+from kubeletpy.status.generate import pod_level_resources
 from kubeletpy.syncloop.merge import Merge
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.status.finish import finished_status
+from kubeletpy.status.container_status import finished_status
 
 from .samples import pod, shown
 

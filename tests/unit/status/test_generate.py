@@ -14,7 +14,7 @@ from kubeletpy.pods.runtime_status import (
     SandboxStatus,
     StartError,
 )
-from kubeletpy.status.finish import finished_status
+from kubeletpy.status.container_status import finished_status
 from kubeletpy.status.generate import StatusInputs, deadline, generate_api_pod_status
 
 from .samples import NOW, inputs, pod, record, runtime, shown

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.status.patch import may_wait, status_patch
+from kubeletpy.status.store import may_wait, status_patch
 
 T0 = "2026-01-01T00:00:00Z"
 READY: Any = {"type": "Ready", "status": "True", "lastTransitionTime": T0}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.status.phase import compute_phase, last_exit
+from kubeletpy.status.conditions import compute_phase, last_exit
 
 from .samples import pod, shown
 

@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, Invalid, Unavailable
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import Pod
-from kubeletpy.status.writer import GIVE_UP_AFTER, SAY_AFTER
+from kubeletpy.status.status_manager import GIVE_UP_AFTER, SAY_AFTER
 from tests.virtual_time import eventually, on_virtual_time
 
 from .samples import pod

@@ -11,9 +11,8 @@ from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import RuntimeResources
 from kubeletpy.status import store
-from kubeletpy.status.generate import generate_api_pod_status
-from kubeletpy.status.pod_resources import pod_level_resources
-from kubeletpy.status.reported_resources import reported_resources
+from kubeletpy.status.container_status import reported_resources
+from kubeletpy.status.generate import generate_api_pod_status, pod_level_resources
 from tests.unit.resources.allocation.pods import needs
 from tests.unit.status.samples import inputs, pod, record, runtime
 from tests.unit.status.test_generate import only

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.runtime_status import RuntimeResources
-from kubeletpy.status.pod_resources import pod_level_resources
-from kubeletpy.status.reported_resources import reported_resources
+from kubeletpy.status.container_status import reported_resources
+from kubeletpy.status.generate import pod_level_resources
 
 from .samples import pod, record
 

@@ -12,8 +12,7 @@ import pytest
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE, Pod
-from kubeletpy.status.status_manager import ApiStatusManager
-from kubeletpy.status.writer import TOGETHER_IN_BURSTS_S, TOGETHER_S
+from kubeletpy.status.status_manager import TOGETHER_IN_BURSTS_S, TOGETHER_S, ApiStatusManager
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
 
 from .samples import pod, shown

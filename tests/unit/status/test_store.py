@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.status import store
-from kubeletpy.status.finish import finished_status
-from kubeletpy.status.patch import status_patch
+from kubeletpy.status.container_status import finished_status
+from kubeletpy.status.store import status_patch
 
 from .samples import NOW, pod, shown
 

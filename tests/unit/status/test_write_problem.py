@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.kubeapi.errors import Unavailable
-from kubeletpy.status.write_problem import LATE_S, NO_ANSWER, NO_MIRROR, unreported
+from kubeletpy.status.store import LATE_S, NO_ANSWER, NO_MIRROR, unreported
 from tests.virtual_time import EPOCH, on_virtual_time
 
 from .samples import pod

@@ -23,7 +23,7 @@ from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
-from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.status.store import WriteProblem
 from tests.unit.observe.explain.facts import (
     NOW,
     OFFSET,

@@ -12,7 +12,7 @@ from kubeletpy.observe.explain.hints import volume_hint
 from kubeletpy.pods.pod import Spared
 from kubeletpy.pods.runtime_status import StartError
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.status.write_problem import NO_ANSWER, WriteProblem
+from kubeletpy.status.store import NO_ANSWER, WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from tests.unit.observe.explain.facts import (
     NOW,

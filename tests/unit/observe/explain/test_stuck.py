@@ -17,7 +17,7 @@ from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.stuck import AGAIN_S, CHECK_S, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage
-from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.status.store import WriteProblem
 from tests.unit.observe.explain.facts import NOW, doing, facts, failed
 from tests.unit.observe.explain.test_verdict import DELETED, HELD
 from tests.unit.podworkers.builders import make_pod

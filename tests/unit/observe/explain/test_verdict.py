@@ -19,7 +19,7 @@ from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults, StartError
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.resources.dra.model import ClaimWait
-from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.status.store import WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from tests.unit.observe.explain.facts import (
     NOW,

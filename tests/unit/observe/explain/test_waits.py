@@ -40,7 +40,7 @@ from kubeletpy.resources.allocation.conditions import (
 )
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
-from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.status.store import WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from tests.unit.observe.explain.facts import (
     NOW,

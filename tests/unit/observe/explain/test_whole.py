@@ -29,7 +29,7 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
-from kubeletpy.status.write_problem import WriteProblem
+from kubeletpy.status.store import WriteProblem
 from tests.unit.observe.explain.facts import (
     NOW,
     doing,

@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.status.volume_health import shown_volume_health
+from kubeletpy.status.generate import shown_volume_health
 from kubeletpy.volumes.claims.on_disk import FailureOutcome, MountedVolume, PublishedOnDisk
 from kubeletpy.volumes.claims.operation import OperationFailed
 from kubeletpy.volumes.csi import answers
