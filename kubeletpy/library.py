@@ -40,7 +40,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.remote.simple import Container, PartialRuntime, Sandbox, SimpleRuntime, log_line
 from kubeletpy.remote.verify import lets_through
-from kubeletpy.syncloop.sources.given import PodSource, Show
+from kubeletpy.syncloop.sources.file import PodSource, Show
 
 __all__ = [
     "JSON",

@@ -36,7 +36,7 @@ from kubeletpy.volumes.csi.drivers import OpenCalls
 
 if TYPE_CHECKING:
     from kubeletpy.resources.dra.drivers import OpenDriver
-    from kubeletpy.syncloop.sources.given import PodSource
+    from kubeletpy.syncloop.sources.file import PodSource
 
 
 # A component of the agent: its tasks, and its functions that the agent calls.

@@ -65,9 +65,8 @@ from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.read.host_dns import host_dns
-from kubeletpy.syncloop.dead_containers import DeadContainers
-from kubeletpy.syncloop.early_polls import EarlyPolls
-from kubeletpy.syncloop.housekeeping import Housekeeping
+from kubeletpy.syncloop.event_stream import EarlyPolls
+from kubeletpy.syncloop.housekeeping import DeadContainers, Housekeeping
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.volumes.containers.container_mounts import NO_OPTIONS, OPTIONS_GATE, ContainerMounts
 

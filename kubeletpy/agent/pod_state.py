@@ -43,17 +43,15 @@ from kubeletpy.podworkers.state_machine import (
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import log_impossible
 from kubeletpy.status.status_manager import ApiStatusManager
-from kubeletpy.syncloop.active_pods import ActivePods
+from kubeletpy.syncloop.housekeeping import Remains, UnreadPods
+from kubeletpy.syncloop.lifecycle import ActivePods
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.merge import Merge
-from kubeletpy.syncloop.remains import Remains
-from kubeletpy.syncloop.sources.api import ApiSource
-from kubeletpy.syncloop.sources.file import FileSource
-from kubeletpy.syncloop.sources.ready import ReadySources
-from kubeletpy.syncloop.unread import UnreadPods
+from kubeletpy.syncloop.sources.file import ApiSource, FileSource
+from kubeletpy.syncloop.sources.manifest import ReadySources
 
 if TYPE_CHECKING:
-    from kubeletpy.syncloop.sources.given import PodSource
+    from kubeletpy.syncloop.sources.file import PodSource
     from kubeletpy.syncloop.sources.static_uids import Decided, StaticUids
 
 
@@ -131,7 +129,7 @@ def source_tasks(
         )
         tasks.append(Task(f"source-{SOURCE_HTTP}", url.run))
     for source in context.outside.pod_sources:
-        from kubeletpy.syncloop.sources.given import GivenSource  # few programs bring one
+        from kubeletpy.syncloop.sources.file import GivenSource  # few programs bring one
 
         tasks.append(Task(f"source-{source.name}", GivenSource(source, name, loop).run))
     return tasks, problems, hurry

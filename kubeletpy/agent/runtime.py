@@ -21,8 +21,7 @@ from kubeletpy.resources.cgroups.setup import memory_qos
 from kubeletpy.resources.cgroups.values import unreserved_memory
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
-from kubeletpy.syncloop.early_polls import EarlyPolls
-from kubeletpy.syncloop.event_stream import EventStream
+from kubeletpy.syncloop.event_stream import EarlyPolls, EventStream
 from kubeletpy.syncloop.pleg import Pleg
 from kubeletpy.volumes.projected.tokens import PodTokens
 

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import cancel_tasks, run_all
-from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import Pod
@@ -37,9 +38,107 @@ from kubeletpy.resources.admission.checks import (
 )
 from kubeletpy.resources.admission.declared_features import lacking_for_update
 from kubeletpy.resources.admission.handlers import before_placement, missing_features
-from kubeletpy.syncloop.rejection import Deferred, Others
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
+
+# Pods whose admission takes a while, and pods that were refused: neither may get a worker.
+#
+# Admission takes a while when others must give way first, or the node is fetched again. Must
+# never keep a pod that has left the configuration.
 
 log = logging.getLogger(__name__)
+
+Settled = Callable[[str, Rejection | None], None]
+
+
+class HeldPods:
+    """Pods whose admission is undecided or refused, by uid; no more than the configuration has."""
+
+    def __init__(self, settled: Settled) -> None:
+        """``settled(uid, rejection)`` is called with the outcome of a pod's admission; None: it may
+        run."""
+        self._settled = settled
+        self._tasks: dict[str, asyncio.Task[Rejection | None]] = {}
+        self._refused: set[str] = set()
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """Pods that are neither admitted nor refused yet."""
+        return frozenset(self._tasks)
+
+    @property
+    def undecided(self) -> frozenset[str]:
+        """Pods that take nothing of the node: those waiting, but for the ones just admitted.
+
+        An admitted pod counts as soon as its own admission is decided. The next pod may be decided
+        in the same turn of the event loop, before this outcome is recorded.
+        """
+        return frozenset(uid for uid, task in self._tasks.items() if not _admits(task))
+
+    def holds(self, uid: str) -> bool:
+        """Whether a pod may not be started now."""
+        return uid in self._tasks or uid in self._refused
+
+    def hold_until(self, uid: str, answer: Awaitable[Rejection | None]) -> None:
+        """Hold a pod until the answer arrives."""
+        task = asyncio.ensure_future(answer)
+        self._tasks[uid] = task
+        task.add_done_callback(lambda done: self._done(uid, done))
+
+    def refuse(self, uid: str) -> None:
+        """Never start this pod."""
+        self._refused.add(uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod has left, or is being deleted."""
+        self._refused.discard(uid)
+        task = self._tasks.pop(uid, None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Give up everything that is still waited for."""
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        await cancel_tasks(tasks)
+
+    def _done(self, uid: str, task: asyncio.Task[Rejection | None]) -> None:
+        if self._tasks.get(uid) is not task:
+            return
+        del self._tasks[uid]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._settled(uid, task.result())
+            return
+        # a task boundary: a fault in one pod's admission must not end the agent, nor hide the pod
+        log.error("admission of pod failed", extra={"uid": uid}, exc_info=error)
+        message = f"Unexpected error while attempting to recover from admission failure: {error}"
+        self._settled(uid, Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, message))
+
+
+def _admits(task: asyncio.Task[Rejection | None]) -> bool:
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return False
+    return task.result() is None
+
+
+# The sync loop's interface to admission (docs/reference/behaviour.md, a5).
+#
+#  Whether a pod is refused is decided elsewhere (admission).
+
+Others = Callable[[], Sequence[Pod]]
+"""The other active pods of the node, as of the time of the call."""
+
+
+class Deferred(Struct, frozen=True):
+    """The answer takes a while: await ``settle``; the pod must not be started before that."""
+
+    settle: Callable[[Others], Awaitable[Rejection | None]]
+
+
+Admit = Callable[[Pod, Sequence[Pod]], Rejection | Deferred | None]
+"""Judges a pod alongside the other active pods of the node; None: it may run."""
 
 Settle = Callable[[], Awaitable[Rejection | None]]
 """Waits for what placing a pod takes: files, and plugins that may be slow."""
@@ -48,7 +147,7 @@ Place = Callable[[Pod], "Rejection | Settle | None"]
 
 
 class AdmissionGate:
-    """The sync loop's :data:`~kubeletpy.syncloop.rejection.Admit`."""
+    """The sync loop's :data:`~kubeletpy.syncloop.admission_gate.Admit`."""
 
     def __init__(
         self,
@@ -265,3 +364,92 @@ class AdmissionGate:
         if len(self._needs) > 2 * len(others) + 16:
             uids = {other.uid for other in others}
             self._needs = {uid: kept for uid, kept in self._needs.items() if uid in uids}
+
+
+# Lets pods in: has them judged as they are allocated, holds what takes a while, refuses the rest.
+#
+# The decisions are made by the ``Admit`` it is given. Must never let a pod start that is held or
+# was refused, nor count a pod as allocated before it is admitted. Source:
+# docs/reference/behaviour.md, l.
+
+
+class Admitting:
+    """For pods other than mirrors."""
+
+    def __init__(
+        self,
+        admit: Admit,
+        allocations: AllocationManager,
+        recorder: EventRecorder,
+        *,
+        reject: Callable[[Pod, Rejection], None],
+        active: Callable[[], list[Pod]],
+        current: Callable[[str], Pod | None],
+        start: Callable[[str], None],
+        show_held: Callable[[Pod], None],
+        on_admitted: Callable[[Pod], None],
+    ) -> None:
+        """Args:
+        reject: has the pod's worker report a refusal.
+        active: the pods that use the node.
+        current: the newest object of a pod in the configuration.
+        show_held: called with each pod that is held.
+        on_admitted: called with each pod that is admitted.
+        start: called with the uid of a pod that was held and may run now.
+        """
+        self._admit = admit
+        self._allocations = allocations
+        self._recorder = recorder
+        self._reject = reject
+        self._active = active
+        self._current = current
+        self._start = start
+        self._show_held = show_held
+        self._on_admitted = on_admitted
+        self.held = HeldPods(self._settled)
+
+    def may_start(self, pod: Pod) -> bool:
+        """Whether the pod may run now; if not, it is refused, or held until that is settled."""
+        as_before = self._allocations.admitting(pod)
+        others = [other for other in self.admitted_pods() if other.uid != pod.uid]
+        answer = self._admit(as_before, others)
+        if isinstance(answer, Rejection):
+            self._refuse(pod, answer)
+            return False
+        if isinstance(answer, Deferred):
+            self.held.hold_until(pod.uid, self._settle(as_before, answer))
+            self._show_held(as_before)
+            return False
+        self._allocations.admitted(as_before)
+        self._on_admitted(pod)
+        return True
+
+    async def _settle(self, pod: Pod, answer: Deferred) -> Rejection | None:
+        """Await the outcome; an admitted pod is allocated what it was judged with."""
+        rejection = await answer.settle(self.admitted_pods)
+        if rejection is None:
+            self._allocations.admitted(pod)
+        return rejection
+
+    def admitted_pods(self) -> list[Pod]:
+        """The admitted pods that use the node, as they are allocated."""
+        undecided = self.held.undecided
+        active = self._active()
+        return [self._allocations.allocated(pod) for pod in active if pod.uid not in undecided]
+
+    def _settled(self, uid: str, rejection: Rejection | None) -> None:
+        pod = self._current(uid)
+        if pod is None:
+            return
+        if rejection is not None:
+            self._refuse(pod, rejection)
+        else:
+            self._on_admitted(pod)
+            self._allocations.added((pod,))
+            self._start(uid)
+
+    def _refuse(self, pod: Pod, rejection: Rejection) -> None:
+        self.held.refuse(pod.uid)
+        self._allocations.refused(pod.uid)
+        self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
+        self._reject(pod, rejection)

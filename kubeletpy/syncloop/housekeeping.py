@@ -6,20 +6,26 @@ run before all sources have delivered and the runtime has been listed: it ends w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
+from kubeletpy.base.tasks import Backlog
 from kubeletpy.metrics.pods import PodCountMetrics
 from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.pods.pod_manager import PodManager
+from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
 from kubeletpy.podworkers.records import Stage, WorkerSummary
 from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
+from kubeletpy.remote.errors import CRIError
+from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.status.store import StatusManager
-from kubeletpy.syncloop.active_pods import ActivePods
+from kubeletpy.syncloop.lifecycle import ActivePods
+from kubeletpy.syncloop.merge import Merge
 
 log = logging.getLogger(__name__)
 
@@ -171,3 +177,174 @@ def _labels(view: WorkerSummary) -> tuple[str, str, str]:
     if not view.has_config:
         return lifecycle.value, "runtime_only", "unknown"
     return lifecycle.value, "orphan" if view.orphan else "desired", "true" if view.static else ""
+
+
+# Pods for which a source has something that can't be read: they are left as they are.
+#
+# An API object at least has the identity of its pod. An invalid manifest has none: any pod from
+# such a source that no readable manifest accounts for may be its earlier version. Must never hold
+# back a pod whose place a readable manifest has taken.
+
+
+class UnreadPods:
+    """Determined anew at each call; costs nothing while every manifest can be read."""
+
+    def __init__(
+        self,
+        merge: Merge,
+        pods: PodManager,
+        cache: PodStatusCache,
+        worker: Callable[[str], object],
+    ) -> None:
+        """``worker(uid)``: not None for a pod that this agent has known, thus no riddle."""
+        self._merge = merge
+        self._pods = pods
+        self._cache = cache
+        self._worker = worker
+        self._reported: frozenset[str] = frozenset()
+
+    def holds(self, uid: str) -> bool:
+        """Whether a pod may be one that a source has but that can't be read."""
+        return uid in self._merge.unknown or self._may_be_nameless(uid)
+
+    def uids(self) -> frozenset[str]:
+        """All of them."""
+        if not self._merge.nameless:
+            self._reported = frozenset()
+            return self._merge.unknown
+        held = frozenset(uid for uid in self._cache if self._may_be_nameless(uid))
+        for uid in held - self._reported:
+            log.warning(
+                "a pod is left running: it may belong to a manifest that can't be read",
+                extra={"uid": uid},
+            )
+        self._reported = held
+        return self._merge.unknown | held
+
+    def _may_be_nameless(self, uid: str) -> bool:
+        if not self._merge.nameless or self._pods.get(uid) or self._worker(uid) is not None:
+            return False
+        status = self._cache.status(uid)
+        if status is None or status.source not in self._merge.nameless:
+            return False
+        successor = self._pods.by_name(status.namespace, status.name)
+        return successor is None or not successor.is_static
+
+
+# Which data of a pod may still be needed: for everything that cleans up after pods.
+#
+# Combines memory, sources and workers; keeps nothing of its own.
+
+
+class Remains:
+    """Answers about pods, by uid."""
+
+    def __init__(
+        self,
+        pods: PodManager,
+        workers: WorkerQueries,
+        unread: UnreadPods,
+        is_reported: Callable[[str], bool],
+    ) -> None:
+        """``is_reported``: whether the API has the newest status of a pod."""
+        self._pods = pods
+        self._workers = workers
+        self._unread = unread
+        self._is_reported = is_reported
+
+    def may_run(self, uid: str) -> bool:
+        """Whether a source has the pod or its containers may run."""
+        if self._pods.get(uid) is not None or self._unread.holds(uid):
+            return True
+        return self._workers.could_have_running_containers(uid)
+
+    def needs_directory(self, uid: str) -> bool:
+        """Whether a pod may run, or its worker still has to take down its volumes."""
+        return self.may_run(uid) or not self._workers.should_be_finished(uid)
+
+    def removable(self, uid: str) -> bool:
+        """Whether a pod's records may go: not until the API has how its containers ended."""
+        if self._unread.holds(uid):
+            return False
+        return self._workers.should_content_be_removed(uid) and self._is_reported(uid)
+
+
+# Removes dead containers soon after a newer one of their name has died.
+#
+# Keeps the newest record of each name, from which restarts and last states are read; all go only
+# when the pod's content may go. Source: docs/reference/behaviour.md, p2.
+
+QUEUE = 500
+WAITS_AT_MOST_S = 10.0
+"""A removal waits so long for pods that wait to start or stop."""
+KEEP = 1
+KEEP_UNREPORTED = 2
+"""Runs of a container that a status can show: both stay until the API has them."""
+
+
+def dead_to_remove(
+    status: PodRuntimeStatus, died: str | None, *, keep: int = KEEP, remove_all: bool = False
+) -> list[str]:
+    """Ids of exited containers that may go.
+
+    ``died``: only containers with that one's name; an unknown id removes nothing. None: all names,
+    and the newest ``keep`` of all of them stay. ``remove_all``: everything that has exited.
+    """
+    exited = [c for c in status.containers if c.state is ContainerState.EXITED]
+    if remove_all:
+        return [container.id for container in exited]
+    if died is not None:
+        one = status.by_id(died)
+        exited = [] if one is None else [c for c in exited if c.name == one.name]
+    exited.sort(key=lambda container: container.rank, reverse=True)
+    return [container.id for container in exited[keep:]]
+
+
+class DeadContainers:
+    """One remover for the node; what does not fit in its queue is left to garbage collection."""
+
+    def __init__(
+        self,
+        runtime: RuntimeManager,
+        cache: PodStatusCache,
+        content_removable: Callable[[str], bool],
+        backlog: Backlog,
+        reported: Callable[[str], bool] = lambda uid: True,
+    ) -> None:
+        """``reported(pod_uid)``: whether the API has how the pod's containers ended."""
+        self._runtime = runtime
+        self._cache = cache
+        self._content_removable = content_removable
+        self._backlog = backlog
+        self._reported = reported
+        self._queue: asyncio.Queue[str] = asyncio.Queue(QUEUE)
+        self._queued: set[str] = set()
+
+    def died(self, uid: str, container_id: str) -> None:
+        """A container of a pod has died: remove older records of its name."""
+        if (status := self._cache.status(uid)) is not None:
+            remove_all = self._content_removable(uid)
+            keep = KEEP if self._reported(uid) else KEEP_UNREPORTED
+            self._enqueue(dead_to_remove(status, container_id, keep=keep, remove_all=remove_all))
+
+    def remove_all(self, uid: str) -> None:
+        """Remove every dead container of a pod."""
+        if (status := self._cache.status(uid)) is not None:
+            self._enqueue(dead_to_remove(status, None, remove_all=True))
+
+    async def run(self) -> None:
+        """Remove what is queued, one by one, until cancelled."""
+        while True:
+            container_id = await self._queue.get()
+            await self._backlog.cleared(WAITS_AT_MOST_S)
+            self._queued.discard(container_id)
+            try:
+                await self._runtime.delete_container(container_id)
+            except CRIError as error:
+                log.info("dead container not removed", extra={"error": str(error)})
+
+    def _enqueue(self, ids: list[str]) -> None:
+        for container_id in ids:
+            if container_id not in self._queued and not self._queue.full():
+                self._queued.add(container_id)
+                self._queue.put_nowait(container_id)

@@ -5,11 +5,15 @@ Pure. Sandboxes count as containers here: a ready one runs, another has exited.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
+from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
+from kubeletpy.podworkers.state_machine import WorkerQueries
+from kubeletpy.status.store import StatusManager
 
 
 class LifecycleType(StrEnum):
@@ -91,3 +95,78 @@ def _kinds(old: ContainerState | None, new: ContainerState | None) -> tuple[Life
             return (LifecycleType.DIED, LifecycleType.REMOVED)
         case _:
             return (LifecycleType.CHANGED,)
+
+
+# Merges a CRI event into the known status of a pod.
+#
+#  An event carries the pod's status as it was just before the event was stamped, and only the
+# containers of one sandbox; a status read meanwhile may contain more. So an event's status is trusted
+# only where it moves forward; in all other cases the runtime is queried. It must never let a running
+# container vanish or an exited one come back.
+
+_ORDER = (
+    ContainerState.UNKNOWN,
+    ContainerState.CREATED,
+    ContainerState.RUNNING,
+    ContainerState.EXITED,
+)
+
+
+def goes_forward(known: PodRuntimeStatus | None, event: PodRuntimeStatus) -> bool:
+    """Whether the status of an event can follow what is known."""
+    if known is None:
+        return True
+    sandboxes = {sandbox.id: sandbox for sandbox in event.sandboxes}
+    for sandbox in known.sandboxes:
+        later = sandboxes.get(sandbox.id)
+        if later is None or (later.ready and not sandbox.ready):
+            return False
+    containers = {container.id: container for container in event.containers}
+    for container in known.containers:
+        newer = containers.get(container.id)
+        if newer is None or _ORDER.index(newer.state) < _ORDER.index(container.state):
+            return False
+    return True
+
+
+def without(known: PodRuntimeStatus, removed_id: str, at: int) -> PodRuntimeStatus:
+    """The known status without a container or sandbox that was removed at ``at``.
+
+    ``at``: nanoseconds, like ``observed_at``. A sandbox takes its containers with it.
+    """
+    return replace(
+        known,
+        sandboxes=tuple(s for s in known.sandboxes if s.id != removed_id),
+        containers=tuple(c for c in known.containers if removed_id not in (c.id, c.sandbox_id)),
+        observed_at=max(at, known.observed_at),
+    )
+
+
+# Which pods use the node: those that have not ended and were not refused.
+
+
+class ActivePods:
+    """Determined anew at each call."""
+
+    def __init__(self, pods: PodManager, workers: WorkerQueries, statuses: StatusManager) -> None:
+        self._pods = pods
+        self._workers = workers
+        self._statuses = statuses
+
+    def __call__(self) -> list[Pod]:
+        """All of them."""
+        return self.active(self._pods.pods())
+
+    def active(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Those among some pods."""
+        return [pod for pod in pods if self._is_active(pod)]
+
+    def _is_active(self, pod: Pod) -> bool:
+        if self._workers.is_known_terminated(pod.uid):
+            return False
+        if self._workers.is_termination_requested(pod.uid):
+            return True
+        if pod.is_terminal_in_api:
+            return False
+        status = self._statuses.get_status(pod.uid)
+        return status is None or status.get("phase") not in TERMINAL_PHASES

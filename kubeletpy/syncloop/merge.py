@@ -14,6 +14,7 @@ an object without a known uid: a file that could not be read, and was reported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any, cast
 
 from kubeletpy.base.api import types as api
@@ -22,7 +23,47 @@ from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, MalformedPod, Pod
 from kubeletpy.pods.resources import without_claims
 from kubeletpy.pods.shape import pod_problem
-from kubeletpy.syncloop.operations import MergedDelivery, Op, PodOperation, RefusedPod
+
+# Operations on pods: the merged sources pass them to the loop. Plain data.
+
+
+class Op(StrEnum):
+    """The kinds of change to a source's pods (docs/reference/behaviour.md, a2)."""
+
+    ADD = "ADD"
+    UPDATE = "UPDATE"
+    REMOVE = "REMOVE"
+    DELETE = "DELETE"
+    """Deletion was requested; the pod still exists."""
+    RECONCILE = "RECONCILE"
+    """Only the API's status changed."""
+
+
+class PodOperation(Struct, frozen=True):
+    """One kind of change to pods of one source."""
+
+    op: Op
+    source: str
+    pods: tuple[Pod, ...] = ()
+
+
+class RefusedPod(Struct, frozen=True):
+    """A pod left out because another of its source has its full name, or an unreadable change of
+    one: the pod keeps its last good version."""
+
+    pod: Pod
+    message: str
+
+
+class MergedDelivery(Struct, frozen=True):
+    """The result of one delivery of a source; operations in the order to handle them."""
+
+    operations: tuple[PodOperation, ...] = ()
+    refused: tuple[RefusedPod, ...] = ()
+    """For events on these pods."""
+    malformed: tuple[str, ...] = ()
+    """The faults of objects that are not pods; these objects are left out."""
+
 
 NAMELESS: api.Pod = {}
 """Delivered by a source for something without the identity of a pod; compared by identity."""

@@ -18,7 +18,7 @@ from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.status.status_manager import ApiStatusManager
-from kubeletpy.syncloop.dead_containers import DeadContainers
+from kubeletpy.syncloop.housekeeping import DeadContainers
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 from kubeletpy.syncloop.pleg import Pleg
 from tests.sim.loop import SimLoop

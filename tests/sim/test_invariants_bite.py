@@ -22,7 +22,7 @@ from kubeletpy.runtime_manager.read import status_source
 from kubeletpy.status import container_status
 from kubeletpy.status.status_manager import StatusEntry
 from kubeletpy.syncloop import event_stream, pleg
-from kubeletpy.syncloop.sources.ready import ReadySources
+from kubeletpy.syncloop.sources.manifest import ReadySources
 from tests.sim import scripts
 from tests.sim.history import Violation
 from tests.sim.loop import run

@@ -44,7 +44,9 @@ async def _nothing(*args: Any, **options: Any) -> None:
 
 def volumes_of_running_pods_are_taken_down(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NodePods, "existing", property(lambda found: frozenset()))
-    patch.setattr("kubeletpy.syncloop.remains.Remains.needs_directory", lambda self, uid: False)
+    patch.setattr(
+        "kubeletpy.syncloop.housekeeping.Remains.needs_directory", lambda self, uid: False
+    )
     patch.setattr(manager.NodeVolumes, "release_orphan", _release_at_once)
 
 

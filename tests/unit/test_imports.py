@@ -136,7 +136,7 @@ MORE = {
     "kubeletpy.resources.placement.options": "the CPUs of the system, apart from those of containers",
     "kubeletpy.pods.shape": "which values of 1.37's fields are refused",
     "kubeletpy.status.generate": "what a status shows of the health of volumes",
-    "kubeletpy.syncloop.sources.priority": "warns of static pods as they are added",
+    "kubeletpy.syncloop.sources.manifest": "warns of static pods as they are added",
     "kubeletpy.base.host.mount_table": "the Node object shows whether it runs in one",
     "kubeletpy.metrics.versions": "which metrics a version has, before any is made",
     "kubeletpy.base.kubernetes_version": "differences between versions that no gate describes",

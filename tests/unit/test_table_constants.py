@@ -31,7 +31,7 @@ ROWS = {f"{row['area']}: {row['name']}": row["value"] for row in rows("constants
 # "-" is one that no single constant of the code contains
 NUMBERS = """
 sync: housekeeping period = syncloop/loop HOUSEKEEPING_PERIOD
-sync: runtime error loop sleep = syncloop/pause FIRST_WAIT | syncloop/pause LAST_WAIT
+sync: runtime error loop sleep = syncloop/loop FIRST_WAIT | syncloop/loop LAST_WAIT
 sync: runtime up check = node/runtime PERIOD_S
 sync: runtime down threshold = node/build RUNTIME_DOWN_AFTER_S
 sync: killPodNow wait = podworkers/workers MIN_KILL_WAIT | -
@@ -68,7 +68,7 @@ images: detect period = upkeep IMAGES_PERIOD_S
 images: record write limit while matching = images/records/model LEARNED_LIMIT
 images: pull record caches = images/records/ledger _INTENTS_PER_POD | - | _RECORDS_PER_POD
 containerGC: period = upkeep CONTAINERS_PERIOD_S
-containerGC: kept by deletor = syncloop/dead_containers KEEP
+containerGC: kept by deletor = syncloop/housekeeping KEEP
 eviction: monitor period = node/eviction/decide PERIOD_S
 eviction: pod cleanup wait = node/eviction/endings CLEANUP_S | -
 eviction: threshold notifier refresh = node/eviction/machine REARM_S

@@ -44,7 +44,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.resources.cgroups.setup import read_kernel_facts
 from kubeletpy.resources.plugins.plugin_manager import SocketRegistrations
-from kubeletpy.syncloop.sources.given import PodSource
+from kubeletpy.syncloop.sources.file import PodSource
 
 GUEST: dict[str, Any] = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",

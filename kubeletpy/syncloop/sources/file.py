@@ -11,18 +11,23 @@ Must never read files below a subdirectory.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import random
 import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.inotify import DirectoryWatch
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.pods.pod import SOURCE_FILE
+from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
+from kubeletpy.kubeapi.reflector import Reflector
+from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.syncloop.merge import NAMELESS
-from kubeletpy.syncloop.sources.api import Deliveries
 from kubeletpy.syncloop.sources.manifest import (
     MAX_MANIFEST,
     ManifestError,
@@ -33,6 +38,77 @@ from kubeletpy.syncloop.sources.manifest import (
 
 if TYPE_CHECKING:
     from kubeletpy.syncloop.sources.static_uids import StaticUids
+
+
+# The source *api*: the pods that the cluster has bound to this node, and the mirrors.
+#
+# Lists once, then watches; hands on everything as it comes. Must never list another node's pods:
+# the Node authorizer would refuse.
+
+logger = logging.getLogger(__name__)
+
+
+class Deliveries(Protocol):
+    """The receiver of what sources deliver: the sync loop."""
+
+    def deliver(self, source: str, objects: list[api.Pod]) -> None:
+        """Take a source's full set."""
+        ...
+
+    def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
+        """Take one change of a source."""
+        ...
+
+    def unreadable(self, source: str, uid: str, problem: str) -> None:
+        """Report a delivered pod that keeps its last good version, and what is wrong now."""
+        ...
+
+
+class ApiSource:
+    """Follows ``spec.nodeName={node}``."""
+
+    def __init__(
+        self,
+        kube_api: KubeApi,
+        node_name: str,
+        deliveries: Deliveries,
+        *,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._deliveries = deliveries
+        self._node_name = node_name
+        self.reflector = Reflector(
+            kube_api,
+            PODS,
+            on_replace=self._replace,
+            on_event=self._event,
+            field_selector=f"spec.nodeName={node_name}",
+            rng=rng,
+        )
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        await self.reflector.run()
+
+    def _replace(self, objects: list[Any]) -> None:
+        self._deliveries.deliver(SOURCE_API, [pod for pod in objects if self._is_ours(pod)])
+
+    def _is_ours(self, pod: Any) -> bool:
+        """Whether a pod is bound to this node: an API that ignores the selector has all pods."""
+        spec = pod.get("spec")
+        node = spec.get("nodeName") if isinstance(spec, dict) else self._node_name
+        if node == self._node_name:
+            return True
+        metadata = pod["metadata"]
+        about = {"pod": metadata.get("name"), "namespace": metadata.get("namespace"), "node": node}
+        logger.warning("ignoring a pod that is not bound to this node", extra=about)
+        return False
+
+    def _event(self, event: WatchEvent) -> None:
+        if event.type != "DELETED" and not self._is_ours(event.object):
+            return
+        self._deliveries.deliver_event(SOURCE_API, event.type, cast("api.Pod", event.object))
+
 
 log = logging.getLogger(__name__)
 
@@ -229,3 +305,54 @@ def _files(path: Path) -> list[Path]:
 def _read_manifest(file: Path) -> bytes:
     with file.open("rb") as stream:
         return stream.read(MAX_MANIFEST + 1)
+
+
+# A source of static pods that a program brings itself: one that embeds an agent.
+#
+# Its pods pass the same checks, defaults and computation of uids as a manifest from a URL.
+
+Show = Callable[[Sequence[JSON]], None]
+"""Takes all pods of a source, each a v1 Pod as JSON; previous pods that are not among them end.
+
+Raises ValueError, which states what is wrong, if any of them can't be a static pod; then the pods
+previous ones stay."""
+
+
+class PodSource(Protocol):
+    """A program's own source of pods: they run without an API, as static pods do."""
+
+    @property
+    def name(self) -> str:
+        """The source's unique name, used in the pods' annotation
+        ``kubernetes.io/config.source``."""
+        ...
+
+    async def run(self, show: Show) -> None:
+        """Show the pods, at once and at every change, until cancelled.
+
+        Nothing on the node is cleaned up before the first call of ``show``. If it raises or
+        returns, the agent ends.
+        """
+        ...
+
+
+class GivenSource:
+    """Delivers what a PodSource shows."""
+
+    def __init__(self, source: PodSource, node_name: str, deliveries: Deliveries) -> None:
+        """Raises ValueError for a name that one of the agent's own sources has."""
+        if source.name in ("", SOURCE_API, SOURCE_FILE, SOURCE_HTTP):
+            raise ValueError(f"a source of pods can't be named {source.name!r}: choose another")
+        self._source = source
+        self._origin = Origin(node_name, source.name, is_file=False)
+        self._deliveries = deliveries
+
+    async def run(self) -> None:
+        """Run the source until cancelled."""
+        await self._source.run(self._show)
+        raise RuntimeError(f"the source of pods {self._source.name} has ended")
+
+    def _show(self, pods: Sequence[JSON]) -> None:
+        manifest = {"apiVersion": "v1", "kind": "PodList", "items": list(pods)}
+        decoded = decode_manifest(json.dumps(manifest).encode(), self._origin)
+        self._deliveries.deliver(self._source.name, decoded)

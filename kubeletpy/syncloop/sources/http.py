@@ -15,7 +15,7 @@ import aiohttp
 
 from kubeletpy.pods.pod import SOURCE_HTTP
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.syncloop.sources.api import Deliveries
+from kubeletpy.syncloop.sources.file import Deliveries
 from kubeletpy.syncloop.sources.manifest import (
     MAX_MANIFEST,
     ManifestError,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import yaml
@@ -21,9 +21,85 @@ from kubeletpy.pods import defaults, shape
 from kubeletpy.pods.defaults import canonical_spec
 from kubeletpy.pods.pod import CONFIG_HASH, LABEL, SUBDOMAIN, MalformedPod, Pod
 from kubeletpy.pods.pod_manager import static_name
+from kubeletpy.pods.resources import NODE_CRITICAL_CLASS
 from kubeletpy.pods.shape import container_problem, pod_problem
 from kubeletpy.pods.shape import unknown_value as value_problem
-from kubeletpy.syncloop.sources.references import forbidden_reference
+
+# Which API objects a static pod may not reference (docs/reference/behaviour.md, s).
+#
+#  A static pod starts without an API, so nothing that only the API has may be needed.
+
+_VOLUMES = {
+    "configMap": "configmaps",
+    "secret": "secrets",
+    "csi": "CSI volumes",
+    "glusterfs": "endpoints",
+    "persistentVolumeClaim": "persistentvolumeclaims",
+    "ephemeral": "ephemeral volumes",
+    "azureFile": "secrets",
+}
+_SECRET_REF_VOLUMES = ("cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos", "cinder")
+
+
+def forbidden_reference(spec: Any) -> str:
+    """The kind of object that a static pod's spec references but may not; empty: none."""
+    if spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        return "serviceaccounts"
+    if spec.get("imagePullSecrets"):
+        return "secrets"
+    if spec.get("resourceClaims"):
+        return "resourceclaims"
+    for container in _containers(spec):
+        if what := _in_environment(container):
+            return what
+    for volume in _mappings(spec.get("volumes")):
+        if what := _in_volume(volume):
+            return what
+    return ""
+
+
+def _in_environment(container: Mapping[str, Any]) -> str:
+    for source in _mappings(container.get("envFrom")):
+        if source.get("secretRef"):
+            return "secrets"
+        if source.get("configMapRef"):
+            return "configmaps"
+    for variable in _mappings(container.get("env")):
+        value_from = variable.get("valueFrom")
+        if isinstance(value_from, Mapping):
+            if value_from.get("secretKeyRef"):
+                return "secrets"
+            if value_from.get("configMapKeyRef"):
+                return "configmaps"
+    return ""
+
+
+def _in_volume(volume: Mapping[str, Any]) -> str:
+    for field, what in _VOLUMES.items():
+        if field in volume:
+            return what
+    for field in _SECRET_REF_VOLUMES:
+        source = volume.get(field)
+        if isinstance(source, Mapping) and source.get("secretRef"):
+            return "secrets"
+    projected = volume.get("projected")
+    if isinstance(projected, Mapping):
+        for source in _mappings(projected.get("sources")):
+            others = [field for field in source if field != "downwardAPI"]
+            if others:
+                return f"{others[0]} projected volume sources"
+    return ""
+
+
+def _containers(spec: Any) -> Iterator[Mapping[str, Any]]:
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        yield from _mappings(spec.get(field))
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, list):
+        yield from (item for item in value if isinstance(item, Mapping))
+
 
 MAX_MANIFEST = 10 * 1024 * 1024
 """Bytes."""
@@ -238,3 +314,53 @@ def _check(pod: Mapping[str, Any]) -> None:
     what = forbidden_reference(view.spec)
     if what:
         raise ManifestError(f"static pods may not reference {what}")
+
+
+# Log messages about the priority of a static pod.
+#
+# Source: docs/reference/behaviour.md, s.
+
+NODE_CRITICAL = 2_000_001_000
+_MIRROR = "the API server may refuse the mirror pod"
+_REMEDY = f"set priorityClassName {NODE_CRITICAL_CLASS} and priority {NODE_CRITICAL}, or neither"
+
+
+def priority_warning(pod: Pod) -> str:
+    """Why the priority in a static pod's manifest is of no use; empty when it is of use or absent.
+
+    Nothing resolves the class of a static pod, and a pod that is not node-critical counts as
+    evictable in the API though the node never evicts it.
+    """
+    priority, name = pod.spec.get("priority"), pod.spec.get("priorityClassName") or ""
+    if priority is None and not name:
+        return ""
+    if priority is None:
+        why = f"priorityClassName without priority has no effect on this node, and {_MIRROR}"
+    elif not name:
+        why = f"priority without priorityClassName: {_MIRROR} unless it is the default priority"
+    elif (priority, name) != (NODE_CRITICAL, NODE_CRITICAL_CLASS):
+        why = "the API shows a pod that can be preempted or evicted, but the node never evicts it"
+    else:
+        return ""
+    return f"{why}; {_REMEDY}"
+
+
+# Which sources of pods there are, and whether all of them have spoken.
+#
+# Until then it is not known which pods should run, and nothing may be ended or given away.
+
+
+class ReadySources:
+    """The configured sources by name."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._expected = frozenset(names)
+        self._seen: set[str] = set()
+
+    def has_spoken(self, name: str) -> None:
+        """A source has delivered its full set."""
+        self._seen.add(name)
+
+    def all(self) -> bool:
+        """Whether every source has delivered its full set."""
+        return self._seen >= self._expected

@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SECRETS, WatchEvent
 from kubeletpy.kubeapi.tracked_object import ObjectKey, ObjectReader, is_that_object
-from kubeletpy.syncloop.sources.api import ApiSource
+from kubeletpy.syncloop.sources.file import ApiSource
 
 KEY = ObjectKey(SECRETS, "mine", "login")
 

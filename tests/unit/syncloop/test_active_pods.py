@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
-from kubeletpy.syncloop.active_pods import ActivePods
+from kubeletpy.syncloop.lifecycle import ActivePods
 from tests.unit.podworkers.builders import make_pod
 
 

@@ -15,9 +15,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.resources.admission.checks import Admitted, NodeState, Preempt, Refused, Rejection
-from kubeletpy.syncloop.admission_gate import AdmissionGate, Settle
-from kubeletpy.syncloop.held_pods import HeldPods
-from kubeletpy.syncloop.rejection import Deferred
+from kubeletpy.syncloop.admission_gate import AdmissionGate, Deferred, HeldPods, Settle
 from tests.unit.resources.cgroups.pods import container, fixed, pod
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 

@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.syncloop.dead_containers import DeadContainers
+from kubeletpy.syncloop.housekeeping import DeadContainers
 from tests.virtual_time import on_virtual_time, settle
 
 

@@ -12,7 +12,7 @@ from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRu
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.syncloop.early_polls import EarlyPolls
+from kubeletpy.syncloop.event_stream import EarlyPolls
 from tests.unit.podworkers.builders import pod_object
 from tests.virtual_time import on_virtual_time, settle
 

@@ -8,7 +8,7 @@ from typing import Any
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.admission.checks import Rejection
-from kubeletpy.syncloop.rejection import Deferred, Others
+from kubeletpy.syncloop.admission_gate import Deferred, Others
 from tests.unit.podworkers.builders import pod_object
 from tests.unit.syncloop.test_loop import Node
 from tests.virtual_time import on_virtual_time, settle

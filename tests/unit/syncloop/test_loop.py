@@ -21,15 +21,12 @@ from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import rejected_status
 from kubeletpy.resources.admission.checks import Rejection
-from kubeletpy.syncloop.active_pods import ActivePods
-from kubeletpy.syncloop.dead_containers import DeadContainers, dead_to_remove
-from kubeletpy.syncloop.housekeeping import Housekeeping
-from kubeletpy.syncloop.lifecycle import LifecycleEvent, LifecycleType
+from kubeletpy.syncloop.admission_gate import Deferred, Others
+from kubeletpy.syncloop.housekeeping import DeadContainers, Housekeeping, UnreadPods, dead_to_remove
+from kubeletpy.syncloop.lifecycle import ActivePods, LifecycleEvent, LifecycleType
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.merge import NAMELESS, Merge
-from kubeletpy.syncloop.rejection import Deferred, Others
-from kubeletpy.syncloop.sources.ready import ReadySources
-from kubeletpy.syncloop.unread import UnreadPods
+from kubeletpy.syncloop.sources.manifest import ReadySources
 from tests.unit.podworkers.builders import pod_object, runtime_status
 from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, RecordingSyncer, make_workers
 from tests.virtual_time import LoopClock, on_virtual_time, settle

@@ -15,14 +15,15 @@ from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, Runt
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.syncloop.event_merge import goes_forward, without
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.lifecycle import (
     LifecycleEvent,
     LifecycleType,
     agrees,
     diff,
+    goes_forward,
     summarise,
+    without,
     worth_waking,
 )
 from kubeletpy.syncloop.pleg import Pleg

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.resources import NODE_CRITICAL_CLASS
-from kubeletpy.syncloop.sources.priority import NODE_CRITICAL, priority_warning
+from kubeletpy.syncloop.sources.manifest import NODE_CRITICAL, priority_warning
 from tests.unit.runtime_manager.pods_and_records import make_pod
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeletpy.syncloop.sources.references import forbidden_reference
+from kubeletpy.syncloop.sources.manifest import forbidden_reference
 
 
 def test_malformed_entries_reference_nothing() -> None:
