@@ -32,7 +32,7 @@ from kubeletpy.resources.placement.machine import MachineTopology
 from kubeletpy.resources.plugins.model import Registrations
 from kubeletpy.runtime_manager.protocol import PodCgroupLimits
 from kubeletpy.server.build import Ports
-from kubeletpy.volumes.csi.drivers import OpenCalls
+from kubeletpy.volumes.csi.host import OpenCalls
 
 if TYPE_CHECKING:
     from kubeletpy.resources.dra.drivers import OpenDriver

@@ -142,7 +142,7 @@ def build_images(context: BuildContext, state: PodState, tokens: PodTokens) -> I
     if flags.image_credential_provider_config or flags.image_credential_provider_bin_dir:
         # most nodes have none and start without loading this
         from kubeletpy.images.providers.provider import providers_from_flags
-        from kubeletpy.volumes.projected.service_accounts import ClusterAccounts
+        from kubeletpy.volumes.projected.tokens import ClusterAccounts
 
         accounts = ClusterAccounts(context.kube_api, tokens)
         providers = providers_from_flags(settings, flags, accounts, metrics.credential_providers)

@@ -21,26 +21,20 @@ from kubeletpy.node.facts import allocatable, capacity
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.plugins.model import CSI, Handlers
 from kubeletpy.resources.plugins.plugin_manager import PluginManager
-from kubeletpy.volumes.claim_volumes.claim_objects import kept
-from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
-from kubeletpy.volumes.claims.plugin import VolumePlugin
-from kubeletpy.volumes.claims.selinux import SELinux
+from kubeletpy.volumes.claim_volumes import ClaimVolumes, kept
+from kubeletpy.volumes.claims.model import SELinux, VolumePlugin
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
-from kubeletpy.volumes.csi.build import Csi
-from kubeletpy.volumes.csi.storage_health_monitor import StorageHealthMonitor
-from kubeletpy.volumes.files.syscalls import MountRights
-from kubeletpy.volumes.intree.host_path import HostPathPlugin
-from kubeletpy.volumes.intree.late import LatePlugin
-from kubeletpy.volumes.intree.local import LocalPlugin
+from kubeletpy.volumes.csi.csi_plugin import Csi
+from kubeletpy.volumes.csi.registration import StorageHealthMonitor
+from kubeletpy.volumes.files.disk import MountRights
+from kubeletpy.volumes.intree.base import LatePlugin
+from kubeletpy.volumes.intree.local import HostPathPlugin, LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
-from kubeletpy.volumes.pod_volumes.empty_dir import MODE_GATE
 from kubeletpy.volumes.pod_volumes.payload import OWNERS_GATE
-from kubeletpy.volumes.pod_volumes.set_up import VolumeFeatures
+from kubeletpy.volumes.pod_volumes.set_up import MODE_GATE, VolumeFeatures
 from kubeletpy.volumes.projected.tokens import PodTokens
-from kubeletpy.volumes.usage.health import VolumeHealthMonitor
-from kubeletpy.volumes.usage.meter import VolumeMeter
-from kubeletpy.volumes.usage.reporter import UsageReporter
+from kubeletpy.volumes.usage import UsageReporter, VolumeHealthMonitor, VolumeMeter
 
 if TYPE_CHECKING:
     from kubeletpy.kubeapi.tracked_object import PodObjects

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kubeletpy.base.host import machine, mount_table
-from kubeletpy.volumes.files.syscalls import MS_BIND, mount, unmount
+from kubeletpy.volumes.files.disk import MS_BIND, mount, unmount
 
 MS_RDONLY, MS_REMOUNT = 1, 32
 DEFAULT_BYTES = 16 * 1024 * 1024

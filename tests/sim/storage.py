@@ -38,7 +38,7 @@ Key = tuple[str, str, str]
 
 def attachment_name(handle: str, driver: str, node: str) -> str:
     """The name of a VolumeAttachment."""
-    from kubeletpy.volumes.claims.attached import attachment_name as name
+    from kubeletpy.volumes.claims.resolve import attachment_name as name
 
     return name(handle, driver, node)
 

@@ -15,7 +15,7 @@ from kubeletpy.agent.context import Outside
 from kubeletpy.base.api.types import JSON
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.volumes.files.syscalls import mounts_below, unmount
+from kubeletpy.volumes.files.disk import mounts_below, unmount
 from tests.sim.api import NODE
 from tests.sim.invariants import entries
 from tests.sim.loop import run

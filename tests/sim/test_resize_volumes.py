@@ -15,7 +15,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.mount_table import MountPoint
 from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE
 from kubeletpy.resources.cgroups.setup import KernelFacts
-from kubeletpy.volumes.files.syscalls import MS_REMOUNT
+from kubeletpy.volumes.files.disk import MS_REMOUNT
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.loop import run
 from tests.sim.test_scenarios import status, until

@@ -19,7 +19,7 @@ import pytest
 from kubeletpy.base.api.types import JSON
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.volumes.usage.meter import VolumeMeter
+from kubeletpy.volumes.usage import VolumeMeter
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.client import RuntimeClient
 from tests.sim.hash_seeds import printed

@@ -11,17 +11,17 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import NodePods
-from kubeletpy.volumes.claims.on_disk import Published
-from kubeletpy.volumes.csi import csi_plugin, names
-from kubeletpy.volumes.csi.filesystem import FilesystemVolumes
-from kubeletpy.volumes.csi.names import MountPaths
+from kubeletpy.volumes.claims.model import Published
+from kubeletpy.volumes.csi import csi_plugin, objects
+from kubeletpy.volumes.csi.csi_volumes import FilesystemVolumes
+from kubeletpy.volumes.csi.objects import MountPaths
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.paths import PodPaths
 from kubeletpy.volumes.node import node_volumes as manager
 from kubeletpy.volumes.operations import executor
 from kubeletpy.volumes.operations import plan as planning
 from kubeletpy.volumes.operations.model import Operation, OperationKind, OperationsPlan, Presence
-from kubeletpy.volumes.pod_volumes.teardown import unmount_inside
+from kubeletpy.volumes.pod_volumes.set_up import unmount_inside
 from tests.sim.csi_drivers import DATA
 from tests.sim.history import Violation
 from tests.sim.loop import run
@@ -90,9 +90,9 @@ def loop_devices_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 def all_volumes_have_one_place(patch: pytest.MonkeyPatch) -> None:
     def filesystem(self: Any, uid: str, name: str) -> MountPaths:
-        return MountPaths(f"{self.pods}/{uid}/volumes/{names.DIRECTORY}/pv-stager-0", "mount")
+        return MountPaths(f"{self.pods}/{uid}/volumes/{objects.DIRECTORY}/pv-stager-0", "mount")
 
-    patch.setattr(names.CsiPaths, "filesystem", filesystem)
+    patch.setattr(objects.CsiPaths, "filesystem", filesystem)
 
 
 def data_is_deleted_at_the_end(patch: pytest.MonkeyPatch) -> None:

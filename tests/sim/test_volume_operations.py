@@ -9,16 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.attached import Attached
-from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
-from kubeletpy.volumes.claims.observation import NodeObservation
-from kubeletpy.volumes.claims.on_disk import Found
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.operations.acts import VolumeActs
+from kubeletpy.volumes.claims.model import Found, OperationFailed, VolumeSpec, WaitCause, Waits
+from kubeletpy.volumes.claims.resolve import Attached, NodeObservation
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume
-from kubeletpy.volumes.operations.notices import VolumeNotices
+from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume, VolumeNotices
+from kubeletpy.volumes.operations.runner import VolumeActs
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time

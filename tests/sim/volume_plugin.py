@@ -6,16 +6,21 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 
-from kubeletpy.volumes.claims.model import VolumeSource, VolumeSpec, VolumeTraits, WaitCause, Waits
-from kubeletpy.volumes.claims.on_disk import (
+from kubeletpy.volumes.claims.model import (
     FailureOutcome,
     Found,
+    OperationFailed,
+    PodUse,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
+    VolumeSource,
+    VolumeSpec,
     VolumeStats,
+    VolumeTraits,
+    WaitCause,
+    Waits,
 )
-from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 
 
 class SimulatedDisk:
@@ -31,7 +36,7 @@ class SimulatedDisk:
 
 
 class SimulatedPlugin:
-    """:class:`~kubeletpy.volumes.claims.plugin.VolumePlugin` on a simulated disk."""
+    """:class:`~kubeletpy.volumes.claims.model.VolumePlugin` on a simulated disk."""
 
     name = "kubernetes.io/csi"
     kinds = frozenset({"csi"})

@@ -34,7 +34,7 @@ def test_the_first_table_of_the_glossary_is_a_rule_of_vale() -> None:
         ("README.md", "docs"),
         ("docs/runbooks/x.md", "docs"),
         ("kubeletpy/base/clock.py", "kubeletpy"),
-        ("kubeletpy/volumes/csi/names.py", "kubeletpy/volumes"),
+        ("kubeletpy/volumes/csi/objects.py", "kubeletpy/volumes"),
     ],
 )
 def test_files_count_with_their_package(path: str, name: str) -> None:

@@ -10,7 +10,7 @@ LAZY = {
     "cryptography": {
         "kubeletpy.base.host.x509",
         "kubeletpy.base.host.x509",
-        "kubeletpy.volumes.projected.pod_certificates.keys",
+        "kubeletpy.volumes.projected.pod_certificates.certificates",
     },
     "h2": {
         "kubeletpy.kubeapi.http2.connection",
@@ -78,7 +78,7 @@ LATER = (
     "kubeletpy.volumes.intree.iscsi",
     "kubeletpy.volumes.intree.scsi",
     "kubeletpy.volumes.projected.pod_certificates",
-    "kubeletpy.volumes.projected.service_accounts",
+    "kubeletpy.volumes.projected.tokens",
     "kubeletpy.volumes.projected.trust_anchors",
     "kubeletpy.volumes.projected.trust_bundles",
     "kubeletpy.base.wire.api_messages",
@@ -184,7 +184,7 @@ MORE = {
     "kubeletpy.volumes.pod_volumes": "the same",
     "kubeletpy.volumes.projected": "the same",
     "kubeletpy.volumes.usage": "the same",
-    "kubeletpy.volumes.files.content": "values that four of these packages use",
+    "kubeletpy.volumes.files.paths": "values that four of these packages use",
 }
 """Modules added since, each with the reason why it is loaded before an agent starts."""
 

@@ -66,7 +66,7 @@ from kubeletpy.resources.plugins.plugin_manager import SocketRegistrations
 from kubeletpy.server.build import Ports
 from kubeletpy.server.routes import ServerError
 from kubeletpy.server.settings import ServerSettings
-from kubeletpy.volumes.files.syscalls import share
+from kubeletpy.volumes.files.disk import share
 
 REVIEW_QPS, REVIEW_BURST = 50, 100
 """Requests per second to the API on behalf of clients, separate from what pods need."""

@@ -26,7 +26,7 @@ from kubeletpy.node.guards.kernel_settings import WANTED, Wrong, compare
 from kubeletpy.node.guards.oom_watch import open_kernel_log
 from kubeletpy.resources.cgroups.filesystem import ProcessGroups, detect
 from kubeletpy.resources.cgroups.values import CgroupError
-from kubeletpy.volumes.files.syscalls import mount, unmount
+from kubeletpy.volumes.files.disk import mount, unmount
 
 # The agent's own process: its OOM score, and how many files it may open.
 #

@@ -51,7 +51,7 @@ from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.resources.cgroups.filesystem import detect
 from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.resources.cgroups.values import CgroupError, InvalidCgroupName, parse_existing
-from kubeletpy.volumes.claims.on_disk import MeasuredVolume
+from kubeletpy.volumes.claims.model import MeasuredVolume
 
 if TYPE_CHECKING:
     from kubeletpy.node.stats.cadvisor import MachineInfo

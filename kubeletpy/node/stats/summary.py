@@ -29,7 +29,7 @@ from kubeletpy.node.stats.usage import (
     Reading,
     TreeUse,
 )
-from kubeletpy.volumes.claims.on_disk import MeasuredVolume
+from kubeletpy.volumes.claims.model import MeasuredVolume
 
 _SUMMED = ("cpu_ns", "memory", "working_set", "rss", "faults", "major_faults", "swap")
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.volumes.claims.on_disk import MeasuredVolume
+from kubeletpy.volumes.claims.model import MeasuredVolume
 
 UNLIMITED = 1 << 62
 """From this value on, a limit means that there is none (v1 writes a large number)."""

@@ -33,7 +33,7 @@ from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy.pods.runtime_status import SpecField
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.volumes.files.busy import mentions_busy
+from kubeletpy.volumes.files.paths import mentions_busy
 
 # A fixed word for each cause, for programs: kept from release to release.
 

@@ -5,12 +5,14 @@ Pure. Source: docs/reference/behaviour-storage.md, sb2, sc.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
 from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
+from kubeletpy.pods.pod import Pod
 
 
 class Mode(StrEnum):
@@ -185,3 +187,355 @@ class Describes(Protocol):
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
         """Names and needs of a volume; or why they are unknown."""
         ...
+
+
+# The state of a claim-backed volume on this node, and what a failure implies for it.
+
+
+class FailureOutcome(StrEnum):
+    """The consequence of a failure for the volume (table sg)."""
+
+    FINAL = "final"
+    """It was not done."""
+    UNCERTAIN = "uncertain"
+    """It may have been done."""
+    TRANSIENT = "transient"
+    """It was not even attempted; what was known of the volume still holds."""
+
+
+class Published(Struct, frozen=True):
+    """A volume that is ready for a pod."""
+
+    path: str
+    """The path that containers mount; for a block volume, the runtime makes a device from it."""
+    selinux_relabel: bool = False
+    give_to_group: bool = False
+    """The agent must apply the pod's fsGroup: the plugin has not and will not."""
+    shared_group: int | None = None
+    """The group of the files if it can't change, because other pods have the volume."""
+    map_directory: str = ""
+    """Where the node keeps a block volume's device for its pods; empty: nowhere."""
+
+
+class PublishedOnDisk(Struct, frozen=True):
+    """A pod's volume as it is, or may be, on this node: enough to tear it down."""
+
+    plugin: str
+    unique_name: str
+    pod_uid: str
+    spec_name: str
+    path: str
+    """The pod's target path; block: the pod's link."""
+    mode: Mode = Mode.FILESYSTEM
+    driver: str = ""
+    handle: str = ""
+    lifecycle: str = "Persistent"
+    """Persistent or Ephemeral."""
+    selinux_context: str = ""
+    damaged: str = ""
+    """Why information is missing (its file is torn or missing); empty: it is complete."""
+
+
+class StagedOnDisk(Struct, frozen=True):
+    """A volume as it is, or may be, staged on this node: enough to tear it down."""
+
+    plugin: str
+    unique_name: str
+    path: str
+    """The staging path (global mount)."""
+    mode: Mode = Mode.FILESYSTEM
+    driver: str = ""
+    handle: str = ""
+    spec_name: str = ""
+    """PV name, where the layout includes it (block volumes)."""
+    selinux_context: str = ""
+    damaged: str = ""
+
+
+class Found(Struct, frozen=True):
+    """A plugin's volumes left by a previous agent."""
+
+    published: tuple[PublishedOnDisk, ...] = ()
+    staged: tuple[StagedOnDisk, ...] = ()
+
+
+class VolumeStats(Struct, frozen=True):
+    """How full a volume is; None: its plugin does not report it."""
+
+    capacity_bytes: int | None = None
+    used_bytes: int | None = None
+    available_bytes: int | None = None
+    inodes: int | None = None
+    inodes_used: int | None = None
+    inodes_free: int | None = None
+    abnormal: bool | None = None
+    message: str = ""
+
+
+class SetUp(Struct, frozen=True):
+    """A volume that is ready for a pod."""
+
+    path: str
+    spec_name: str
+    """The PersistentVolume's name."""
+    read_only: bool
+    selinux_relabel: bool
+    block: bool
+    group: int | None = None
+    """A supplemental group that its PersistentVolume requests."""
+
+
+class MountedVolume(Struct, frozen=True):
+    """A volume of a pod."""
+
+    uid: str
+    name: str
+    """Its name in the pod's spec."""
+    claim: tuple[str, str] | None
+    """Namespace and name of its PersistentVolumeClaim."""
+    source: str
+    """The name of what measures it: the driver, ``statfs`` or ``block``."""
+    left: PublishedOnDisk
+
+
+class MeasuredVolume(Struct, frozen=True):
+    """A volume with its last measurement."""
+
+    volume: MountedVolume
+    stats: VolumeStats
+    at: float
+    """Unix seconds."""
+
+
+# The view of a pod that volume operations get, and how operations fail.
+
+
+class PodUse(Struct, frozen=True):
+    """The pod, as far as plugins may see it."""
+
+    uid: str
+    name: str
+    namespace: str
+    service_account: str
+    fs_group: int | None
+    fs_group_change_policy: str | None
+    selinux_context: str | None
+    """Mount the volume with this SELinux context; None: the runtime relabels."""
+    pod: Pod
+    alone: bool = True
+    """No other pod of this node has, or may have, the volume."""
+
+
+class OperationFailed(Exception):
+    """An operation on a volume failed.
+
+    Attributes:
+        outcome: what the failure implies for the volume.
+        message: for people, without secrets.
+        event_word: the prefix for events (table sf), for example ``MountVolume.MountDevice``.
+        call: the call that failed, for example ``NodeStageVolume of driver x``.
+    """
+
+    def __init__(
+        self, outcome: FailureOutcome, message: str, *, event_word: str = "", call: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.message = message
+        self.event_word = event_word
+        self.call = call
+
+
+class FilesystemMismatch(OperationFailed):
+    """A disk could not be mounted: its file system is not the one that its volume specifies."""
+
+
+class StillUnderWay(OperationFailed):
+    """Not a failure: the caller has waited long enough."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__(FailureOutcome.UNCERTAIN, f"still waiting for {call}", call=call)
+
+
+class ExpansionProblem(StrEnum):
+    """Why a volume was not expanded on this node (table so3)."""
+
+    UNSUPPORTED = "unsupported"
+    """The driver does not support expansion on nodes."""
+    IN_USE = "in use"
+    """Not while in use (FailedPrecondition): not retried until it has been set up again."""
+    INFEASIBLE = "infeasible"
+    """Never with this size (InvalidArgument, OutOfRange, NotFound)."""
+    REFUSED = "refused"
+    """The driver has tried and refuses: no part of the call is in progress any more."""
+    OTHER = "other"
+
+
+class ExpansionFailed(OperationFailed):
+    """A volume could not be expanded."""
+
+    def __init__(self, problem: ExpansionProblem, message: str, *, call: str = "") -> None:
+        super().__init__(FailureOutcome.UNCERTAIN, message, call=call)
+        self.problem = problem
+
+
+# The interface of a kind of claim-backed volume; CSI and the in-tree kinds implement it.
+#
+# A plugin acts and reports the result; :mod:`kubeletpy.volumes.operations` decides when, and
+# never runs two operations on one volume at once. Every operation is idempotent: it may be
+# repeated after a failure or a kill at any instant. Teardown works from what is on disk, without
+# the API. Source: docs/reference/behaviour-storage.md, sf, sg, sh, si, sn.
+
+
+class VolumePlugin(Describes, Protocol):
+    """One kind of volume. The synchronous queries answer from memory and never block.
+
+    The answer of ``traits`` may differ after ``on_change`` has reported a change.
+    """
+
+    def ready(self, spec: VolumeSpec) -> Waits | None:
+        """Why an operation on this volume would only fail now (its driver is not registered)."""
+        ...
+
+    def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
+        """Its name in metrics, for example ``kubernetes.io/csi:{driver}``."""
+        ...
+
+    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
+        """Whether it can be mounted with an SELinux context (table sp3)."""
+        ...
+
+    def republishes(self, spec: VolumeSpec) -> bool:
+        """Whether it needs to be republished periodically (requiresRepublish)."""
+        ...
+
+    def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
+        """Where and how ``publish`` puts it for a pod; pure."""
+        ...
+
+    def staged(self, spec: VolumeSpec) -> StagedOnDisk:
+        """Where and how ``stage`` puts it; pure."""
+        ...
+
+    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
+        """Make a volume ready for all pods of the node (NodeStageVolume, a device mount).
+
+        Raises OperationFailed.
+        """
+        ...
+
+    async def publish(
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
+    ) -> Published:
+        """Give a volume to one pod. ``remount``: the pod already has it, maybe with running
+        containers, and must keep it whatever happens. Raises OperationFailed.
+        """
+        ...
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        """Take a volume from one pod. On success nothing is mounted and no file is left. Raises
+        OperationFailed.
+        """
+        ...
+
+    async def unstage(self, left: StagedOnDisk) -> None:
+        """Undo ``stage``. Raises OperationFailed."""
+        ...
+
+    async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
+        """Grow the volume on this node to ``size`` bytes; returns its new size. Raises
+        ExpansionFailed.
+        """
+        ...
+
+    async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
+        """The volume's usage; None: the plugin cannot measure it. Raises OperationFailed."""
+        ...
+
+    def find_on_disk(self) -> Found:
+        """The plugin's volumes on disk, staged leftovers included. Blocks: call in a thread."""
+        ...
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener(driver)`` called when the plugin's abilities have changed: a driver came
+        or went, its CSIDriver object changed. Empty: any driver.
+        """
+        ...
+
+
+# Decides whether a volume is mounted with an SELinux context, and with which.
+#
+# A mount option labels a volume at once; otherwise the runtime would relabel every file of it.
+# Source: docs/reference/behaviour-storage.md, sp3.
+
+RECURSIVE = "Recursive"
+_SOLE = ("ReadWriteOncePod",)
+_LABEL = re.compile(r"[A-Za-z0-9_.:,-]+")
+
+
+class SELinux(Struct, frozen=True):
+    """The settings for all volumes of a node."""
+
+    file_label: str = ""
+    """The default label of container files; empty: the kernel labels nothing."""
+    all_modes: bool = False
+    """The feature gate SELinuxMount: not only ReadWriteOncePod volumes."""
+
+
+class SELinuxConflict(Struct, frozen=True):
+    """Containers of one pod need a volume with different labels, but it can have only one."""
+
+    labels: tuple[str, ...]
+
+
+def mount_option(context: str | None) -> tuple[str, ...]:
+    """The mount option of a context; None: there is none."""
+    return (f'context="{context}"',) if context else ()
+
+
+def mount_context(
+    spec: VolumeSpec, pod: Pod, node: SELinux, *, supported: bool
+) -> str | SELinuxConflict | None:
+    """The context to mount a volume with; None: the runtime relabels it.
+
+    ``supported``: its plugin can mount with a context.
+    """
+    if not node.file_label or spec.pv is None or spec.mode is Mode.BLOCK:
+        return None
+    if not supported or not (node.all_modes or spec.access_modes == _SOLE):
+        return None
+    labels = sorted({_label(each, node.file_label) for each in _options(spec.pod_volume, pod)})
+    if len(labels) > 1:
+        return SELinuxConflict(tuple(labels))
+    recursive = _context(pod.spec).get("seLinuxChangePolicy") == RECURSIVE
+    return None if recursive or not labels else labels[0] or None
+
+
+def _options(volume: str, pod: Pod) -> list[Mapping[str, Any]]:
+    """The options of each container that mounts a volume, its own in preference to the pod's."""
+    of_pod = _context(pod.spec).get("seLinuxOptions")
+    found = []
+    for _, container in pod.all_containers():
+        options = _context(container).get("seLinuxOptions", of_pod)
+        uses = any(mount["name"] == volume for mount in container.get("volumeMounts") or ())
+        if uses and options is not None:
+            found.append(options)
+    return found
+
+
+def _label(options: Mapping[str, Any], default: str) -> str:
+    """The label of files that a process with these options may use.
+
+    Empty: not known here, because the runtime picks the level, or refuses a text that is no label.
+    In a mount's options such a text would be more options.
+    """
+    level = options.get("level")
+    if not level:
+        return ""
+    user, role, kind, _ = default.split(":", 3)
+    label = f"{options.get('user') or user}:{role}:{kind}:{level}"
+    return label if _LABEL.fullmatch(label) else ""
+
+
+def _context(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    return found.get("securityContext") or {}

@@ -12,8 +12,7 @@ from typing import Any
 
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed
 
 
 async def read_secret(

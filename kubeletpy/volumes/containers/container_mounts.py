@@ -8,6 +8,9 @@ a container can change. Source: docs/reference/behaviour.md, i5, i10, i13.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,14 +21,178 @@ from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.environment import EnvironmentInputs
-from kubeletpy.pods.pod import HostnameError, Mount, Pod, volume_groups
+from kubeletpy.pods.pod import HostnameError, Mount, Pod, pod_domain, pod_hostname, volume_groups
 from kubeletpy.pods.runtime_status import ContainerConfigError, SubPathError
 from kubeletpy.pods.shape import BIND_MOUNT_OPTIONS
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
-from kubeletpy.volumes.containers import etc_hosts, pod_mounts
-from kubeletpy.volumes.containers.sub_path import bind_sub_path, path_inside
+from kubeletpy.volumes.containers import pod_mounts
+from kubeletpy.volumes.files.disk import MS_BIND, REQUIRED, MountRights, detach, mount
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath
-from kubeletpy.volumes.files.syscalls import REQUIRED, MountRights
+from kubeletpy.volumes.files.safe_path import open_beneath
+
+# Mounts a part of a volume (subPath) where the runtime can use it.
+#
+# The runtime is never given a path inside a volume, which a container could replace by a symlink
+# to the host: it gets a mount of exactly what was checked. Blocking, for threads. Source:
+# docs/reference/behaviour.md, i5; CVE-2017-1002101.
+
+_DIRECTORY_MODE = 0o750
+
+
+def bind_sub_path(volume: str, parts: Sequence[str], target: str, *, read_only: bool) -> None:
+    """Mount a path of a volume at ``target``; an existing mount of the same path stays.
+
+    A mount at ``target`` that shows another file, or that does not answer any more (a stale NFS
+    handle, a FUSE server that has died), is replaced.
+
+    Args:
+        volume: host path of the volume.
+        parts: the path inside.
+        target: a path below the pod's ``volume-subpaths``, used by the agent alone.
+        read_only: nothing is made in the volume.
+
+    Raises:
+        UnsafePath: the path leads out of the volume.
+        OSError: it is missing, or cannot be mounted.
+    """
+    source = open_beneath(volume, parts, create=not read_only)
+    try:
+        found = os.fstat(source)
+        if stat.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), "/".join(parts))
+        if _same_file(target, found):
+            return
+        _make_target(target, is_directory=stat.S_ISDIR(found.st_mode))
+        mount(f"/proc/self/fd/{source}", target, flags=MS_BIND)
+    finally:
+        os.close(source)
+
+
+def path_inside(volume: str, parts: Sequence[str], *, read_only: bool) -> str:
+    """A path of a volume that leads nowhere else now, where the kernel refuses the mount.
+
+    Whoever writes to the volume can replace it later. Its links are not resolved: files of a
+    configMap move at each update. Arguments and errors are those of :func:`bind_sub_path`.
+    """
+    os.close(open_beneath(volume, parts, create=not read_only))
+    return str(Path(volume, *parts))
+
+
+def _same_file(target: str, wanted: os.stat_result) -> bool:
+    """Whether a target shows this file. A broken mount fails with ESTALE, ENOTCONN, EIO and others:
+    the caller replaces whatever cannot be examined."""
+    try:
+        there = os.lstat(target)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino)
+
+
+def _make_target(target: str, *, is_directory: bool) -> None:
+    """An empty directory or file without a mount on it."""
+    path = Path(target)
+    path.parent.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+    _clear(path)
+    if is_directory:
+        path.mkdir(_DIRECTORY_MODE)
+    else:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o640))
+
+
+def _clear(path: Path) -> None:
+    """Remove the leftovers of an earlier start.
+
+    Mounts are detached, not flushed: a FUSE server that hangs must not block a container's start.
+    """
+    while True:
+        try:
+            detach(str(path))
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOENT):
+                raise
+            break
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+
+
+# The managed /etc/hosts of a pod: its text, and the file mounted into its containers.
+#
+# Source: docs/reference/behaviour.md, i10.
+
+CONTAINER_PATH = "/etc/hosts"
+MODE = 0o644
+_HEADER = "# Kubernetes-managed hosts file.\n"
+_HOST_HEADER = "# Kubernetes-managed hosts file (host network).\n"
+_ALIASES_HEADER = "\n# Entries added by HostAliases.\n"
+_LOCAL = (
+    "127.0.0.1\tlocalhost\n"
+    "::1\tlocalhost ip6-localhost ip6-loopback\n"
+    "fe00::0\tip6-localnet\n"
+    "fe00::0\tip6-mcastprefix\n"
+    "fe00::1\tip6-allnodes\n"
+    "fe00::2\tip6-allrouters\n"
+)
+
+
+def is_managed(pod: Pod, container: Mapping[str, Any], pod_ips: Sequence[str]) -> bool:
+    """Whether a container gets the managed file: not if it mounts something there itself."""
+    mounts = container.get("volumeMounts") or ()
+    if any(mount.get("mountPath") == CONTAINER_PATH for mount in mounts):
+        return False
+    return pod.host_network or bool(pod_ips)
+
+
+def hosts_text(pod: Pod, pod_ips: Sequence[str], cluster_domain: str, node_hosts: str) -> str:
+    """The whole file.
+
+    Args:
+        pod: with its hostname, subdomain and hostAliases.
+        pod_ips: its addresses, the preferred family first.
+        cluster_domain: from the node's settings.
+        node_hosts: the node's own /etc/hosts, for pods on the host's network.
+
+    Raises:
+        HostnameError: the pod cannot be named as its spec requires.
+    """
+    aliases = _aliases(pod.spec.get("hostAliases") or ())
+    if pod.host_network:
+        return _HOST_HEADER + node_hosts + aliases
+    name, domain = pod_hostname(pod), pod_domain(pod, cluster_domain)
+    names = f"{name}.{domain}\t{name}" if domain else name
+    own = "".join(f"{ip}\t{names}\n" for ip in pod_ips)
+    return _HEADER + _LOCAL + own + aliases
+
+
+def write_hosts(path: str, text: str) -> None:
+    """Write the file in place: containers that mount it see the change. Raises OSError."""
+    with complete_errors(path):
+        _write_in_place(path, text.encode("utf-8", "surrogateescape"))
+
+
+def _write_in_place(path: str, data: bytes) -> None:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    Path(path).parent.mkdir(0o750, exist_ok=True)
+    descriptor = os.open(path, flags, MODE)
+    try:
+        if os.pread(descriptor, len(data) + 1, 0) != data:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, data, 0)
+        os.fchmod(descriptor, MODE)  # regardless of the umask
+    finally:
+        os.close(descriptor)
+
+
+def _aliases(aliases: Sequence[Mapping[str, Any]]) -> str:
+    if not aliases:
+        return ""
+    lines = (
+        "\t".join([alias.get("ip") or "", *(alias.get("hostnames") or ())]) + "\n"
+        for alias in aliases
+    )
+    return _ALIASES_HEADER + "".join(lines)
+
 
 OPTIONS_GATE = "VolumeBindMountOptions"
 NODE_HOSTS = Path("/etc/hosts")
@@ -104,7 +271,7 @@ class ContainerMounts:
             # expansion and a large environment take time
             sub_paths = await asyncio.to_thread(pod_mounts.sub_paths, pod, container, environment)
         decided = [self._decide(m, specs[m.index], sub_paths, recursive) for m in mounts]
-        hosts = etc_hosts.is_managed(pod, container, pod_ips)
+        hosts = is_managed(pod, container, pod_ips)
         if not sub_paths and not hosts:
             return decided
         # parts of volumes that are not ours may be on a disk that does not answer
@@ -177,11 +344,11 @@ class ContainerMounts:
             node = ""
             if pod.host_network:
                 node = NODE_HOSTS.read_text("utf-8", "surrogateescape")
-            text = etc_hosts.hosts_text(pod, pod_ips, self._cluster_domain, node)
-            etc_hosts.write_hosts(paths.hosts_file, text)
+            text = hosts_text(pod, pod_ips, self._cluster_domain, node)
+            write_hosts(paths.hosts_file, text)
         except (HostnameError, UnsafePath, OSError) as error:
             raise ContainerConfigError(f"hosts file: {error}") from error
-        return Mount(etc_hosts.CONTAINER_PATH, paths.hosts_file, selinux_relabel=True)
+        return Mount(CONTAINER_PATH, paths.hosts_file, selinux_relabel=True)
 
 
 def recursive_read_only(spec: Mapping[str, Any], mount: Mount, supported: bool) -> bool:

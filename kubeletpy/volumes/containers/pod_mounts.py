@@ -21,7 +21,7 @@ from kubeletpy.pods.environment import (
 )
 from kubeletpy.pods.pod import Mount, Pod
 from kubeletpy.pods.runtime_status import SubPathError
-from kubeletpy.volumes.claims.on_disk import SetUp
+from kubeletpy.volumes.claims.model import SetUp
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, VolumePlan
 

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from itertools import islice
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.base.text import scrub
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats
-from kubeletpy.volumes.claims.operation import ExpansionProblem
+from kubeletpy.volumes.claims.model import ExpansionProblem, FailureOutcome, VolumeStats
 
 MAX_NODE_ID = 256
 """Bytes. Source: the CSI's own limit for a node_id."""
@@ -237,3 +236,121 @@ def _is_reason(text: str) -> bool:
 def _health_message(text: str) -> str:
     cut = scrub(text[:MAX_HEALTH_MESSAGE]).encode()[:MAX_HEALTH_MESSAGE]
     return cut.decode(errors="ignore")
+
+
+# Builds the requests of the Node service from the data of a volume.
+#
+#  Imports the CSI messages: load it with the first driver. Source:
+# docs/reference/behaviour-storage.md, sk; docs/reference/csi-v1.json.
+
+AccessMode = csi.VolumeCapability.AccessMode
+_MULTI_NODE = {
+    "ReadOnlyMany": AccessMode.MULTI_NODE_READER_ONLY,
+    "ReadWriteMany": AccessMode.MULTI_NODE_MULTI_WRITER,
+}
+_SINGLE_NODE = {
+    "ReadWriteOnce": AccessMode.SINGLE_NODE_MULTI_WRITER,
+    "ReadWriteOncePod": AccessMode.SINGLE_NODE_SINGLE_WRITER,
+}
+"""For drivers that distinguish one writer from several on a node; others have a single mode."""
+
+
+class VolumeAccess(Struct, frozen=True):
+    """How a volume is used.
+
+    Attributes:
+        mode: Kubernetes' name of the access mode; inline volumes have ``ReadWriteOnce``.
+        block: as a device; then the rest is empty.
+        group: the pod's fsGroup, for drivers that apply it themselves.
+    """
+
+    mode: str = "ReadWriteOnce"
+    block: bool = False
+    fs_type: str = ""
+    flags: tuple[str, ...] = ()
+    group: int | None = None
+
+
+def access_mode(name: str, *, multi_writer: bool) -> csi.VolumeCapability.AccessMode.Mode:
+    """The CSI access mode.
+
+    ``multi_writer``: the driver has SINGLE_NODE_MULTI_WRITER. Raises ValueError for an unknown
+    mode.
+    """
+    if name in _MULTI_NODE:
+        return _MULTI_NODE[name]
+    if name not in _SINGLE_NODE:
+        raise ValueError(f"access mode {name!r} is unknown")
+    return _SINGLE_NODE[name] if multi_writer else AccessMode.SINGLE_NODE_WRITER
+
+
+def capability(access: VolumeAccess, *, multi_writer: bool) -> csi.VolumeCapability:
+    """The volume capability of a request. Raises ValueError."""
+    mode = AccessMode(mode=access_mode(access.mode, multi_writer=multi_writer))
+    if access.block:
+        return csi.VolumeCapability(access_mode=mode, block=csi.VolumeCapability.BlockVolume())
+    mount = csi.VolumeCapability.MountVolume(
+        fs_type=access.fs_type,
+        mount_flags=access.flags,
+        volume_mount_group="" if access.group is None else str(access.group),
+    )
+    return csi.VolumeCapability(access_mode=mode, mount=mount)
+
+
+class CsiVolume(HidesFields, Struct, frozen=True):
+    """The volume data of stage and publish requests.
+
+    Attributes:
+        publish_context: the VolumeAttachment's attachmentMetadata.
+        context: the attributes; for publish, also pod info and tokens.
+        migrated: it is written as an in-tree kind (for metrics only).
+    """
+
+    handle: str
+    access: VolumeAccess
+    publish_context: Hidden[Mapping[str, str]] = field(default_factory=dict)
+    context: Hidden[Mapping[str, str]] = field(default_factory=dict)
+    secrets: Hidden[Mapping[str, str]] = field(default_factory=dict)
+    migrated: bool = False
+
+
+def stage(volume: CsiVolume, staging: str, *, multi_writer: bool) -> csi.NodeStageVolumeRequest:
+    """NodeStageVolume. Raises ValueError."""
+    return csi.NodeStageVolumeRequest(
+        volume_id=volume.handle,
+        publish_context=volume.publish_context,
+        staging_target_path=staging,
+        volume_capability=capability(volume.access, multi_writer=multi_writer),
+        secrets=volume.secrets,
+        volume_context=volume.context,
+    )
+
+
+def publish(
+    volume: CsiVolume, staging: str, target: str, *, read_only: bool, multi_writer: bool
+) -> csi.NodePublishVolumeRequest:
+    """NodePublishVolume; ``staging`` is empty if the volume is not staged. Raises ValueError."""
+    return csi.NodePublishVolumeRequest(
+        volume_id=volume.handle,
+        publish_context=volume.publish_context,
+        staging_target_path=staging,
+        target_path=target,
+        volume_capability=capability(volume.access, multi_writer=multi_writer),
+        readonly=read_only,
+        secrets=volume.secrets,
+        volume_context=volume.context,
+    )
+
+
+def expand(
+    volume: CsiVolume, path: str, staging: str, size: int, *, multi_writer: bool
+) -> csi.NodeExpandVolumeRequest:
+    """NodeExpandVolume to ``size`` bytes. Raises ValueError."""
+    return csi.NodeExpandVolumeRequest(
+        volume_id=volume.handle,
+        volume_path=path,
+        capacity_range=csi.CapacityRange(required_bytes=size),
+        staging_target_path=staging,
+        volume_capability=capability(volume.access, multi_writer=multi_writer),
+        secrets=volume.secrets,
+    )

@@ -17,11 +17,15 @@ from kubeletpy.base.api import types as api
 from kubeletpy.metrics.volumes import NO_ANSWER, CsiMetrics
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats
-from kubeletpy.volumes.claims.operation import ExpansionFailed, ExpansionProblem, OperationFailed
-from kubeletpy.volumes.csi import answers, requests
-from kubeletpy.volumes.csi.answers import BadCsiAnswer, NodeInfo
-from kubeletpy.volumes.csi.requests import CsiVolume, VolumeAccess
+from kubeletpy.volumes.claims.model import (
+    ExpansionFailed,
+    ExpansionProblem,
+    FailureOutcome,
+    OperationFailed,
+    VolumeStats,
+)
+from kubeletpy.volumes.csi import answers
+from kubeletpy.volumes.csi.answers import BadCsiAnswer, CsiVolume, NodeInfo, VolumeAccess
 
 __all__ = ["CsiVolume", "NodeClient", "VolumeAccess"]
 
@@ -74,7 +78,7 @@ class NodeClient:
     async def stage(self, volume: CsiVolume, staging: str, until: float) -> None:
         """NodeStageVolume. Raises OperationFailed."""
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
-        request = self._made(lambda: requests.stage(volume, staging, multi_writer=multi))
+        request = self._made(lambda: answers.stage(volume, staging, multi_writer=multi))
         kind = csi.NodeStageVolumeResponse
         await self._call(
             "NodeStageVolume", request, kind, until, volume.secrets, migrated=volume.migrated
@@ -86,7 +90,7 @@ class NodeClient:
         """NodePublishVolume; ``staging`` may be empty. Raises OperationFailed."""
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
         request = self._made(
-            lambda: requests.publish(
+            lambda: answers.publish(
                 volume, staging, target, read_only=read_only, multi_writer=multi
             )
         )
@@ -117,7 +121,7 @@ class NodeClient:
                 raise ExpansionFailed(problem, f"driver {self.driver} does not expand", call=call)
             multi = _RPC.SINGLE_NODE_MULTI_WRITER in can
             request = self._made(
-                lambda: requests.expand(volume, path, staging, size, multi_writer=multi)
+                lambda: answers.expand(volume, path, staging, size, multi_writer=multi)
             )
             kind = csi.NodeExpandVolumeResponse
             answer = await self._timed_call(

@@ -6,50 +6,61 @@ Source: docs/reference/behaviour-storage.md, sc1, sf, sg, sh, si, sk, sl.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
+from pathlib import Path
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.metrics.volumes import CsiMetrics
 from kubeletpy.volumes.claims.model import (
     AttachmentMetadata,
-    Mode,
-    VolumeSource,
-    VolumeSpec,
-    VolumeTraits,
-    WaitCause,
-    Waits,
-)
-from kubeletpy.volumes.claims.on_disk import (
+    ExpansionFailed,
+    ExpansionProblem,
     FailureOutcome,
     Found,
+    Mode,
+    OperationFailed,
+    PodUse,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
+    VolumeSource,
+    VolumeSpec,
     VolumeStats,
+    VolumeTraits,
+    WaitCause,
+    Waits,
+    mount_option,
 )
-from kubeletpy.volumes.claims.operation import (
-    ExpansionFailed,
-    ExpansionProblem,
-    OperationFailed,
-    PodUse,
+from kubeletpy.volumes.csi.csi_volumes import BlockVolumes, FilesystemVolumes, handle_of, mode_of
+from kubeletpy.volumes.csi.files import find_csi_volumes
+from kubeletpy.volumes.csi.host import (
+    Credentials,
+    CsiDrivers,
+    CsiHost,
+    DriverObjects,
+    OpenCalls,
+    connect_by,
+    not_registered,
+    on_disk,
 )
-from kubeletpy.volumes.claims.selinux import mount_option
-from kubeletpy.volumes.csi.block import BlockVolumes
-from kubeletpy.volumes.csi.filesystem import FilesystemVolumes, handle_of, mode_of
-from kubeletpy.volumes.csi.host import CsiHost, not_registered, on_disk
-from kubeletpy.volumes.csi.leftovers import find_csi_volumes
-from kubeletpy.volumes.csi.names import (
+from kubeletpy.volumes.csi.objects import (
     EPHEMERAL,
     PERSISTENT,
     PLUGIN,
+    CsiPaths,
     inline_unique_name,
     unique_name,
 )
+from kubeletpy.volumes.csi.registration import CsiDriverHandler, CsiNodeWriter
 from kubeletpy.volumes.files.paths import UnsafePath
+from kubeletpy.volumes.projected.tokens import PodTokens
 
 
 class CsiPlugin:
-    """Implements :class:`kubeletpy.volumes.claims.plugin.VolumePlugin`."""
+    """Implements :class:`kubeletpy.volumes.claims.model.VolumePlugin`."""
 
     name = PLUGIN
     kinds = frozenset({"csi"})
@@ -215,3 +226,50 @@ class CsiPlugin:
 
     def _unread(self, driver: str) -> Waits:
         return Waits(WaitCause.UNREAD, f'csidriver "{driver}"', self._host.objects.problem)
+
+
+# Assembles the CSI part of a node. Must never start anything.
+
+
+class Csi:
+    """The CSI components of a node.
+
+    Attributes:
+        plugin: the volume plugin.
+        handler: for the plugin manager, of type CSIPlugin.
+        objects: to be run: follows CSIDriver objects.
+        writer: to be run: reports to the cluster; states what keeps the node from being ready.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        node_name: str,
+        kube_api: KubeApi | None,
+        tokens: PodTokens,
+        metrics: CsiMetrics,
+        *,
+        rng: random.Random | None = None,
+        calls: OpenCalls | None = None,
+    ) -> None:
+        """Make it inside a running event loop.
+
+        ``kube_api`` None: standalone. ``calls`` None: drivers are called over their sockets.
+        """
+        self.drivers = CsiDrivers(connect_by(metrics, calls))
+        self.objects = DriverObjects(kube_api, rng=rng)
+        self.writer = CsiNodeWriter(node_name, kube_api, rng=rng)
+        self.handler = CsiDriverHandler(self.drivers, self.objects, self.writer)
+        host = CsiHost(
+            node_name,
+            CsiPaths(str(root)),
+            self.drivers,
+            self.objects,
+            Credentials(kube_api, tokens),
+        )
+        self.plugin = CsiPlugin(host, PatientThreads())
+
+    async def close(self) -> None:
+        """Close the connections to drivers; they stay registered for the next agent."""
+        await self.handler.close()
+        await self.drivers.close()

@@ -4,24 +4,233 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.base.tasks import run_all
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.base.tasks import run_all, run_together
+from kubeletpy.kubeapi.protocol import CSIDRIVERS, KubeApi, WatchEvent
+from kubeletpy.kubeapi.reflector import Reflector
+from kubeletpy.metrics.volumes import CsiMetrics
+from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.plugins.model import PluginInfo
+from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed, PodUse
 from kubeletpy.volumes.csi import files
-from kubeletpy.volumes.csi.credentials import Credentials
-from kubeletpy.volumes.csi.driver_object import DriverObject
-from kubeletpy.volumes.csi.driver_objects import DriverObjects
-from kubeletpy.volumes.csi.drivers import CsiDrivers
-from kubeletpy.volumes.csi.names import CsiPaths
+from kubeletpy.volumes.csi.objects import (
+    ABSENT,
+    CsiPaths,
+    DriverObject,
+    TokenRequest,
+    Version,
+    read,
+)
 from kubeletpy.volumes.files.paths import UnsafePath
+from kubeletpy.volumes.projected.token_claims import TokenKey
+from kubeletpy.volumes.projected.tokens import PodTokens, TokenError
 
 if TYPE_CHECKING:
+    from kubeletpy.remote.plugin_calls import Calls
     from kubeletpy.volumes.csi.client import NodeClient
+
+
+# The CSI drivers that are registered on this node, and the connection to each.
+#
+# Loads no gRPC before there is a driver. Source: docs/reference/behaviour-storage.md, sm1.
+
+Connect = Callable[[str, str], "NodeClient"]
+"""Makes the client of a driver from its name and endpoint. Raises ValueError: invalid endpoint."""
+OpenCalls = Callable[[str, str], "Calls"]
+"""How drivers (name, endpoint) are called other than over their sockets."""
+
+
+def connect_by(metrics: CsiMetrics, calls: OpenCalls | None = None) -> Connect:
+    """Returns the client factory; ``calls`` None: clients use Unix sockets."""
+
+    def connect(driver: str, endpoint: str) -> NodeClient:
+        from kubeletpy.volumes.csi.client import NodeClient
+
+        return NodeClient(driver, endpoint, metrics, calls(driver, endpoint) if calls else None)
+
+    return connect
+
+
+class RegisteredDriver(Struct, frozen=True):
+    """A registered driver."""
+
+    info: PluginInfo
+    version: Version
+    client: NodeClient
+
+
+class CsiDrivers:
+    """The registered drivers, by name. Listeners are notified when one comes or goes."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._drivers: dict[str, RegisteredDriver] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener(name)`` called when a driver came or went."""
+        self._listeners.append(listener)
+
+    def get(self, name: str) -> RegisteredDriver | None:
+        """A driver, if it is registered."""
+        return self._drivers.get(name)
+
+    @property
+    def names(self) -> list[str]:
+        """All registered drivers."""
+        return sorted(self._drivers)
+
+    def add(self, info: PluginInfo, version: Version) -> RegisteredDriver:
+        """Add a driver, replacing one of the same name. Raises ValueError: invalid endpoint."""
+        made = RegisteredDriver(info, version, self._connect(info.name, info.endpoint))
+        before = self._drivers.get(info.name)
+        self._drivers[info.name] = made
+        if before is not None:
+            self._let_go(before)
+        return made
+
+    def notify(self, name: str) -> None:
+        """Notify the listeners: a driver is ready to use, or not any more."""
+        for listener in self._listeners:
+            listener(name)
+
+    def remove(self, info: PluginInfo) -> bool:
+        """Remove a driver; False when another has its name."""
+        found = self._drivers.get(info.name)
+        if found is None or found.info != info:
+            return False
+        del self._drivers[info.name]
+        self._let_go(found)
+        self.notify(info.name)
+        return True
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for driver in self._drivers.values():
+            self._let_go(driver)
+        self._drivers.clear()
+        await run_together(*self._closing)
+
+    def _let_go(self, driver: RegisteredDriver) -> None:
+        task = asyncio.create_task(driver.client.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+# The CSIDriver objects of the cluster, followed by one watch.
+#
+# The object is optional, so nothing is known of any driver before the first list. Source:
+# docs/reference/behaviour-storage.md, sl, st.
+
+
+class DriverObjects:
+    """CSIDriver objects by name. Listeners get a changed object's name; "": any may have."""
+
+    def __init__(self, kube_api: KubeApi | None, *, rng: random.Random | None = None) -> None:
+        """``kube_api`` None: standalone, there are no objects."""
+        self._objects: dict[str, DriverObject] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        self._reflector: Reflector | None = None
+        if kube_api is not None:
+            self._reflector = Reflector(
+                kube_api, CSIDRIVERS, on_replace=self._replaced, on_event=self._changed, rng=rng
+            )
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener(driver)`` called when its object changed; "": any may have."""
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        if self._reflector is not None:
+            await self._reflector.run()
+
+    def get(self, driver: str) -> DriverObject | None:
+        """The CSIDriver object of a driver; None: the objects have not been listed yet."""
+        if self._reflector is not None and not self._reflector.synced.is_set():
+            return None
+        return self._objects.get(driver, ABSENT)
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is known yet; empty: the objects are known."""
+        if self._reflector is None or self._reflector.synced.is_set():
+            return ""
+        error = self._reflector.last_error
+        return f"CSIDriver objects were not listed yet{f': {error.message}' if error else ''}"
+
+    def _replaced(self, items: list[JSON]) -> None:
+        self._objects = {item["metadata"]["name"]: read(item) for item in items}
+        # the reflector is in sync only after this
+        asyncio.get_running_loop().call_soon(self._notify_listeners, "")
+
+    def _changed(self, event: WatchEvent) -> None:
+        name = event.object["metadata"]["name"]
+        before = self._objects.pop(name, ABSENT)
+        if event.type != "DELETED":
+            self._objects[name] = read(event.object)
+        if self._objects.get(name, ABSENT) != before:
+            self._notify_listeners(name)
+
+    def _notify_listeners(self, name: str) -> None:
+        for listener in self._listeners:
+            listener(name)
+
+
+# Secrets and tokens that calls to drivers carry. Read at the moment of the call.
+#
+# Must never log one, or put one into an error. Source: docs/reference/behaviour-storage.md, sk,
+# sl, st.
+
+TOKENS_KEY = "csi.storage.k8s.io/serviceAccount.tokens"
+
+
+class Credentials:
+    """The credentials passed to drivers."""
+
+    def __init__(self, kube_api: KubeApi | None, tokens: PodTokens) -> None:
+        self._api = kube_api
+        self._tokens = tokens
+
+    async def secret(self, reference: Any, namespace: str = "") -> dict[str, str]:
+        """The values of the secret that a source names; empty when it names none.
+
+        ``namespace``: the pod's, used where the reference has none of its own. Raises
+        OperationFailed.
+        """
+        from kubeletpy.volumes.claims.secrets import read_secret
+
+        return await read_secret(self._api, reference, namespace)
+
+    async def tokens(self, pod: Pod, wanted: Sequence[TokenRequest]) -> dict[str, str]:
+        """The pod's tokens in the form that drivers expect; empty when none is requested.
+
+        Raises OperationFailed.
+        """
+        tokens = await run_together(*(self._token(pod, each) for each in wanted))
+        made = {each.audience: token for each, token in zip(wanted, tokens, strict=True)}
+        return {TOKENS_KEY: json.dumps(made, separators=(",", ":"))} if made else {}
+
+    async def _token(self, pod: Pod, wanted: TokenRequest) -> dict[str, str]:
+        account = pod.spec.get("serviceAccountName") or "default"
+        try:
+            bound = await self._tokens.bound(
+                pod, TokenKey(account, wanted.audience, wanted.seconds)
+            )
+        except TokenError as error:
+            audience = wanted.audience or "the API server"
+            message = f"token for {audience}: {error}"
+            raise OperationFailed(FailureOutcome.TRANSIENT, message) from None
+        return {"token": bound.token, "expirationTimestamp": format_time(bound.expires_at)}
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

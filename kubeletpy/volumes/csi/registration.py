@@ -7,18 +7,246 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.base.api.times import format_time
+from kubeletpy.base.clock import Clock
+from kubeletpy.base.tasks import cancel_tasks, run_together
+from kubeletpy.kubeapi.errors import ApiError, NotFound
+from kubeletpy.kubeapi.protocol import CSINODES, NODES, KubeApi, PatchType
+from kubeletpy.kubeapi.transport import RepairPace, jittered_waits
+from kubeletpy.metrics.volumes import CsiMetrics
 from kubeletpy.resources.plugins.model import PluginInfo, PluginRefused
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.csi.driver_objects import DriverObjects
-from kubeletpy.volumes.csi.drivers import CsiDrivers
-from kubeletpy.volumes.csi.node_object import DriverOnNode
-from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotUpdated
-from kubeletpy.volumes.csi.versions import Version, highest_supported
+from kubeletpy.volumes.claims.model import OperationFailed
+from kubeletpy.volumes.csi.host import CsiDrivers, DriverObjects
+from kubeletpy.volumes.csi.objects import (
+    NOT_INITIALIZED,
+    Conditions,
+    DriverOnNode,
+    NodeObjectConflict,
+    Version,
+    changed_csi_node,
+    changed_storage_health,
+    highest_supported,
+    new_csi_node,
+    node_patch,
+    owned_by,
+)
+
+# Reports a node's CSI drivers to the cluster, and that it is ready for them.
+#
+# One write at a time, each with the whole state, so that whatever failed before is part of the
+# next one; a failed write of a driver's removal is repeated. While drivers are registered, their
+# entries are checked every 40 to 50 s, and written again if somebody has removed them.
+#
+# Source: docs/reference/behaviour-storage.md, sm2, sm3.
 
 log = logging.getLogger(__name__)
+
+WAITS_S = (0.01, 0.05, 0.25)
+"""Before each retry of one write, plus a jitter of up to a tenth."""
+CHECK_S = 40.0
+"""Between two checks of the CSINode, plus a jitter of up to a quarter."""
+LONGEST_REPAIR_S = 600.0
+"""Between two repairs of a CSINode that somebody removes each time."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 30.0
+"""Between writes that nobody waits for."""
+
+
+class NodeNotUpdated(Exception):
+    """A driver could not be written to the cluster; the text contains the reason."""
+
+
+class CsiNodeWriter:
+    """The CSINode object, and the drivers' part of the Node object."""
+
+    def __init__(
+        self, node_name: str, kube_api: KubeApi | None, *, rng: random.Random | None = None
+    ) -> None:
+        """``kube_api`` None: standalone, nothing is reported."""
+        self._name = node_name
+        self._api = kube_api
+        self._rng = rng or random.Random()
+        self._present: dict[str, DriverOnNode] = {}
+        self._gone: set[str] = set()
+        self._writing = asyncio.Lock()
+        self._untold = asyncio.Event()
+        self._ready = kube_api is None
+        self._soon = asyncio.Event()
+        self._when_ready: Callable[[], None] = lambda: None
+        self._node: Mapping[str, Any] | None = None
+        self._pace = RepairPace(CHECK_S, LONGEST_REPAIR_S)
+
+    @property
+    def problem(self) -> str:
+        """Why the node is not ready for volumes; empty: it is."""
+        return "" if self._ready else NOT_INITIALIZED
+
+    def on_ready(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called once the CSINode exists."""
+        self._when_ready = listener
+
+    def node_answered(self) -> None:
+        """The API has the node: pending writes for it need not wait longer."""
+        if not self._ready:
+            self._soon.set()
+
+    def node_shown(self, node: Mapping[str, Any] | None) -> None:
+        """The API shows this Node object; None: it has none."""
+        self._node = node
+
+    def node_replaced(self) -> None:
+        """The Node object was created anew: all of this is to be written for the new one."""
+        self._untold.set()
+        self._soon.set()
+
+    async def run(self) -> None:
+        """Make the CSINode exist, retry failed writes and undo removals, until cancelled."""
+        self._untold.set()
+        while True:
+            await self._until_due()
+            waits = jittered_waits(_FIRST_WAIT_S, _LONGEST_WAIT_S, self._rng)
+            while self._untold.is_set():
+                try:
+                    await self._write()
+                except (ApiError, NodeObjectConflict) as error:
+                    log.debug("CSINode not written", extra={"why": str(error)})
+                    await self._wait(next(waits))
+
+    async def _until_due(self) -> None:
+        while not self._untold.is_set():
+            try:
+                async with asyncio.timeout(CHECK_S * self._rng.uniform(1, 1.25)):
+                    await self._untold.wait()
+            except TimeoutError:
+                await self._check()
+
+    async def _check(self) -> None:
+        """Have what somebody has removed written again, but not against a program that insists."""
+        now = asyncio.get_running_loop().time()
+        if self._api is None or not self._present or not self._pace.due(now):
+            return
+        async with self._writing:
+            try:
+                removed = await self._removed(self._api)
+            except ApiError as error:
+                log.debug("CSINode not checked", extra={"why": str(error)})
+                return
+        if removed:
+            log.warning(
+                "CSI drivers of this node were removed from the API: they are written again",
+                extra={"removed": removed, "drivers": sorted(self._present)},
+            )
+            self._pace.repaired(now)
+            self._untold.set()
+
+    async def _removed(self, api: KubeApi) -> str:
+        """The part of the drivers that the API lacks; empty: none. Raises ApiError."""
+        node = self._node
+        if node is not None and node_patch(node, self._present, self._gone) is not None:
+            return "annotation or labels of the Node"
+        try:
+            found = await api.get(CSINODES, self._name)
+        except NotFound:
+            return "the CSINode"
+        uid = ((node or {}).get("metadata") or {}).get("uid") or ""
+        if uid and not owned_by(found, uid):
+            return "the CSINode of this Node object"
+        changed = changed_csi_node(found, self._present, self._gone)
+        return "" if changed is None else "entries of the CSINode"
+
+    async def _wait(self, seconds: float) -> None:
+        self._soon.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._soon.wait()
+        except TimeoutError:
+            return
+
+    async def install(self, driver: DriverOnNode) -> None:
+        """Report a driver. Raises NodeNotUpdated; then it is as if it had never been added."""
+        before = self._present.get(driver.name)
+        self._present[driver.name] = driver
+        self._gone.discard(driver.name)
+        try:
+            await self._tries(driver.name)
+        except BaseException as error:
+            # the next write reverts what may have been written
+            if self._present.get(driver.name) is driver:
+                self._take_away(driver.name)
+                if before is not None:
+                    self._gone.discard(driver.name)
+                    self._present[driver.name] = before
+            if isinstance(error, ApiError | NodeObjectConflict):
+                raise NodeNotUpdated(f"driver {driver.name}: {error}") from None
+            raise
+
+    async def uninstall(self, name: str) -> None:
+        """Report that a driver was removed; a report that fails is repeated later."""
+        self._take_away(name)
+        try:
+            await self._tries()
+        except (ApiError, NodeObjectConflict) as error:
+            extra = {"driver": name, "why": str(error)}
+            log.warning("the end of a CSI driver could not be reported yet", extra=extra)
+
+    def _take_away(self, name: str) -> None:
+        self._present.pop(name, None)
+        self._gone.add(name)
+        self._untold.set()
+
+    async def _tries(self, subject: str = "") -> None:
+        for wait in (*WAITS_S, None):
+            try:
+                await self._write(subject)
+                return
+            except ApiError:
+                if wait is None:
+                    raise
+                await asyncio.sleep(wait * self._rng.uniform(1, 1.1))
+
+    async def _write(self, subject: str = "") -> None:
+        """Update both objects. Raises ApiError, NodeObjectConflict."""
+        if self._api is None:
+            self._untold.clear()
+            return
+        async with self._writing:
+            self._untold.clear()
+            gone = set(self._gone)
+            try:
+                await self._write_objects(self._api, subject)
+            except BaseException:
+                self._untold.set()
+                raise
+            self._gone -= gone
+        if not self._ready:
+            self._ready = True
+            self._when_ready()
+
+    async def _write_objects(self, api: KubeApi, subject: str) -> None:
+        node = await api.get(NODES, self._name)
+        patch = node_patch(node, self._present, self._gone, subject)
+        if patch is not None:
+            await api.patch(NODES, self._name, patch, subresource="status")
+        uid = (node.get("metadata") or {}).get("uid") or ""
+        try:
+            found = await api.get(CSINODES, self._name)
+        except NotFound:
+            found = None
+        if found is not None and not owned_by(found, uid):
+            # of a Node object that was deleted, which nobody has collected yet
+            await api.delete(CSINODES, self._name, uid=(found.get("metadata") or {}).get("uid"))
+            found = None
+        if found is None:
+            await api.create(CSINODES, new_csi_node(self._name, uid, self._present))
+            return
+        changed = changed_csi_node(found, self._present, self._gone)
+        if changed is not None:
+            await api.update(CSINODES, changed)
+
 
 ASK_AGAIN_S = 10.0
 """Seconds between two queries for the volume limit: the minimum that a CSIDriver may request."""
@@ -155,3 +383,108 @@ class CsiDriverHandler:
             await self.renew(name)
         except PluginRefused as error:
             log.warning("number of volumes not renewed", extra={"driver": name, "why": str(error)})
+
+
+# Queries CSI drivers for the health of their storage here, and reports it to the CSINode.
+#
+# All drivers are queried concurrently, once per period; one write contains all answers. A call or
+# a write that fails changes nothing and is repeated in the next period. Source:
+# docs/reference/behaviour-storage.md, sr2.
+
+DEFAULT_PERIOD_S = 60.0
+"""Between two rounds, if the configured period is 0 or less."""
+
+
+class StorageHealthMonitor:
+    """The health of drivers' storage. Make it inside a running event loop."""
+
+    def __init__(
+        self,
+        node_name: str,
+        node_uid: Callable[[], str],
+        drivers: CsiDrivers,
+        kube_api: KubeApi | None,
+        metrics: CsiMetrics,
+        *,
+        clock: Clock,
+        period: float,
+    ) -> None:
+        """Args:
+        node_uid: of the Node object; empty: not known yet.
+        kube_api: None: standalone, there are the metrics alone.
+        period: seconds between two rounds; 0 or less: a minute.
+        """
+        self._node_name = node_name
+        self._node_uid = node_uid
+        self._drivers = drivers
+        self._api = kube_api
+        self._metrics = metrics
+        self._clock = clock
+        self._period = period if period > 0 else DEFAULT_PERIOD_S
+        self._problems: dict[str, str] = {}
+        """Driver -> why its last call failed; empty name: why the last write did."""
+
+    async def run(self) -> None:
+        """Query drivers until cancelled."""
+        while True:
+            await self.round()
+            await asyncio.sleep(self._period)
+
+    async def round(self) -> None:
+        """Query every registered driver once, and write what differs."""
+        names = self._drivers.names
+        self._metrics.storage_unknown(names)
+        for gone in self._problems.keys() - {"", *names}:
+            del self._problems[gone]
+        answers = zip(names, await run_together(*map(self._query_health, names)), strict=True)
+        reported = {name: found for name, found in answers if found is not None}
+        for name, conditions in reported.items():
+            keys = ((each["status"], each["reason"]) for each in conditions)
+            self._metrics.storage_reported(name, keys)
+        if reported and self._api is not None:
+            await self._write(self._api, reported)
+
+    async def _query_health(self, name: str) -> Conditions | None:
+        driver = self._drivers.get(name)
+        if driver is None:
+            return None
+        try:
+            found = await driver.client.storage_health()
+        except OperationFailed as error:
+            if self._is_new(name, error.message):
+                extra = {"driver": name, "why": error.message}
+                log.warning("health of a CSI driver's storage not read; it stays", extra=extra)
+            return None
+        self._problems.pop(name, None)
+        return found
+
+    async def _write(self, api: KubeApi, reported: Mapping[str, Conditions]) -> None:
+        try:
+            found = await api.get(CSINODES, self._node_name)
+            if not owned_by(found, self._node_uid()):
+                return  # of a Node object that was deleted: another CSINode replaces it
+            old = (found.get("status") or {}).get("storageHealth") or ()
+            new = changed_storage_health(old, reported, format_time(self._clock.now()))
+            if new is not None:
+                uid = (found.get("metadata") or {}).get("uid") or ""
+                patch = {"metadata": {"uid": uid}, "status": {"storageHealth": new}}
+                kind = PatchType.MERGE
+                await api.patch(
+                    CSINODES, self._node_name, patch, subresource="status", patch_type=kind
+                )
+        except ApiError as error:
+            if self._is_new("", error.message):
+                extra = {"csinode": self._node_name, "why": error.message}
+                log.warning(
+                    "health of CSI drivers' storage not written; is feature gate CSIVolumeHealth "
+                    "on in the API server?",
+                    extra=extra,
+                )
+            return
+        self._problems.pop("", None)
+
+    def _is_new(self, subject: str, problem: str) -> bool:
+        """Whether a failure is another one than the last, which was logged."""
+        new = self._problems.get(subject) != problem
+        self._problems[subject] = problem
+        return new

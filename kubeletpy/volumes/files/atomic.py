@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.files import NotBelow, open_file, open_folder, parts_below
-from kubeletpy.volumes.files.content import FileContent, Payload
+from kubeletpy.volumes.files.paths import FileContent, Payload
 
 DATA = "..data"
 NEW_DATA = "..data_tmp"

@@ -9,13 +9,149 @@ Source: docs/reference/behaviour-storage.md, sf, sh, si.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import functools
+import itertools
+import logging
 import os
 import stat
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kubeletpy.base.host import machine, mount_table
-from kubeletpy.volumes.files.syscalls import MS_BIND, mount, table, unmount
+from kubeletpy.base.host.errors import NoThread
+from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.structs import Struct
+from kubeletpy.volumes.files.paths import mentions_busy
+
+# mount(2), umount2(2) and the mount table: the kernel's side of volumes.
+#
+# Blocking, for threads. Must never follow a link when it unmounts, and never put mount data into
+# an error.
+
+log = logging.getLogger(__name__)
+
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_SHARED = 1 << 20
+_MNT_DETACH = 2
+_UMOUNT_NOFOLLOW = 8
+
+
+class MountRights:
+    """What happens to volumes whose mounts the kernel refuses.
+
+    A node needs them: without tmpfs, secrets would be on its disk. The agent of a plain user is a
+    guest of another program, and does without them. A user and mount namespace does not help it.
+    unshare(2) refuses one to a process with threads, and would change what the program itself may
+    do and sees. A process beside it could mount, but the runtime, which is an object of the
+    program, and the processes that it starts read volumes by their paths from outside of that
+    namespace; containers outlive the agent, and the namespace would end with it. A program that
+    runs in such a namespace anyway (``unshare --map-root-user --mount``) may mount and gets mounts.
+    """
+
+    def __init__(self, *, required: bool = True) -> None:
+        """``required``: a refused mount is an error; otherwise a directory replaces it."""
+        self.required = required
+        self._reported = False
+
+    def does_without(self, error: OSError) -> bool:
+        """Whether a mount that failed is replaced by a directory; the first one is logged."""
+        if self.required or error.errno not in (errno.EPERM, errno.EACCES):
+            return False
+        if not self._reported:
+            self._reported = True
+            log.warning(
+                "the kernel refuses mounts to this user: secrets, tokens and volumes in memory are "
+                "directories with mode 0700 on the disk, without a size limit, and a subPath is a "
+                "path that containers can replace; start the program with `unshare "
+                "--map-root-user --mount` if that matters",
+                extra={"user": os.geteuid(), "why": str(error)},
+            )
+        return True
+
+
+REQUIRED = MountRights()
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    """mount(2). Raises OSError naming the target."""
+    failed = _libc().mount(
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        data.encode() or None,
+    )
+    if failed:
+        _raise(target)
+
+
+def unmount(target: str) -> None:
+    """umount2(2) of the topmost mount at a path, never through a link. Raises OSError."""
+    if _libc().umount2(os.fsencode(target), _UMOUNT_NOFOLLOW):
+        _raise(target)
+
+
+def detach(target: str) -> None:
+    """Remove the topmost mount at a path from the tree without waiting for its file system, never
+    through a link. Raises OSError."""
+    if _libc().umount2(os.fsencode(target), _UMOUNT_NOFOLLOW | _MNT_DETACH):
+        _raise(target)
+
+
+def mounts_below(directory: str) -> list[str]:
+    """Mount points at or below a directory, in the order to unmount them. Raises OSError."""
+    path = os.path.realpath(directory)
+    return mount_table.mounts_below(table(path), path)
+
+
+def is_mount_point(directory: str) -> bool:
+    """Whether another file system is mounted here (bind mounts of the same one do not count)."""
+    try:
+        return os.lstat(directory).st_dev != os.lstat(os.path.dirname(directory)).st_dev  # noqa: PTH120
+    except FileNotFoundError:
+        return False
+
+
+def share(directory: str) -> None:
+    """Make mounts below a directory visible both to the node and to containers that request it.
+
+    Unless the node's file systems are already shared, the directory becomes a mount of its own,
+    like the kubelet's root directory.
+
+    Raises:
+        OSError: it failed; EBUSY: mounts exist below it, which a mount of its own would hide.
+    """
+    path = os.path.realpath(directory)
+    mounts = table()
+    if mount_table.is_shared(mounts, path):
+        return
+    below = mount_table.mounts_below(mounts, path)
+    if path not in below:
+        if below:
+            raise OSError(errno.EBUSY, "it has mounts below it that are not shared", path)
+        mount(path, path, flags=MS_BIND)
+    mount("none", path, flags=MS_SHARED | MS_REC)
+
+
+def table(containing: str = "") -> list[mount_table.MountPoint]:
+    """The mount table: all of it, or at least the mounts whose path contains a text."""
+    return mount_table.parse(Path("/proc/self/mountinfo").read_bytes(), containing)
+
+
+def _raise(target: str) -> None:
+    code = ctypes.get_errno()
+    raise OSError(code, os.strerror(code), target)
+
 
 DIRECTORY_MODE = 0o750
 
@@ -180,3 +316,128 @@ def names_in(directory: str) -> list[str]:
         return sorted(entry.name for entry in Path(directory).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+# Finds the processes that keep a mount from being unmounted, by their links in /proc.
+#
+# Blocking, for threads: but only links of /proc are read, which never wait for the mounted file
+# system, and nothing is opened through them. Processes are untrusted: their number and the CPU
+# time of a scan are bounded, and only the process ID and the command's name are reported.
+
+MAX_PROCESSES = 20_000
+MAX_FILES = 1024
+"""Open files that are checked for each process."""
+MAX_S = 0.5
+"""CPU seconds of one scan, so that a busy machine does not shorten it."""
+SHOWN = 3
+_LONGEST = 16
+"""Bytes of a command's name, as the kernel has it."""
+
+
+class HoldingProcess(Struct, frozen=True):
+    """A process; ``apart``: it is in another mount namespace, where the path may be another one."""
+
+    pid: int
+    command: str
+    apart: bool = False
+
+
+def holders(
+    mount_point: str, proc: str = "/proc", *, now: Callable[[], float] = time.thread_time
+) -> list[HoldingProcess]:
+    """Processes whose directory, root, program or an open file is at or below a mount point.
+
+    Those of this mount namespace come first; SHOWN at most. The mount point is canonical.
+    """
+    ends = now() + MAX_S
+    ours = _link(f"{proc}/self/ns/mnt")
+    found: list[HoldingProcess] = []
+    for pid in itertools.islice(_pids(proc), MAX_PROCESSES):
+        if now() > ends or sum(not each.apart for each in found) >= SHOWN:
+            break
+        if any(_is_below(link, mount_point) for link in _links(f"{proc}/{pid}")):
+            apart = _link(f"{proc}/{pid}/ns/mnt") != ours
+            found.append(HoldingProcess(pid, _command(f"{proc}/{pid}"), apart))
+    return sorted(found, key=lambda each: each.apart)[:SHOWN]
+
+
+def holders_text(found: list[HoldingProcess]) -> str:
+    """The processes as text for the end of a sentence; empty: none was found."""
+    if not found:
+        return ""
+    names = [
+        f"process {each.pid} ({each.command}{', in another mount namespace' if each.apart else ''})"
+        for each in found
+    ]
+    return f"; it is in use by {', '.join(names)}"
+
+
+def _pids(proc: str) -> Iterator[int]:
+    try:
+        with os.scandir(proc) as entries:
+            for entry in entries:
+                if entry.name.isascii() and entry.name.isdecimal():
+                    yield int(entry.name)
+    except OSError:
+        return
+
+
+def _links(process: str) -> Iterator[str]:
+    for name in ("cwd", "root", "exe"):
+        yield _link(f"{process}/{name}")
+    try:
+        with os.scandir(f"{process}/fd") as entries:
+            for entry in itertools.islice(entries, MAX_FILES):
+                yield _link(entry.path)
+    except OSError:  # it has ended, or may not be read
+        return
+
+
+def _link(path: str) -> str:
+    try:
+        return str(Path(path).readlink())
+    except OSError:
+        return ""
+
+
+def _is_below(link: str, mount_point: str) -> bool:
+    return link == mount_point or link.startswith(f"{mount_point}/")
+
+
+def _command(process: str) -> str:
+    try:
+        with Path(f"{process}/comm").open("rb") as file:
+            name = file.read(_LONGEST).split(b"\n")[0].decode(errors="replace")
+    except OSError:
+        return "?"
+    return "".join(letter if letter.isprintable() else "?" for letter in name) or "?"
+
+
+# Names the processes that keep a volume from being unmounted, after an unmount failed as busy.
+#
+# The agent, plugins and drivers word their errors differently, so this module only checks whether
+# a text mentions that the volume is busy. Loaded with the first failure; one scan of /proc at a
+# time, in a thread of its own.
+
+_SCANS = PatientThreads(1)
+
+
+async def held_by(words: str, path: str) -> str:
+    """The processes that hold a mount, as the end of a sentence; empty: not busy, or none found.
+
+    A text that mentions "busy" for another reason costs one scan of /proc, and adds nothing.
+
+    Args:
+        words: the error text.
+        path: the mount point.
+    """
+    if not (path and mentions_busy(words)):
+        return ""
+    try:
+        return await _SCANS.run(_scan_holders, path)
+    except NoThread:
+        return ""
+
+
+def _scan_holders(path: str) -> str:
+    return holders_text(holders(as_in_table(path)))

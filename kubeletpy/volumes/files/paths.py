@@ -6,7 +6,9 @@ Source: docs/reference/names.csv: dir, volume-dir; docs/reference/behaviour.md, 
 
 from __future__ import annotations
 
-from kubeletpy.base.structs import Struct
+import re
+
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
 MAX_FILE_NAME = 255
 MAX_PATH = 4096
@@ -117,3 +119,53 @@ def sub_path_parts(path: str) -> list[str]:
     if ".." in parts:
         raise UnsafePath(f"{path!r} must not contain '..'")
     return parts
+
+
+# The content of a volume's files, and the credentials that some of it is made of.
+
+
+class PayloadError(Exception):
+    """The files of a volume cannot be made; the message names the object and what it lacks."""
+
+
+class FileContent(HidesFields, Struct, frozen=True):
+    """One file."""
+
+    data: Hidden[bytes]
+    mode: int
+    owner: int | None = None
+    """Uid; None: root."""
+
+
+Payload = dict[str, FileContent]
+
+
+class TokenInput(HidesFields, Struct, frozen=True):
+    """A service account token as one source of a projected volume."""
+
+    token: Hidden[str]
+
+
+class TrustInput(HidesFields, Struct, frozen=True):
+    """The certificates of ClusterTrustBundles as one source of a projected volume."""
+
+    pem: Hidden[bytes]
+
+
+class CertificateInput(HidesFields, Struct, frozen=True):
+    """A pod's key and its certificates (PEM) as one source of a projected volume."""
+
+    key: Hidden[bytes]
+    chain: Hidden[bytes]
+
+
+# Checks whether an error text states that a volume is in use.
+
+_BUSY = re.compile(r"\bbusy\b|\bEBUSY\b|\bin use\b|\bstill mounted\b", re.I)
+READ = 4096
+"""Characters at the end of the text that are checked."""
+
+
+def mentions_busy(words: str) -> bool:
+    """Whether an error text, of libc, umount(8) or a driver, states that the volume is in use."""
+    return _BUSY.search(words[-READ:]) is not None

@@ -7,44 +7,41 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import shutil
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.claims.model import (
     AttachmentMetadata,
+    ExpansionFailed,
+    ExpansionProblem,
+    FailureOutcome,
+    Found,
     Mode,
+    OperationFailed,
+    PodUse,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+    VolumePlugin,
     VolumeSource,
     VolumeSpec,
+    VolumeStats,
     VolumeTraits,
     WaitCause,
     Waits,
 )
-from kubeletpy.volumes.claims.on_disk import (
-    FailureOutcome,
-    Found,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-    VolumeStats,
-)
-from kubeletpy.volumes.claims.operation import (
-    ExpansionFailed,
-    ExpansionProblem,
-    OperationFailed,
-    PodUse,
-)
 from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.files.disk import MS_BIND, mount
 from kubeletpy.volumes.files.paths import UnsafePath, safe_name
-from kubeletpy.volumes.files.syscalls import MS_BIND, mount
-
-if TYPE_CHECKING:
-    from kubeletpy.volumes.intree.metering import Meters
+from kubeletpy.volumes.usage import AT_ONCE
 
 T = TypeVar("T")
 
@@ -65,7 +62,7 @@ class InThread(Protocol):
 class InTreePlugin:
     """A kind of volume without driver, staging and expansion; subclasses override that.
 
-    ``publish`` and ``unpublish`` are up to each kind (:mod:`kubeletpy.volumes.claims.plugin`).
+    ``publish`` and ``unpublish`` are up to each kind (:mod:`kubeletpy.volumes.claims.model`).
     """
 
     name = ""
@@ -158,8 +155,6 @@ class InTreePlugin:
         call = f"{'size' if block else 'statfs'} of {left.path}"
         read = partial(_block_device if block else _file_system, left.path)
         if self._meters is None:
-            from kubeletpy.volumes.intree.metering import Meters
-
             self._meters = Meters()
         return await self._meters.measure(await self.answers_for(left), call, read)
 
@@ -309,3 +304,109 @@ def _file_system(path: str) -> VolumeStats:
         inodes_used=found.f_files - found.f_ffree,
         inodes_free=found.f_ffree,
     )
+
+
+# Measures volumes whose file system may never answer.
+#
+# A call that hangs keeps its thread until it returns. So each server (or each volume without one)
+# has one call at a time, and gets no other call while that hangs. At most MOST_HANGING calls may
+# hang at once. The volumes of other servers are measured meanwhile.
+
+log = logging.getLogger(__name__)
+
+
+PATIENCE_S = 10.0
+"""Seconds within which a working file system answers."""
+MOST_HANGING = 16
+"""Hanging calls for one kind of volume; each holds a thread."""
+_NAMED = 4
+
+
+class Meters:
+    """The threads for one kind of volume. Use it in one event loop."""
+
+    def __init__(self) -> None:
+        self._threads = PatientThreads(MOST_HANGING + AT_ONCE)
+        self._hanging: dict[str, str] = {}
+        """Server or volume that does not answer -> the call."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._full = False
+
+    async def measure(self, who: str, call: str, read: Callable[[], T]) -> T:
+        """Run ``read`` in a thread and return its result; ``call`` names it.
+
+        Raises OperationFailed: it failed, or ``who`` does not answer, or too many others do not.
+        """
+        turn = self._turns.setdefault(who, asyncio.Lock())
+        async with turn:
+            self._check_hanging(who, call)
+            try:
+                asked = asyncio.get_running_loop().run_in_executor(self._threads, read)
+                try:
+                    answered, _ = await asyncio.wait((asked,), timeout=PATIENCE_S)
+                finally:
+                    if not asked.done():  # its thread goes on, even if the caller is canceled
+                        self._hanging[who] = call
+                        asked.add_done_callback(partial(self._returned, who))
+                if answered:
+                    return asked.result()
+            except OSError as error:
+                raise OperationFailed(FailureOutcome.UNCERTAIN, str(error), call=call) from error
+            text = f"no answer within {PATIENCE_S:g}s"
+            log.warning(
+                "volumes are not measured until their file system answers",
+                extra={"call": call, "of": who, "hanging": len(self._hanging)},
+            )
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call)
+
+    def _check_hanging(self, who: str, call: str) -> None:
+        """Raise OperationFailed if ``who`` or too many others do not answer."""
+        if who in self._hanging:
+            text = f"{who} still has not answered: {self._hanging[who]}"
+            raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call)
+        if len(self._hanging) < MOST_HANGING:
+            return
+        named = ", ".join(list(self._hanging)[:_NAMED])
+        text = f"{len(self._hanging)} others do not answer and hold all threads: {named}, ..."
+        if not self._full:
+            self._full = True
+            log.warning("volumes are not measured", extra={"call": call, "why": text})
+        raise OperationFailed(FailureOutcome.TRANSIENT, text, call=call)
+
+    def _returned(self, who: str, asked: asyncio.Future[T]) -> None:
+        if not asked.cancelled():
+            asked.exception()  # nobody waits for it any more
+        del self._hanging[who]
+        self._full = False
+
+
+# Rarely used kinds of volumes: their code is loaded with the first volume.
+
+
+class LatePlugin:
+    """Stands for a plugin; see :class:`kubeletpy.volumes.claims.model.VolumePlugin`."""
+
+    def __init__(self, name: str, kind: str, root: Path, load: Callable[[], VolumePlugin]) -> None:
+        """Args:
+        name: of the plugin.
+        kind: the field of its sources.
+        root: the kubelet's root directory.
+        load: makes the plugin.
+        """
+        self.name = name
+        self.kinds = frozenset({kind})
+        self._root = root
+        self._plugin = cache(load)
+
+    def __getattr__(self, name: str) -> Any:
+        """All that is not here is the plugin's."""
+        return getattr(self._plugin(), name)
+
+    def find_on_disk(self) -> Found:
+        """Its volumes on disk; nothing is loaded when there are none. Blocks."""
+        places = (f"plugins/{self.name}", f"pods/*/volume*/{self.name.replace('/', '~')}")
+        there = any(next(self._root.glob(place), None) is not None for place in places)
+        return self._plugin().find_on_disk() if there else Found()
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Nothing changes."""

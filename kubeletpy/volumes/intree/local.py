@@ -12,25 +12,22 @@ from pathlib import Path
 
 from kubeletpy.volumes.claims.model import (
     AttachmentMetadata,
+    ExpansionFailed,
+    ExpansionProblem,
+    FailureOutcome,
+    Found,
     Mode,
+    OperationFailed,
+    PodUse,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
     VolumeSource,
     VolumeSpec,
     VolumeTraits,
 )
-from kubeletpy.volumes.claims.on_disk import (
-    FailureOutcome,
-    Found,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-)
-from kubeletpy.volumes.claims.operation import (
-    ExpansionFailed,
-    ExpansionProblem,
-    OperationFailed,
-    PodUse,
-)
-from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.files import disk, safe_path
+from kubeletpy.volumes.files.safe_path import HostPathError
 from kubeletpy.volumes.intree.base import InTreePlugin, unmount_and_remove
 
 _EVENT_WORD = "MountVolume.SetUp"
@@ -75,7 +72,7 @@ class LocalPlugin(InTreePlugin):
                 raise OperationFailed(FailureOutcome.FINAL, message, call=f"stat of {path}")
             return
         if kind is Mode.BLOCK:
-            from kubeletpy.volumes.intree.format_and_mount import format_and_mount
+            from kubeletpy.volumes.intree.attached_disk import format_and_mount
 
             await format_and_mount(
                 path,
@@ -115,7 +112,7 @@ class LocalPlugin(InTreePlugin):
         if spec.mode is Mode.BLOCK:
             return size
         if await self._kind_of(path, "NodeExpandVolume") is Mode.BLOCK:
-            from kubeletpy.volumes.intree.format_and_mount import grow
+            from kubeletpy.volumes.intree.attached_disk import grow
 
             try:
                 await grow(path, self._global_mount(spec.spec_name))
@@ -182,3 +179,42 @@ class LocalPlugin(InTreePlugin):
             return Mode.BLOCK
         message = f'local volume path "{path}" is neither a directory nor a block device'
         raise OperationFailed(FailureOutcome.FINAL, message, event_word=event_word, call=call)
+
+
+# PersistentVolumes that are a path of the node.
+#
+# Nothing is mounted: containers get the path itself, and there is nothing to tear down. Source:
+# docs/reference/behaviour-storage.md, sc1.
+
+
+class HostPathPlugin(InTreePlugin):
+    """``hostPath`` in a PersistentVolume."""
+
+    name = "kubernetes.io/host-path"
+    kinds = frozenset({"hostPath"})
+
+    def problem(self, source: VolumeSource) -> str:
+        """A path is required, without ".."."""
+        path = str(source.source.get("path") or "")
+        if not path.startswith("/") or ".." in path.split("/"):
+            return f"{path!r} is no path for a volume: it must be absolute, without '..'"
+        return super().problem(source)
+
+    def target(self, pod_uid: str, spec_name: str, mode: Mode) -> str:
+        """None: it has no path of its own."""
+        return ""
+
+    async def publish(
+        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
+    ) -> Published:
+        """Check or make the path, as its type requires."""
+        path, kind = str(spec.source.get("path")), spec.source.get("type") or ""
+        try:
+            await self.patient.run(partial(safe_path.prepare, path, kind))
+        except (HostPathError, OSError) as error:
+            message = f"hostPath {path}: {error}"
+            raise OperationFailed(FailureOutcome.FINAL, message, call=f"check of {path}") from error
+        return Published(path)
+
+    async def unpublish(self, left: PublishedOnDisk) -> None:
+        """Nothing to find."""

@@ -10,9 +10,15 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.volumes.claims.model import AttachmentMetadata, VolumeSource, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk
-from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.claims.model import (
+    AttachmentMetadata,
+    OperationFailed,
+    PodUse,
+    Published,
+    PublishedOnDisk,
+    VolumeSource,
+    VolumeSpec,
+)
 from kubeletpy.volumes.files.disk import mounted_from
 from kubeletpy.volumes.intree.base import DIRECTORY_MODE, InTreePlugin, remove_directory, run
 

@@ -10,10 +10,13 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from kubeletpy.base.structs import Struct
+from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed
+from kubeletpy.volumes.intree.base import InThread, run
 
 _HOST = re.compile(r"host([0-9]+)")
 MAX_TEXT = 4096
@@ -160,3 +163,39 @@ def _text(path: Path) -> str:
             return file.read(MAX_TEXT).decode(errors="replace").strip()
     except OSError:
         return ""
+
+
+# Removes SCSI disks that are no longer used.
+#
+# Must never remove a disk that has an exclusive user. Source:
+# docs/reference/behaviour-storage.md, sh, sq.
+
+
+async def let_go(tree: ScsiTree, names: Iterable[str], in_thread: InThread) -> None:
+    """Remove the multipath maps of disks (``sdb``, …), flush the disks and remove them from the
+    kernel. Raises OperationFailed: a disk is in use, or a program failed.
+    """
+    disks = set(names)
+    maps: set[str] = set()
+    for name in sorted(disks):
+        look = partial(multipath_of, tree, f"{tree.dev}/{name}")
+        found = await in_thread(look, f"search for the map of {name}")
+        if found is not None:
+            maps.add(found)
+            members = partial(members_of, tree, found)
+            disks.update(await in_thread(members, f"search for the disks of {found}"))
+    for device in sorted(maps):
+        await _unheld(device, in_thread)
+        await run("multipath", ["-f", device], call=f"multipath -f {device}")
+    for name in sorted(disks):
+        device = f"{tree.dev}/{name}"
+        await _unheld(device, in_thread)
+        await run("blockdev", ["--flushbufs", device], call=f"flush of {device}")
+        await in_thread(partial(delete, tree, name), f"removal of {device}")
+
+
+async def _unheld(device: str, in_thread: InThread) -> None:
+    call = f"check of {device}"
+    if await in_thread(partial(is_held, device), call):
+        message = f"{device} is still in use: it is mounted elsewhere, or part of something"
+        raise OperationFailed(FailureOutcome.UNCERTAIN, message, call=call)

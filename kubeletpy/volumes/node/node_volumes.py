@@ -25,20 +25,22 @@ from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_refere
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Mount, Pod
-from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
-from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
-from kubeletpy.volumes.claims.on_disk import SetUp
-from kubeletpy.volumes.claims.operation import OperationFailed, StillUnderWay
+from kubeletpy.volumes.claim_volumes import ClaimVolumes, VolumesWait
+from kubeletpy.volumes.claims.model import OperationFailed, SetUp, StillUnderWay
 from kubeletpy.volumes.containers.environment import object_key
 from kubeletpy.volumes.containers.pod_mounts import PodMounts
 from kubeletpy.volumes.files.atomic import read_file
-from kubeletpy.volumes.files.content import PayloadError, TokenInput, TrustInput
-from kubeletpy.volumes.files.ownership import may_give_to_group, may_give_to_user
-from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, payload_path
-from kubeletpy.volumes.files.syscalls import REQUIRED, MountRights
+from kubeletpy.volumes.files.disk import REQUIRED, MountRights
+from kubeletpy.volumes.files.paths import (
+    PayloadError,
+    PodPaths,
+    TokenInput,
+    TrustInput,
+    UnsafePath,
+    payload_path,
+)
+from kubeletpy.volumes.files.safe_path import may_give_to_group, may_give_to_user
 from kubeletpy.volumes.node.accounts import VolumeAccounts
-from kubeletpy.volumes.node.unanswered import Unanswered, waits_only
-from kubeletpy.volumes.pod_volumes.empty_dir import resize_tmpfs
 from kubeletpy.volumes.pod_volumes.payload import (
     MAX_POD_BYTES,
     DownwardInput,
@@ -50,8 +52,10 @@ from kubeletpy.volumes.pod_volumes.plan import (
     FILE_KINDS,
     ObjectRef,
     PlannedVolume,
+    Unanswered,
     VolumePlan,
     plan_volumes,
+    waits_only,
 )
 from kubeletpy.volumes.pod_volumes.set_up import (
     NO_FEATURES,
@@ -59,9 +63,12 @@ from kubeletpy.volumes.pod_volumes.set_up import (
     VolumeFeatures,
     VolumeWork,
     is_established,
+    plugin_of,
+    resize_tmpfs,
     set_up_all,
+    take_down,
+    unmount_inside,
 )
-from kubeletpy.volumes.pod_volumes.teardown import plugin_of, take_down, unmount_inside
 from kubeletpy.volumes.projected.token_claims import MAX_TOKEN_BYTES, TokenKey
 from kubeletpy.volumes.projected.tokens import DEFAULT_SECONDS, PodTokens, TokenError
 from kubeletpy.volumes.protocol import VolumeError
@@ -359,7 +366,7 @@ class NodeVolumes:
 
     async def _held_by(self, error: Exception) -> str:
         """The processes that keep a volume from being unmounted, for people; empty: none found."""
-        from kubeletpy.volumes.files.held_by import held_by
+        from kubeletpy.volumes.files.disk import held_by
 
         return await held_by(str(error), str(getattr(error, "filename", None) or ""))
 

@@ -19,18 +19,17 @@ from kubeletpy.kubeapi.errors import ApiError, Conflict
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.protocol import PERSISTENTVOLUMECLAIMS, KubeApi
-from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import (
+from kubeletpy.volumes.claims.model import (
     ExpansionFailed,
     ExpansionProblem,
+    FailureOutcome,
     OperationFailed,
     PodUse,
+    VolumePlugin,
+    VolumeSpec,
 )
-from kubeletpy.volumes.claims.plugin import VolumePlugin
-from kubeletpy.volumes.operations import expansion
-from kubeletpy.volumes.operations.expansion import Flow
-from kubeletpy.volumes.operations.plan import claimed_size, pv_size, requested_size
+from kubeletpy.volumes.operations import plan
+from kubeletpy.volumes.operations.plan import Flow, claimed_size, pv_size, requested_size
 
 log = logging.getLogger(__name__)
 _EVENT_WORD = "NodeExpandVolume.NodeExpandVolume"
@@ -91,11 +90,11 @@ class Expander:
     async def _expand(
         self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, grown: _Grown, *, at_mount: bool
     ) -> int:
-        flow, size = expansion.flow(spec)
+        flow, size = plan.flow(spec)
         if flow in (Flow.NOTHING, Flow.WAIT):
             return size if flow is Flow.NOTHING else claimed_size(spec)
         if flow is Flow.RECOVERY and spec.claim is not None:
-            spec = await self._patch(spec, expansion.in_progress(spec.claim))
+            spec = await self._patch(spec, plan.in_progress(spec.claim))
         if grown.asked < size:
             try:
                 grown.reached = await plugin.expand(spec, size, use, at_mount=at_mount)
@@ -109,7 +108,7 @@ class Expander:
             )
             self._emit_events(spec, use, NORMAL, Reason.FILE_SYSTEM_RESIZE_SUCCESSFUL, text)
         if flow is not Flow.EXPAND_ONLY and spec.claim is not None:
-            await self._patch(spec, expansion.finished(spec.claim, _quantity(spec, size)))
+            await self._patch(spec, plan.finished(spec.claim, _quantity(spec, size)))
         return max(grown.reached, size)
 
     async def _not_expanded(
@@ -120,7 +119,7 @@ class Expander:
         ):
             # its controller has nothing more to do
             if flow is Flow.LEGACY and spec.claim is not None:
-                await self._patch(spec, expansion.finished(spec.claim, _quantity(spec, size)))
+                await self._patch(spec, plan.finished(spec.claim, _quantity(spec, size)))
             return size
         infeasible = error.problem is ExpansionProblem.INFEASIBLE
         if error.problem is ExpansionProblem.REFUSED:
@@ -133,7 +132,7 @@ class Expander:
         now = format_time(self._clock.now())
         recovers = flow is Flow.RECOVERY
         await self._patch(
-            spec, expansion.failed(message, now, infeasible=infeasible and recovers), quiet=True
+            spec, plan.failed(message, now, infeasible=infeasible and recovers), quiet=True
         )
         if error.problem is ExpansionProblem.IN_USE:
             self.hold(spec.unique_name)

@@ -5,15 +5,27 @@ Source: docs/reference/behaviour-storage.md, sa1, sd1, sg.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from kubeletpy.base.host.errors import MachineFault
-from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
-from kubeletpy.volumes.claims.attached import Attached
-from kubeletpy.volumes.claims.model import Mode, VolumeSpec, Waits
-from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk, StagedOnDisk
+from kubeletpy.base.host.errors import MachineFault, machine_fault
+from kubeletpy.base.structs import Hidden, HidesFields, Struct, field, replace
+from kubeletpy.kubeapi.events.reasons import Reason
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.volumes.claims.model import (
+    Found,
+    Mode,
+    OperationFailed,
+    PodUse,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+    VolumeSpec,
+    Waits,
+)
+from kubeletpy.volumes.claims.resolve import Attached, not_in_use_yet, volumes_in_use
 
 
 class Presence(StrEnum):
@@ -192,3 +204,282 @@ class OperationsPlan(Struct, frozen=True):
     """Unique names of volumes of which nothing is left."""
     next_at: float | None = None
     """When time alone will change the plan, in event-loop time."""
+
+
+# When failed operations may be retried.
+#
+# Source: docs/reference/behaviour-storage.md, sd2; kubernetes/kubelet 39.
+
+FIRST_MS = 500
+LAST_MS = 122_000
+
+Tried = tuple[OperationKind, Key]
+
+
+class Backoffs:
+    """Failures of operations, by operation and its key."""
+
+    def __init__(self) -> None:
+        self.failures: dict[Tried, Failure] = {}
+        self._drivers: dict[Tried, str] = {}
+
+    def ended(self, kind: OperationKind, key: Key) -> Failure | None:
+        """An operation ended, which resets the back-off of others; returns its previous failure."""
+        before = self.failures.get((kind, key))
+        for each in OperationKind:
+            self.failures.pop((each, key), None)
+            self._drivers.pop((each, key), None)
+        return before
+
+    def failed(self, tried: Tried, error: OperationFailed, driver: str, now: float) -> None:
+        """An operation ended and failed; ``now`` is event-loop time."""
+        before = self.ended(*tried)
+        count = before.count if before is not None else 0
+        since = before.at if before is not None else now
+        wait = min(FIRST_MS << count, LAST_MS) / 1000
+        fault = machine_fault(error)
+        self.failures[tried] = Failure(
+            error.message, error.call, count + 1, now + wait, since, fault
+        )
+        self._drivers[tried] = driver
+
+    def driver_changed(self, driver: str) -> None:
+        """Allow immediate retries of a driver's failures (empty: any driver's)."""
+        for tried, of in list(self._drivers.items()):
+            if not driver or of == driver:
+                self.failures.pop(tried, None)
+                self._drivers.pop(tried)
+
+    def of_unpublish(self, uid: str) -> Failure | None:
+        """Why a pod's volume could not be unpublished."""
+        for (kind, (_, of)), failure in self.failures.items():
+            if kind is OperationKind.UNPUBLISH and of == uid:
+                return failure
+        return None
+
+
+# Unique names of one volume that are spelled in two ways.
+#
+# The disk does not show how the API spells a name. On disk, the portal of an iSCSI volume always
+# has its port, and names of Fibre Channel disks have underscores for blanks and dashes between
+# them. The kubelet treats them as two volumes. Source: docs/reference/behaviour-storage.md, sc1,
+# sq.
+
+_ISCSI = re.compile(r"(kubernetes\.io/iscsi/)(.+?):((?:iqn|eui|naa)\..+)")
+_FC = re.compile(r"(kubernetes\.io/fc/\[)([^\]]*)(\].*)")
+_BETWEEN = re.compile(r"[ -]")
+_HAS_PORT = re.compile(r"(\[.*\]|[^\[\]]*):[0-9]+")
+
+
+def canonical(unique_name: str) -> str:
+    """A key that is equal for all spellings of a name."""
+    if (found := _ISCSI.fullmatch(unique_name)) is not None:
+        portal = found[2] if _HAS_PORT.fullmatch(found[2]) else f"{found[2]}:3260"
+        return f"{found[1]}{portal}:{found[3]}"
+    if (found := _FC.fullmatch(unique_name)) is not None:
+        return f"{found[1]}{_BETWEEN.sub('_', found[2])}{found[3]}"
+    return unique_name
+
+
+def spelled(
+    actual: Mapping[str, Volume], names: Collection[str], busy: Collection[str] = ()
+) -> dict[str, Volume]:
+    """All known volumes, renamed to the spelling in ``names``.
+
+    ``busy``: names with operations in progress; they stay.
+    """
+    wanted = {canonical(name): name for name in names if name not in actual}
+    there = {}
+    for name, volume in actual.items():
+        new = wanted.get(canonical(name), name)
+        free = name not in names and name not in busy
+        there[new if free else name] = _called(volume, new) if free and new != name else volume
+    return there
+
+
+def _called(volume: Volume, name: str) -> Volume:
+    pods = {
+        uid: replace(mount, left=replace(mount.left, unique_name=name))
+        for uid, mount in volume.pods.items()
+    }
+    staged = replace(volume.staged, unique_name=name) if volume.staged is not None else None
+    return replace(volume, unique_name=name, pods=pods, staged=staged)
+
+
+# The state of volumes left by a previous agent.
+#
+# Nothing found is certain: the other agent may have been killed at any instant. Source:
+# docs/reference/behaviour-storage.md, sn1.
+
+
+def taken_over(actual: Mapping[str, Volume], plugin: str, found: Found) -> dict[str, Volume]:
+    """All known volumes, with those that one plugin has found."""
+    there = dict(actual)
+    for left in found.published:
+        volume = there.get(left.unique_name) or Volume(left.unique_name, plugin)
+        pods = {**volume.pods, left.pod_uid: PodMount(left, Presence.UNCERTAIN, found=True)}
+        there[left.unique_name] = replace(volume, pods=pods)
+    for staged in found.staged:
+        volume = there.get(staged.unique_name) or Volume(staged.unique_name, plugin)
+        there[staged.unique_name] = replace(
+            volume, device=Presence.UNCERTAIN, staged=staged, device_found=True
+        )
+    return there
+
+
+def recognised(
+    actual: Mapping[str, Volume], mount: PublishedOnDisk, staged: StagedOnDisk
+) -> dict[str, Volume]:
+    """All known volumes, when a pod needs the volume that has, or will have, these paths.
+
+    An agent that died before it had recorded which volume it was about to publish or stage leaves
+    an anonymous directory. Once the volume is known, the directory belongs to it: it must not be
+    torn down under two names.
+    """
+    there, uid = dict(actual), mount.pod_uid
+    for name, before in actual.items():
+        if name == mount.unique_name:
+            continue
+        volume = before
+        own = there.get(mount.unique_name) or Volume(mount.unique_name, volume.plugin)
+        pods = dict(volume.pods)
+        left = pods.get(uid)
+        if left is not None and left.found and left.left.damaged and left.left.path == mount.path:
+            del pods[uid]
+            there[name] = volume = replace(volume, pods=pods)
+            if uid not in own.pods:
+                found = PodMount(mount, Presence.UNCERTAIN, found=True)
+                own = replace(own, pods={**own.pods, uid: found})
+            there[own.unique_name] = own
+        device = volume.staged if volume.device_found else None
+        if device is not None and device.damaged and device.path == staged.path:
+            there[name] = replace(volume, device=Presence.ABSENT, staged=None, device_found=False)
+            if own.device is Presence.ABSENT:
+                own = replace(own, device=Presence.UNCERTAIN, staged=staged, device_found=True)
+            there[own.unique_name] = own
+    return there
+
+
+# ``volumesInUse`` of this node: what was reported, what must be, what that delays.
+#
+# A volume leaves the list only when nothing of it is left here: the controller detaches unlisted
+# volumes even if they are mounted. Source: docs/reference/behaviour-storage.md, se2, sv.
+
+
+class InUse:
+    """The list."""
+
+    def __init__(self) -> None:
+        self._listed: list[str] | None = None
+        self._sent: frozenset[str] = frozenset()
+        """The list of the newest write, whatever became of it."""
+        self._surely: frozenset[str] | None = None
+        """The volumes in every list that the API may have by now; None: nothing was written yet."""
+
+    def report(self) -> list[str] | None:
+        """For the next status update of the node; None: not known yet, the API's list stays."""
+        if self._listed is None:
+            return None
+        self._sent = frozenset(self._listed)
+        self._surely = self._sent if self._surely is None else self._surely & self._sent
+        return list(self._listed)
+
+    def written(self) -> bool:
+        """The API has the list that was reported last; returns whether that makes volumes usable.
+
+        A write that failed may have been done: until the next one has succeeded, the API may have
+        either list.
+        """
+        more = self._surely is not None and self._surely != self._sent
+        self._surely = self._sent
+        return more
+
+    def unreported(self, spec: VolumeSpec) -> Waits | None:
+        """Why an attachable volume must not be used yet; None: it may be used.
+
+        The API may still show it as in use while a status without it is on its way, or has arrived
+        unseen.
+        """
+        if not spec.attachable or self._surely is None or spec.unique_name in self._surely:
+            return None
+        return not_in_use_yet(f'volume "{spec.unique_name}"')
+
+    def update(
+        self,
+        demands: Iterable[PodDemand],
+        actual: Mapping[str, Volume],
+        running: Iterable[Operation],
+    ) -> bool:
+        """Compute the list again; whether it has changed."""
+        wanted = (spec for each in demands for spec in each.specs)
+        there = {name for name, volume in actual.items() if volume.attachable}
+        worked_on = {each.unique_name for each in running if each.spec and each.spec.attachable}
+        listed = volumes_in_use(wanted, there | worked_on)
+        changed = listed != self._listed
+        self._listed = listed
+        return changed
+
+
+def attachable_as_shown(
+    demands: Iterable[PodDemand], actual: Mapping[str, Volume], shown: frozenset[str]
+) -> dict[str, Volume]:
+    """Volumes found on disk that the API shows in use are attached; returns those that change.
+
+    For volumes that a pod needs, the API object decides: a driver may no longer need attaching, and
+    the controller detaches only unlisted volumes.
+    """
+    known = {spec.unique_name for each in demands for spec in each.specs}
+    return {
+        name: replace(actual[name], attachable=True)
+        for name in (shown & actual.keys()) - known
+        if not actual[name].attachable
+    }
+
+
+# Events about volume operations that have not failed: slow, odd or completed ones.
+#
+#  Source: docs/reference/behaviour-storage.md, si2, sp1, sp2, ss.
+
+_HINT = (
+    "consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/"
+    "security-context/#configure-volume-permission-and-ownership-change-policy-for-pods"
+)
+
+
+class VolumeNotices:
+    """Emits the events."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+
+    def mapped(self, spec: VolumeSpec, use: PodUse, published: Published) -> None:
+        """A pod has got a block device."""
+        word = f'MapVolume.MapPodDevice succeeded for volume "{spec.spec_name}" '
+        there = published.map_directory
+        parts = [f'globalMapPath "{there}"'] if there else []
+        parts.append(f'volumeMapPath "{published.path.rpartition("/")[0]}"')
+        for part in parts:
+            self._recorder.event(
+                pod_reference(use.pod), NORMAL, Reason.SUCCESSFUL_MOUNT_VOLUME, word + part
+            )
+
+    def shared(self, spec: VolumeSpec, use: PodUse, group: int) -> None:
+        """A pod requests a volume's files for another group than the pods that have it."""
+        message = (
+            f"The requested fsGroup is {use.fs_group}, but the volume {spec.spec_name} has GID "
+            f"{group}. The volume may not be shareable."
+        )
+        self._warn(use, Reason.ALREADY_MOUNTED_VOLUME, message)
+
+    def owning(self, use: PodUse, path: str, files: int | None) -> None:
+        """The fsGroup is still being applied: ``files`` so far; None: it takes long."""
+        about = f"Setting volume ownership for {path[max(path.find(use.uid), 0) :]}"
+        said = (
+            f" is taking longer than expected, {_HINT}"
+            if files is None
+            else f", processed {files} files."
+        )
+        self._warn(use, Reason.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, about + said)
+
+    def _warn(self, use: PodUse, reason: Reason, message: str) -> None:
+        self._recorder.event(pod_reference(use.pod), WARNING, reason, message)

@@ -8,9 +8,21 @@ Source: docs/reference/behaviour-storage.md, sa1, sd1, sd2, sg.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any
 
 from kubeletpy.base.api import quantity
-from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
+    Published,
+    PublishedOnDisk,
+    StagedOnDisk,
+    VolumeSpec,
+    VolumeWait,
+    WaitCause,
+    Waits,
+)
 from kubeletpy.volumes.operations.model import (
     Expansion,
     Facts,
@@ -21,6 +33,7 @@ from kubeletpy.volumes.operations.model import (
     PodDemand,
     PodMount,
     Presence,
+    Tried,
     Volume,
 )
 
@@ -268,3 +281,209 @@ def _labelled_otherwise(volume: Volume, spec: VolumeSpec) -> bool:
 def _other(volume: Volume, uid: str) -> str:
     """Another pod that has, or may have, a volume."""
     return next((other for other in volume.pods if other != uid), "")
+
+
+# The state of a volume after an operation on it ended.
+#
+# Something that may exist stays so until it is made or torn down for certain. The kubelet forgets
+# it when a later attempt fails for good; but a later attempt that did nothing proves nothing
+# about the earlier one. Source: docs/reference/behaviour-storage.md, sg.
+
+
+class OperationDone(Struct, frozen=True):
+    """An operation succeeded."""
+
+    published: Published | None = None
+    size: int = 0
+    """The volume's size in bytes now; 0: unknown."""
+
+
+class Left(Struct, frozen=True):
+    """Where an operation puts its result, successful or not."""
+
+    mount: PublishedOnDisk | None = None
+    staged: StagedOnDisk | None = None
+
+
+def after(
+    volume: Volume | None,
+    operation: Operation,
+    result: OperationDone | FailureOutcome,
+    left: Left,
+    now: float,
+) -> Volume:
+    """The volume as it is, or may be, now. ``now`` is event-loop time."""
+    if volume is None:
+        volume = Volume(operation.unique_name, operation.plugin)
+    if operation.spec is not None:
+        volume = replace(volume, attachable=volume.attachable or operation.spec.attachable)
+    match operation.kind:
+        case OperationKind.STAGE:
+            return _after_stage(volume, result, left)
+        case OperationKind.UNSTAGE:
+            if isinstance(result, OperationDone):
+                return replace(volume, device=Presence.ABSENT, staged=None, device_found=False)
+            return replace(volume, device=Presence.UNCERTAIN)
+        case OperationKind.UNPUBLISH:
+            return _after_unpublish(volume, operation, result)
+        case OperationKind.EXPAND:
+            if not isinstance(result, OperationDone):
+                return volume
+            asked = expansion_of(operation.spec) if operation.spec is not None else None
+            return replace(volume, size=result.size or volume.size, expanded_for=asked)
+        case OperationKind.PUBLISH | OperationKind.REPUBLISH:
+            return _after_publish(volume, operation, result, left, now)
+
+
+def _after_stage(volume: Volume, result: OperationDone | FailureOutcome, left: Left) -> Volume:
+    if isinstance(result, OperationDone):
+        return replace(volume, device=Presence.THERE, staged=left.staged, device_found=False)
+    if result is FailureOutcome.UNCERTAIN:
+        return replace(volume, device=Presence.UNCERTAIN, staged=left.staged)
+    return volume
+
+
+def _after_unpublish(
+    volume: Volume, operation: Operation, result: OperationDone | FailureOutcome
+) -> Volume:
+    pods = dict(volume.pods)
+    mount = pods.pop(operation.pod_uid, None)
+    if not isinstance(result, OperationDone) and mount is not None:
+        pods[operation.pod_uid] = replace(mount, state=Presence.UNCERTAIN)
+    held = volume.expansion_held and bool(pods)
+    return replace(volume, pods=pods, expansion_held=held)
+
+
+def _after_publish(
+    volume: Volume,
+    operation: Operation,
+    result: OperationDone | FailureOutcome,
+    left: Left,
+    now: float,
+) -> Volume:
+    pods, uid = dict(volume.pods), operation.pod_uid
+    before = pods.get(uid)
+    if isinstance(result, OperationDone):
+        assert left.mount is not None, "what is published has a place"
+        pods[uid] = PodMount(left.mount, Presence.THERE, False, result.published, now)
+        return replace(volume, pods=pods, size=result.size or volume.size)
+    if before is not None and before.state is Presence.THERE:
+        return volume  # a running pod keeps its volume; it is retried later
+    if result is FailureOutcome.UNCERTAIN and left.mount is not None:
+        found = before is not None and before.found
+        pods[uid] = PodMount(left.mount, Presence.UNCERTAIN, found)
+    return replace(volume, pods=pods)
+
+
+# Lists what the termination of a pod waits for, volume by volume.
+
+
+def ending_waits(
+    uid: str,
+    actual: Mapping[str, Volume],
+    under_way: Iterable[tuple[Operation, float]],
+    failures: Mapping[Tried, Failure],
+) -> Iterator[VolumeWait]:
+    """The volumes that are being torn down for a pod, or could not be.
+
+    ``under_way``: each operation, and when it began in event-loop time.
+    """
+    begun = {each.key: (each, at) for each, at in under_way if each.kind is OperationKind.UNPUBLISH}
+    for volume in actual.values():
+        mount, key = volume.pods.get(uid), (volume.unique_name, uid)
+        if mount is None:
+            continue
+        about, failure = (
+            f'volume "{volume.unique_name}"',
+            failures.get((OperationKind.UNPUBLISH, key)),
+        )
+        if key in begun:
+            operation, at = begun[key]
+            wait = Waits(WaitCause.BUSY, about, f"{operation.call} is under way", operation.call)
+            yield VolumeWait(mount.left.spec_name, wait, at)
+        elif failure is not None:
+            yield VolumeWait(mount.left.spec_name, backs_off(about, failure), failure.at)
+
+
+# Decides whether a volume is expanded on this node, and makes its claim's status.
+#
+# Source: docs/reference/behaviour-storage.md, so2, so3.
+
+NOT_REQUIRED = "volume.kubernetes.io/node-expansion-not-required"
+_ENDED = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")
+
+
+class Flow(StrEnum):
+    """The action to take for a claim."""
+
+    LEGACY = "legacy"
+    """Expand, then report it in the claim; nobody tracks the resize."""
+    RECOVERY = "recovery"
+    """Expand, with the states of recovery from expansion failure."""
+    EXPAND_ONLY = "expand only"
+    """Expand, and leave the claim unchanged: another node has reported it already."""
+    NOTHING = "nothing"
+    """It is done."""
+    WAIT = "wait"
+    """Not this node's turn."""
+
+
+def flow(spec: VolumeSpec) -> tuple[Flow, int]:
+    """The action for a claim that shows less than its volume should have, and the size in bytes."""
+    claim = spec.claim or {}
+    status = claim.get("status") or {}
+    states, sizes = status.get("allocatedResourceStatuses"), status.get("allocatedResources")
+    if not states and not sizes:
+        return Flow.LEGACY, pv_size(spec)
+    size = pv_size(spec)
+    if (allocated := (sizes or {}).get("storage")) is not None:
+        size = pv_size(_with_capacity(spec, allocated))
+    state = (states or {}).get("storage") or ""
+    if not state and claimed_size(spec) >= size:
+        notes = (claim.get("metadata") or {}).get("annotations") or {}
+        if "ReadWriteMany" in spec.access_modes and NOT_REQUIRED not in notes:
+            return Flow.EXPAND_ONLY, size
+        return Flow.NOTHING, size
+    if state in ("NodeResizePending", "NodeResizeInProgress"):
+        return Flow.RECOVERY, size
+    return Flow.WAIT, size
+
+
+def _with_capacity(spec: VolumeSpec, size: str) -> VolumeSpec:
+    return replace(spec, pv={"spec": {"capacity": {"storage": size}}})
+
+
+def in_progress(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch for a claim whose file system is about to grow."""
+    return {
+        "metadata": {"resourceVersion": claim["metadata"].get("resourceVersion")},
+        "status": {"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}},
+    }
+
+
+def finished(claim: Mapping[str, Any], size: str) -> dict[str, Any]:
+    """The patch for a claim whose volume has ``size``, a quantity."""
+    status: dict[str, Any] = {
+        "capacity": {"storage": size},
+        "conditions": [{"type": kind, "$patch": "delete"} for kind in _ENDED],
+    }
+    if (claim.get("status") or {}).get("allocatedResourceStatuses"):
+        status["allocatedResourceStatuses"] = {"storage": None}
+    return {
+        "metadata": {"resourceVersion": claim["metadata"].get("resourceVersion")},
+        "status": status,
+    }
+
+
+def failed(message: str, now: str, *, infeasible: bool) -> dict[str, Any]:
+    """The patch for a claim whose volume could not grow; ``now`` as the API writes times."""
+    condition = {
+        "type": "NodeResizeError",
+        "status": "True",
+        "lastTransitionTime": now,
+        "message": message,
+    }
+    status: dict[str, Any] = {"conditions": [condition]}
+    if infeasible:
+        status["allocatedResourceStatuses"] = {"storage": "NodeResizeInfeasible"}
+    return {"status": status}

@@ -16,10 +16,14 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, OWN, VolumeMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import Mode, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import Found
-from kubeletpy.volumes.claims.operation import FilesystemMismatch, OperationFailed
-from kubeletpy.volumes.claims.plugin import VolumePlugin
+from kubeletpy.volumes.claims.model import (
+    FilesystemMismatch,
+    Found,
+    Mode,
+    OperationFailed,
+    VolumePlugin,
+    VolumeSpec,
+)
 from kubeletpy.volumes.operations.model import Operation, OperationKind, PodDemand, Presence, Volume
 
 log = logging.getLogger(__name__)

@@ -8,19 +8,154 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol
 
 from kubeletpy.base.host.errors import exhausted
-from kubeletpy.volumes.claims.attached import Attached
-from kubeletpy.volumes.claims.model import VolumeSpec, Waits
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.claims.plugin import VolumePlugin
-from kubeletpy.volumes.operations.backoff import Backoffs
-from kubeletpy.volumes.operations.model import Operation, OperationKind
-from kubeletpy.volumes.operations.outcome import Left, OperationDone, after
-from kubeletpy.volumes.operations.protocol import CarryOut, OperationListener
-from kubeletpy.volumes.operations.state import Running, VolumeState
+from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.tasks import background
+from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
+    Found,
+    Mode,
+    OperationFailed,
+    PodUse,
+    Published,
+    StagedOnDisk,
+    VolumePlugin,
+    VolumeSpec,
+    Waits,
+)
+from kubeletpy.volumes.claims.resolve import Attached
+from kubeletpy.volumes.files.safe_path import Progress, belongs_to, give_to_group
+from kubeletpy.volumes.operations.expander import Expander
+from kubeletpy.volumes.operations.model import (
+    Backoffs,
+    Key,
+    Operation,
+    OperationKind,
+    PodDemand,
+    PodMount,
+    Volume,
+    VolumeNotices,
+)
+from kubeletpy.volumes.operations.plan import (
+    Left,
+    OperationDone,
+    after,
+    claimed_size,
+    is_published,
+    pv_size,
+)
+
+# The interfaces of volume operations: who carries them out, and who is notified.
+
+CarryOut = Callable[
+    [Operation, VolumePlugin, Pod | None, bool, Attached | None], Awaitable[OperationDone]
+]
+"""Does one operation for a pod (None: removed): whether no other pod has the volume, and its
+attachment. Raises OperationFailed."""
+
+
+class OperationListener(Protocol):
+    """Is notified of the results of operations: events, metrics."""
+
+    def ended(
+        self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
+    ) -> None:
+        """An operation ended."""
+        ...
+
+    def leftovers_found(self, found: Found) -> None:
+        """These are a plugin's volumes left by a previous agent."""
+        ...
+
+    def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
+        """The desired or the existing volumes have changed."""
+        ...
+
+
+# The executor's state: desired volumes, existing volumes and operations in progress.
+#
+# Other threads read it too: nothing in it is changed in place while it is read.
+
+
+class Running(Struct):
+    """An operation in progress."""
+
+    operation: Operation
+    task: asyncio.Task[None]
+    begun: float
+    """Event-loop time."""
+
+
+class VolumeState(Struct):
+    """The state of this node's volumes."""
+
+    plugins: Mapping[str, VolumePlugin]
+    """Name -> plugin."""
+    demands: dict[str, PodDemand] = field(default_factory=dict)
+    """Pod uid -> the volumes that it needs; ``pods`` has the same keys."""
+    pods: dict[str, Pod] = field(default_factory=dict)
+    actual: dict[str, Volume] = field(default_factory=dict)
+    """Unique name -> volume."""
+    running: dict[Key, Running] = field(default_factory=dict)
+
+    def has(self, uid: str) -> bool:
+        """Whether a pod has or may have a volume, or one is being made for it."""
+        return any(uid in volume.pods for volume in list(self.actual.values())) or bool(
+            self.of_pod(uid)
+        )
+
+    def of_pod(self, uid: str) -> list[Running]:
+        """A pod's operations in progress."""
+        under_way = list(self.running.values())
+        return [running for running in under_way if running.operation.pod_uid == uid]
+
+    def spec(self, uid: str, volume: str) -> VolumeSpec | None:
+        """A volume that a pod needs, by its name in the pod."""
+        demand = self.demands.get(uid)
+        found = (spec for spec in demand.specs if spec.pod_volume == volume) if demand else ()
+        return next(iter(found), None)
+
+    def published(self, uid: str, spec: VolumeSpec) -> Published | None:
+        """A pod's volume as it exists; None: it does not."""
+        volume = self.actual.get(spec.unique_name)
+        if volume is None or not is_published(volume, uid):
+            return None
+        return volume.pods[uid].published
+
+    def all_published(self) -> list[tuple[str, VolumeSpec, PodMount]]:
+        """All volumes that pods have for certain, each with the uid of its pod."""
+        return [
+            (demand.uid, spec, volume.pods[demand.uid])
+            for demand in self.demands.values()
+            for spec in demand.specs
+            if (volume := self.actual.get(spec.unique_name)) is not None
+            and is_published(volume, demand.uid)
+        ]
+
+    def paths(self, uid: str) -> set[str]:
+        """Paths where a pod has or may have volumes, or is getting them."""
+        there = list(self.actual.values())
+        has = {volume.pods[uid].left.path for volume in there if uid in volume.pods}
+        gets = {
+            self.plugins[operation.plugin].published(operation.spec, uid).path
+            for operation in (each.operation for each in self.of_pod(uid))
+            if operation.spec is not None
+        }
+        return has | gets
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that needs nothing any more and has nothing."""
+        self.demands.pop(uid, None)
+        self.pods.pop(uid, None)
+
 
 log = logging.getLogger(__name__)
 
@@ -110,3 +245,152 @@ class OperationRunner:
         failed.call = failed.call or operation.call
         driver = about.driver if about is not None else ""
         self._backoffs.failed((operation.kind, operation.key), failed, driver, now)
+
+
+# Does one volume operation: the plugin's call, and the agent's work around it.
+#
+# Must never decide whether it is time for it. Source: docs/reference/behaviour-storage.md, sf,
+# so, sp.
+
+MAX_ENTRIES = 100_000_000
+"""The most entries of a persistent volume that get the fsGroup: it delays its own volume only."""
+
+FIRST_NOTICE_S = 30.0
+NOTICE_S = 60.0
+"""When an event reports that applying an fsGroup takes long. Source: behaviour-storage.md, sp2."""
+
+
+class VolumeActs:
+    """Carries out operations."""
+
+    def __init__(
+        self,
+        expander: Expander,
+        notices: VolumeNotices,
+        owned: Callable[[str, float, bool], None] = lambda plugin, seconds, ok: None,
+    ) -> None:
+        """``owned(plugin, seconds, ok)`` is called after each walk that applied an fsGroup."""
+        self._expander = expander
+        self._notices = notices
+        self._owned = owned
+        self._patient = PatientThreads()
+
+    async def carry_out(
+        self,
+        operation: Operation,
+        plugin: VolumePlugin,
+        pod: Pod | None,
+        alone: bool,
+        attached: Attached | None,
+    ) -> OperationDone:
+        """Do it. Raises OperationFailed."""
+        if operation.kind in (OperationKind.UNPUBLISH, OperationKind.UNSTAGE):
+            return await self._take_away(operation, plugin)
+        spec = operation.spec
+        if pod is None or spec is None:
+            raise OperationFailed(
+                FailureOutcome.TRANSIENT, "the pod was removed", call=operation.call
+            )
+        use = pod_use(pod, alone=alone, selinux_context=spec.selinux_context)
+        metadata = attached.metadata if attached is not None else None
+        if operation.kind is OperationKind.STAGE:
+            await plugin.stage(spec, metadata, use)
+            return OperationDone()
+        if operation.kind is OperationKind.EXPAND:
+            return OperationDone(
+                size=await self._expander.expand(plugin, spec, use, at_mount=False)
+            )
+        remount = operation.kind is OperationKind.REPUBLISH
+        published = await plugin.publish(spec, metadata, use, remount=remount)
+        if spec.mode is Mode.BLOCK and not remount:
+            self._notices.mapped(spec, use, published)
+        if published.shared_group is not None:
+            self._notices.shared(spec, use, published.shared_group)
+        await self._give(plugin, spec, use, published)
+        return OperationDone(published, await self._size(plugin, spec, use, remount=remount))
+
+    async def _take_away(self, operation: Operation, plugin: VolumePlugin) -> OperationDone:
+        """Unpublish or unstage; a refusal of one that is in use names who uses it."""
+        left = operation.staged if operation.kind is OperationKind.UNSTAGE else operation.mount
+        assert left is not None, "something is taken away"
+        try:
+            if isinstance(left, StagedOnDisk):
+                await plugin.unstage(left)
+            else:
+                await plugin.unpublish(left)
+        except OperationFailed as error:
+            from kubeletpy.volumes.files.disk import held_by
+
+            error.message += await held_by(error.message, left.path)
+            raise
+        return OperationDone()
+
+    async def _give(
+        self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, published: Published
+    ) -> None:
+        group = use.fs_group
+        if group is None or not published.give_to_group or spec.read_only:
+            return
+        begun, done = time.perf_counter(), False
+        try:
+            progress, policy = Progress(), use.fs_group_change_policy
+            async with self._watched(use, published.path, progress):
+                await self._patient.run(partial(_give, published.path, group, policy, progress))
+            done = True
+        except OSError as error:
+            raise OperationFailed(
+                FailureOutcome.UNCERTAIN,
+                f"applying fsGroup {group}: {error}",
+                event_word="MountVolume.SetUp",
+                call=f"giving the files of volume {spec.spec_name} to group {group}",
+            ) from error
+        finally:
+            self._owned(plugin.metric_name(spec), time.perf_counter() - begun, done)
+
+    @asynccontextmanager
+    async def _watched(self, use: PodUse, path: str, progress: Progress) -> AsyncIterator[None]:
+        """Emit events while it is going on."""
+
+        async def report_progress() -> None:
+            await asyncio.sleep(FIRST_NOTICE_S)
+            self._notices.owning(use, path, None)
+            while True:
+                await asyncio.sleep(NOTICE_S)
+                self._notices.owning(use, path, progress.files)
+
+        async with background(report_progress(), f"ownership of {path}"):
+            yield
+
+    async def _size(
+        self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, *, remount: bool
+    ) -> int:
+        has, wanted = claimed_size(spec), pv_size(spec)
+        if remount or spec.inline or not 0 < has < wanted:
+            return has or wanted
+        if spec.read_only:
+            self._expander.refused(spec, use)
+            return has
+        return await self._expander.expand(plugin, spec, use, at_mount=True)
+
+
+def pod_use(pod: Pod, *, alone: bool = True, selinux_context: str | None = None) -> PodUse:
+    """The pod as plugins may see it."""
+    context = pod.spec.get("securityContext") or {}
+    return PodUse(
+        pod.uid,
+        pod.name,
+        pod.namespace,
+        pod.spec.get("serviceAccountName") or "default",
+        context.get("fsGroup"),
+        context.get("fsGroupChangePolicy"),
+        selinux_context,
+        pod,
+        alone,
+    )
+
+
+def _give(path: str, group: int, policy: str | None, progress: Progress) -> None:
+    """Blocks. Raises OSError."""
+    if policy == "OnRootMismatch" and belongs_to(path, group, read_only=False):
+        return
+    give_to_group(path, group, read_only=False, max_entries=MAX_ENTRIES, progress=progress)

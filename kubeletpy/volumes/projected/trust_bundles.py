@@ -15,7 +15,7 @@ from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector, first_served
-from kubeletpy.volumes.files.content import PayloadError
+from kubeletpy.volumes.files.paths import PayloadError
 from kubeletpy.volumes.projected.trust_anchors import Bundle, anchors_of, bundle_of
 
 VERSIONS = tuple(

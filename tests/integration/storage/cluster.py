@@ -8,7 +8,7 @@ from typing import Any
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host import mount_table
-from kubeletpy.volumes.claims.attached import attachment_name
+from kubeletpy.volumes.claims.resolve import attachment_name
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN
 from tests.integration.node.machine import Node

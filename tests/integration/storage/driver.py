@@ -13,7 +13,7 @@ import grpc
 
 from kubeletpy.base.host import machine
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.volumes.files.syscalls import mounts_below, unmount
+from kubeletpy.volumes.files.disk import mounts_below, unmount
 from tools.env.process import Daemon
 from tools.env.waiting import wait_until
 

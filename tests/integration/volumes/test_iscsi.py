@@ -14,14 +14,19 @@ import pytest
 
 from kubeletpy.base.host import machine
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import Mode, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, StagedOnDisk
-from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
-from kubeletpy.volumes.files.syscalls import mounts_below, unmount
+from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
+    Mode,
+    OperationFailed,
+    PodUse,
+    StagedOnDisk,
+    VolumeSpec,
+)
+from kubeletpy.volumes.files.disk import mounts_below, unmount
 from kubeletpy.volumes.intree import base
 from kubeletpy.volumes.intree.iscsi.plugin import IscsiPlugin
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.operations.acts import pod_use
+from kubeletpy.volumes.operations.runner import pod_use
 from tests.iscsi_target.stand_in import StandIn
 
 IQN, PORTAL = "iqn.2026-01.test:one", "10.0.0.1:3260"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.pods.resources import VolumeSizeError
-from kubeletpy.volumes.files.syscalls import unmount
-from kubeletpy.volumes.pod_volumes.empty_dir import make_tmpfs, resize_tmpfs
+from kubeletpy.volumes.files.disk import unmount
+from kubeletpy.volumes.pod_volumes.set_up import make_tmpfs, resize_tmpfs
 
 MI = 1 << 20
 

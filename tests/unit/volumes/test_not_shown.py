@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.on_disk import Published, PublishedOnDisk
-from kubeletpy.volumes.containers.env_file import EnvFile
-from kubeletpy.volumes.files.content import FileContent, TokenInput
+from kubeletpy.volumes.claims.model import Published, PublishedOnDisk
+from kubeletpy.volumes.containers.environment import EnvFile
+from kubeletpy.volumes.files.paths import FileContent, TokenInput
 from kubeletpy.volumes.operations.model import PodMount, Presence
 from kubeletpy.volumes.pod_volumes.payload import DownwardInput
 

@@ -43,8 +43,8 @@ from kubeletpy.runtime_manager.act.user_namespaces import (
     UserNamespaceRanges,
     subordinate_ids,
 )
-from kubeletpy.volumes.csi.leftovers import find_csi_volumes
-from kubeletpy.volumes.csi.names import CsiPaths
+from kubeletpy.volumes.csi.files import find_csi_volumes
+from kubeletpy.volumes.csi.objects import CsiPaths
 
 _PATHS = (
     "bootstrap_kubeconfig",

@@ -10,15 +10,21 @@ import os
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, StagedOnDisk
-from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
+    Mode,
+    OperationFailed,
+    PodUse,
+    StagedOnDisk,
+    VolumeSource,
+    VolumeSpec,
+)
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
 from kubeletpy.volumes.intree.fc import target
 from kubeletpy.volumes.intree.fc.target import FcDisk, disk_of
-from kubeletpy.volumes.intree.scsi_disks import let_go
+from kubeletpy.volumes.intree.scsi import let_go
 
 DEVICE_S = 10.0
 """Seconds that udev may take to show a disk after the scan of the hosts began."""

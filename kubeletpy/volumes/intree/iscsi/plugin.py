@@ -7,25 +7,358 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from kubeletpy.base.host.files import write_private
+from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, StagedOnDisk
-from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
+from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
+    Mode,
+    OperationFailed,
+    PodUse,
+    StagedOnDisk,
+    VolumeSource,
+    VolumeSpec,
+)
 from kubeletpy.volumes.claims.secrets import read_secret
 from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
+from kubeletpy.volumes.intree.base import InThread, run
 from kubeletpy.volumes.intree.iscsi import target
-from kubeletpy.volumes.intree.iscsi.iscsiadm import DATABASES, EVENT_WORD, Iscsiadm
-from kubeletpy.volumes.intree.iscsi.sessions import Chap, IscsiSessions
-from kubeletpy.volumes.intree.iscsi.target import DISCOVERY_KEYS, SESSION_KEYS, IscsiDisk, disk_of
-from kubeletpy.volumes.intree.scsi import ScsiTree
+from kubeletpy.volumes.intree.iscsi.target import (
+    DISCOVERY_KEYS,
+    SESSION_KEYS,
+    IscsiDisk,
+    PathsVerdict,
+    disk_of,
+    link_name,
+    settings_in,
+    shares_session,
+    transport_in,
+    verdict,
+    with_values,
+)
+from kubeletpy.volumes.intree.scsi import ScsiTree, Session, let_go
+
+# Calls iscsiadm, and writes secrets into its records.
+#
+# Other processes can see arguments, so secrets are never among them: iscsiadm keeps its records
+# in files that only root can read, and CHAP credentials are written there. Source:
+# docs/reference/behaviour-storage.md, sq; iscsiadm(8).
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "iscsiadm"
+DATABASES = ("/etc/iscsi", "/var/lib/iscsi")
+"""Where distributions keep its records."""
+EVENT_WORD = "MountVolume.WaitForAttach"
+LOGIN_S = 150.0
+"""Seconds for a login: by default, iscsid tries an unanswered one 8 times for 15 s each."""
+_EXISTS = 15
+_NO_SESSION, _NO_RECORD, _NO_IFACE = 2, 21, 7
+MAX_RECORD = 1 << 16
+
+
+def iscsi_failure(
+    message: str, call: str, outcome: FailureOutcome = FailureOutcome.UNCERTAIN
+) -> OperationFailed:
+    """The failure of a call on the way to an attached disk."""
+    return OperationFailed(outcome, message, event_word=EVENT_WORD, call=call)
+
+
+class Iscsiadm:
+    """The iscsiadm of one node."""
+
+    def __init__(self, in_thread: InThread, databases: tuple[str, ...] = DATABASES) -> None:
+        self._in_thread = in_thread
+        self._databases = databases
+
+    async def transport(self, iface: str) -> str:
+        """The transport of an iface: ``tcp``, … Raises OperationFailed."""
+        call = f"iscsiadm: show iface {iface}"
+        found = transport_in(await self._run(call, "-m", "iface", "-I", iface, "-o", "show"))
+        if not found:
+            raise iscsi_failure(f"iface {iface} has no transport", call, FailureOutcome.FINAL)
+        return found
+
+    async def make_iface(self, disk: IscsiDisk) -> None:
+        """Make a volume's own iface: a copy of its source's iface with another initiator name.
+        Raises OperationFailed.
+        """
+        call = f"iscsiadm: make iface {disk.iface}"
+        shown = await self._run(call, "-m", "iface", "-I", disk.base_iface, "-o", "show")
+        settings = {**settings_in(shown), "iface.initiatorname": disk.initiator}
+        own = ("-m", "iface", "-I", disk.iface, "-o")
+        await self._run(call, *own, "new", fine=(_EXISTS,))
+        for key, value in sorted(settings.items()):
+            await self._run(call, *own, "update", "-n", key, "-v", value)
+
+    async def forget_iface(self, disk: IscsiDisk) -> None:
+        """Remove a volume's own iface, if it exists. Raises OperationFailed."""
+        if disk.owns_iface:
+            call = f"iscsiadm: remove iface {disk.iface}"
+            own = ("-m", "iface", "-I", disk.iface, "-o", "delete")
+            await self._run(call, *own, fine=(_NO_SESSION, _NO_RECORD, _NO_IFACE))
+
+    async def discover(self, disk: IscsiDisk, portal: str, chap: Mapping[str, str] | None) -> None:
+        """Discover the target at a portal. ``chap`` None: discovery needs none. Raises
+        OperationFailed.
+        """
+        call = f"discovery of iSCSI portal {portal}"
+        record = ("-m", "discoverydb", "-t", "sendtargets", "-p", portal, "-I", disk.iface)
+        await self._run(call, *record, "-o", "new", fine=range(1, 256))
+        place = f"send_targets/{_address(portal)}/st_config"
+        if chap is not None:
+            await self._update(call, record, "discovery.sendtargets.auth.authmethod", "CHAP")
+            await self._write(call, (place,), {key: chap.get(key, "") for key in DISCOVERY_KEYS})
+        try:
+            await self._run(call, *record, "--discover", timeout=LOGIN_S)
+        except OperationFailed:
+            await self._run(call, *record, "-o", "delete", fine=range(1, 256))
+            raise
+        if chap is not None:  # they are not needed there any more
+            await self._write(call, (place,), dict.fromkeys(DISCOVERY_KEYS, ""))
+
+    async def log_in(self, disk: IscsiDisk, portal: str, chap: Mapping[str, str] | None) -> None:
+        """Start a session through a discovered portal. Raises OperationFailed."""
+        call = f"login to iSCSI target {disk.iqn} at {portal}"
+        record = ("-m", "node", "-p", portal, "-T", disk.iqn, "-I", disk.iface)
+        # other LUNs of the target do not concern this node: nobody would notice when they go
+        await self._try(call, *record, "-o", "update", "-n", "node.session.scan", "-v", "manual")
+        if chap is not None:
+            await self._update(call, record, "node.session.auth.authmethod", "CHAP")
+            node = f"nodes/{escape(disk.iqn)}/{escape(_address(portal))}*"
+            places = (f"{node}/{escape(disk.iface)}", node)
+            await self._write(call, places, {key: chap.get(key, "") for key in SESSION_KEYS})
+        try:
+            await self._run(call, *record, "--login", fine=(_EXISTS,), timeout=LOGIN_S)
+        except OperationFailed:
+            await self._run(call, *record, "-o", "delete", fine=range(1, 256))
+            raise
+        # a starting node must not wait for a target before the agent is running
+        await self._try(call, *record, "-o", "update", "-n", "node.startup", "-v", "manual")
+
+    async def log_out(self, disk: IscsiDisk, portal: str) -> None:
+        """End the session through a portal, if there is one, and delete its record. Raises
+        OperationFailed.
+        """
+        call = f"logout from iSCSI target {disk.iqn} at {portal}"
+        record = ("-m", "node", "-p", portal, "-T", disk.iqn, "-I", disk.iface)
+        gone = (_NO_SESSION, _NO_RECORD)
+        await self._run(call, *record, "--logout", fine=gone, timeout=LOGIN_S)
+        await self._run(call, *record, "-o", "delete", fine=gone)
+
+    async def _update(self, call: str, record: tuple[str, ...], key: str, value: str) -> None:
+        await self._run(call, *record, "-o", "update", "-n", key, "-v", value)
+
+    async def _try(self, call: str, *args: str) -> None:
+        """Apply a setting that old versions do not have."""
+        try:
+            await self._run(call, *args)
+        except OperationFailed as error:
+            log.warning(
+                "iscsiadm did not take a setting", extra={"call": call, "why": error.message}
+            )
+
+    async def _run(
+        self,
+        call: str,
+        *args: str,
+        fine: Collection[int] = (),
+        timeout: float | None = None,
+    ) -> str:
+        return await run(
+            PROGRAM, args, call=call, event_word=EVENT_WORD, fine=fine, timeout=timeout
+        )
+
+    async def _write(self, call: str, places: tuple[str, ...], values: Mapping[str, str]) -> None:
+        found = await self._in_thread(partial(self._write_now, places, values), call)
+        if not found:
+            where = " and ".join(self._databases)
+            message = f"iscsiadm's record {places[0]} is not in {where}: CHAP can't be set up"
+            raise iscsi_failure(message, call, FailureOutcome.FINAL)
+
+    def _write_now(self, places: tuple[str, ...], values: Mapping[str, str]) -> bool:
+        """Blocks. Raises OSError."""
+        files = [
+            path
+            for database in self._databases
+            for place in places
+            for path in Path(database).glob(place)
+            if path.is_file() and not path.is_symlink()
+        ]
+        for path in files:
+            with path.open(encoding="utf-8", errors="surrogateescape") as file:
+                record = file.read(MAX_RECORD)
+            made = with_values(record, values)
+            write_private(path, made.encode(errors="surrogateescape"))
+        return bool(files)
+
+
+def _address(portal: str) -> str:
+    """A portal as spelled in names of records."""
+    address, _, port = portal.rpartition(":")
+    return f"{address.removeprefix('[').removesuffix(']')},{port}"
+
+
+# Starts sessions with iSCSI targets, finds their disks, and ends unused sessions.
+#
+# Source: docs/reference/behaviour-storage.md, sq.
+
+DEVICE_S = 30.0
+"""How long udev may take to show a disk."""
+MULTIPATH_S = 10.0
+"""How long multipathd may take to map several paths."""
+LOOK_S = 0.5
+
+
+class Chap(HidesFields, Struct, frozen=True):
+    """The credentials that a target requests; None: it requests none."""
+
+    discovery: Hidden[Mapping[str, str] | None] = None
+    session: Hidden[Mapping[str, str] | None] = None
+
+
+class IscsiSessions:
+    """The iSCSI sessions of this node. The caller must have exclusive use of the target."""
+
+    def __init__(self, tree: ScsiTree, admin: Iscsiadm, in_thread: InThread) -> None:
+        self._tree = tree
+        self._admin = admin
+        self._in_thread = in_thread
+
+    async def attach(self, disk: IscsiDisk, chap: Chap) -> str:
+        """Attach a disk; returns its device, or its multipath map. Raises OperationFailed."""
+        transport = await self._admin.transport(disk.base_iface)
+        if disk.initiator:
+            await self._admin.make_iface(disk)
+        paths: dict[str, str] = {}
+        problem: OperationFailed | None = None
+        rounds, said = 0, PathsVerdict.AGAIN
+        while said is PathsVerdict.AGAIN:
+            rounds += 1
+            for portal in disk.portals:
+                if portal in paths:
+                    continue
+                try:
+                    paths[portal] = await self._path(disk, portal, transport, chap)
+                except OperationFailed as error:
+                    problem = error
+            said = verdict(len(paths), len(disk.portals), rounds)
+        if said is PathsVerdict.FAILED:
+            await self._admin.forget_iface(disk)
+            assert problem is not None, "no path was found"
+            raise problem
+        if problem is not None and len(paths) < len(disk.portals):
+            missing = [portal for portal in disk.portals if portal not in paths]
+            extra = {"volume": disk.spec_name, "missing": missing, "why": problem.message}
+            log.warning("an iSCSI volume has fewer paths than its target lists", extra=extra)
+        patience = MULTIPATH_S if len(disk.portals) > 1 else 0.0
+        return await self._map_of(list(paths.values()), patience)
+
+    async def device(self, disk: IscsiDisk) -> str:
+        """The device of an attached disk. Raises OperationFailed."""
+        for portal in disk.portals:
+            for transport in ("tcp", ""):
+                found = await self._shown(link_name(disk, portal, transport))
+                if found is not None:
+                    return await self._map_of([found], 0.0)
+        raise iscsi_failure(
+            f"no disk of LUN {disk.lun} of target {disk.iqn} in {self._tree.dev}/disk/by-path",
+            f"search for LUN {disk.lun} of iSCSI target {disk.iqn}",
+        )
+
+    async def detach(self, disk: IscsiDisk, others: Iterable[IscsiDisk]) -> None:
+        """Detach a disk, and end its unused sessions. Raises OperationFailed.
+
+        ``others``: this node's other iSCSI disks.
+        """
+        others = list(others)
+        sessions = await self._sessions(disk)
+        if any((each.iqn, each.lun) == (disk.iqn, disk.lun) for each in others):
+            return
+        await let_go(self._tree, scsi.disks_of_lun(sessions, disk.lun), self._in_thread)
+        if any(shares_session(disk, each) for each in others):
+            return
+        held = partial(self._held, scsi.disks_of_other_luns(sessions, disk.lun))
+        for name in await self._in_thread(held, f"check of disks of target {disk.iqn}"):
+            extra = {"target": disk.iqn, "disk": name}
+            log.warning("an iSCSI session stays: one of its disks is in use", extra=extra)
+            return
+        for portal in disk.portals:
+            await self._admin.log_out(disk, portal)
+        await self._admin.forget_iface(disk)
+
+    async def _path(self, disk: IscsiDisk, portal: str, transport: str, chap: Chap) -> str:
+        """The disk as seen through one portal. Raises OperationFailed."""
+        host = scsi.host_of(await self._sessions(disk), portal)
+        if host is None:
+            await self._admin.discover(disk, portal, chap.discovery)
+            await self._admin.log_in(disk, portal, chap.session)
+            host = scsi.host_of(await self._sessions(disk), portal)
+        call = f"search for LUN {disk.lun} of iSCSI target {disk.iqn} at {portal}"
+        if host is None:
+            message = f"logged in to {disk.iqn} at {portal}, but the kernel shows no such session"
+            raise iscsi_failure(message, call)
+        await self._in_thread(partial(scsi.scan_lun, self._tree, host, disk.lun), call)
+        name = link_name(disk, portal, transport)
+        until = asyncio.get_running_loop().time() + DEVICE_S
+        while (found := await self._shown(name)) is None:
+            if asyncio.get_running_loop().time() >= until:
+                message = (
+                    f"timed out waiting for device {self._tree.dev}/disk/by-path/{name} after "
+                    f"{DEVICE_S:g} s: does target {disk.iqn} have LUN {disk.lun} for this node?"
+                )
+                raise iscsi_failure(message, call)
+            await asyncio.sleep(LOOK_S)
+        return found
+
+    async def _map_of(self, paths: list[str], patience: float) -> str:
+        """The multipath map of one of the paths; without a map the first path."""
+        until = asyncio.get_running_loop().time() + patience
+        while True:
+            for path in paths:
+                look = partial(scsi.multipath_of, self._tree, path)
+                found = await self._in_thread(look, f"search for the map of {path}")
+                if found is not None:
+                    return found
+            if asyncio.get_running_loop().time() >= until:
+                return paths[0]
+            await asyncio.sleep(LOOK_S)
+
+    async def _sessions(self, disk: IscsiDisk) -> list[Session]:
+        look = partial(scsi.sessions_of, self._tree, disk.iqn)
+        return await self._in_thread(look, f"search for sessions with iSCSI target {disk.iqn}")
+
+    async def _shown(self, name: str) -> str | None:
+        """A disk in by-path; a name with ``*`` gives the first match."""
+        look = partial(_first, f"{self._tree.dev}/disk/by-path", name)
+        return await self._in_thread(look, f"search for {name}")
+
+    def _held(self, names: list[str]) -> list[str]:
+        return [name for name in names if scsi.is_held(f"{self._tree.dev}/{name}")]
+
+
+def _first(directory: str, name: str) -> str | None:
+    prefix, star, suffix = name.partition("*")
+    if not star:
+        path = Path(directory, name)
+        return str(path) if path.exists() else None
+    try:
+        names = sorted(each.name for each in Path(directory).iterdir())
+    except FileNotFoundError:
+        return None
+    fits = (each for each in names if each.startswith(prefix) and each.endswith(suffix))
+    return next((f"{directory}/{each}" for each in fits), None)
+
 
 MAX_FILE = 1 << 16
 

@@ -17,11 +17,17 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.pki import CertificateError
+from kubeletpy.base.host.x509 import digest
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
@@ -30,19 +36,16 @@ from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi, Resource, Watch
 from kubeletpy.kubeapi.reflector import Reflector, first_served
 from kubeletpy.metrics.volumes import PodCertificateMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.files.content import CertificateInput, PayloadError
+from kubeletpy.volumes.files.paths import CertificateInput, PayloadError
 from kubeletpy.volumes.projected.pod_certificates import state as states
-from kubeletpy.volumes.projected.pod_certificates.request import (
+from kubeletpy.volumes.projected.pod_certificates.state import (
     CertificateRequestStatus,
+    SourceState,
     account_of,
     answer_of,
     request_object,
 )
-from kubeletpy.volumes.projected.pod_certificates.state import SourceState
 from kubeletpy.volumes.projected.tokens import call_for_new_pod
-
-if TYPE_CHECKING:
-    from kubeletpy.volumes.projected.pod_certificates.keys import ProvenKey
 
 logger = logging.getLogger(__name__)
 
@@ -308,7 +311,6 @@ class PodCertificates:
 
 
 def _new_key(key_type: str) -> ProvenKey:
-    from kubeletpy.volumes.projected.pod_certificates.keys import new_key
 
     return new_key(key_type)
 
@@ -325,3 +327,46 @@ def _why(error: Exception) -> str:
     if isinstance(error, ApiError):
         return error.message
     return str(error) if isinstance(error, CertificateError) else "the answer cannot be read"
+
+
+# Keys of pods, and the proof that the node has them.
+#
+# Loads the X.509 library, and an RSA key takes seconds: import and call this on a thread. Must
+# never write, print or log a key.
+
+_RSA_EXPONENT = 65537
+_KEY_TYPES: Mapping[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
+    "RSA3072": lambda: rsa.generate_private_key(_RSA_EXPONENT, 3072),
+    "RSA4096": lambda: rsa.generate_private_key(_RSA_EXPONENT, 4096),
+    "ECDSAP256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "ECDSAP384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "ECDSAP521": lambda: ec.generate_private_key(ec.SECP521R1()),
+    "ED25519": ed25519.Ed25519PrivateKey.generate,
+}
+
+
+class ProvenKey(HidesFields, Struct, frozen=True):
+    """A private key and a request that it has signed."""
+
+    key: Hidden[bytes]
+    """PKCS #8, PEM."""
+    proof: Hidden[bytes]
+    """PKCS #10 without subject or extensions, DER."""
+
+
+def new_key(key_type: str) -> ProvenKey:
+    """A new key of that ``keyType``. Raises CertificateError: there is no such type."""
+    make = _KEY_TYPES.get(key_type)
+    if make is None:
+        known = ", ".join(_KEY_TYPES)
+        raise CertificateError(f"keyType {key_type!r} is none of {known}")
+    key = make()
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    return ProvenKey(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+        request.sign(key, digest(key)).public_bytes(serialization.Encoding.DER),
+    )

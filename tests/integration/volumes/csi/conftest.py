@@ -18,16 +18,18 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.resources.plugins.model import CSI, PluginInfo
-from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits
-from kubeletpy.volumes.claims.operation import PodUse
-from kubeletpy.volumes.claims.plugin import VolumePlugin
-from kubeletpy.volumes.csi.credentials import Credentials
+from kubeletpy.volumes.claims.model import (
+    Mode,
+    PodUse,
+    VolumePlugin,
+    VolumeSource,
+    VolumeSpec,
+    VolumeTraits,
+)
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
-from kubeletpy.volumes.csi.driver_objects import DriverObjects
-from kubeletpy.volumes.csi.drivers import CsiDrivers, connect_by
-from kubeletpy.volumes.csi.host import CsiHost
-from kubeletpy.volumes.csi.names import CsiPaths
-from kubeletpy.volumes.files.syscalls import mounts_below, unmount
+from kubeletpy.volumes.csi.host import Credentials, CsiDrivers, CsiHost, DriverObjects, connect_by
+from kubeletpy.volumes.csi.objects import CsiPaths
+from kubeletpy.volumes.files.disk import mounts_below, unmount
 from kubeletpy.volumes.projected.tokens import PodTokens
 from tests.csi_driver.running import RunningDriver, running
 from tests.csi_driver.services import Options

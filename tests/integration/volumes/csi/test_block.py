@@ -8,9 +8,8 @@ import os
 import pytest
 
 from kubeletpy.base.host import machine
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.files.syscalls import mounts_below
+from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed
+from kubeletpy.volumes.files.disk import mounts_below
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.services import Options
 

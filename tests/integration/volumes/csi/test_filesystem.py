@@ -11,11 +11,15 @@ import pytest
 
 from kubeletpy.kubeapi.protocol import SECRETS
 from kubeletpy.remote.errors import Code
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import ExpansionFailed, ExpansionProblem, OperationFailed
+from kubeletpy.volumes.claims.model import (
+    ExpansionFailed,
+    ExpansionProblem,
+    FailureOutcome,
+    OperationFailed,
+)
 from kubeletpy.volumes.csi import client as client_module
-from kubeletpy.volumes.csi import driver_object
-from kubeletpy.volumes.files.syscalls import MS_BIND, mount, mounts_below, unmount
+from kubeletpy.volumes.csi import objects
+from kubeletpy.volumes.files.disk import MS_BIND, mount, mounts_below, unmount
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.services import Options
 
@@ -120,7 +124,7 @@ async def test_a_driver_that_applies_the_group_itself() -> None:
 
 
 async def test_inline_with_pod_info_tokens_and_secret(node: Node) -> None:
-    node.objects._objects[DRIVER] = driver_object.read(
+    node.objects._objects[DRIVER] = objects.read(
         {
             "spec": {
                 "podInfoOnMount": True,

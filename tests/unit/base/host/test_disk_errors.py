@@ -12,7 +12,7 @@ import pytest
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.errors import DiskError, FaultKind, MachineFault, NoThread, machine_fault
 from kubeletpy.base.host.files import open_folder, write_private
-from kubeletpy.volumes.files.syscalls import mount, unmount
+from kubeletpy.volumes.files.disk import mount, unmount
 
 
 @pytest.fixture

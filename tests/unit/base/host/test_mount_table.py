@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.host.mount_table import is_shared, mounts_below, parse, references
-from kubeletpy.volumes.files.syscalls import MS_BIND, mount, unmount
-from kubeletpy.volumes.files.syscalls import mounts_below as really_below
+from kubeletpy.volumes.files.disk import MS_BIND, mount, unmount
+from kubeletpy.volumes.files.disk import mounts_below as really_below
 
 TABLE = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw

@@ -13,9 +13,9 @@ import pytest
 from kubeletpy.base.host import files
 from kubeletpy.base.host.files import Tree, holds_mount, remove_tree
 from kubeletpy.podworkers.pod_directories import remove_orphan
-from kubeletpy.volumes.files.ownership import give_to_group
 from kubeletpy.volumes.files.paths import PodPaths
-from kubeletpy.volumes.pod_volumes.teardown import take_down
+from kubeletpy.volumes.files.safe_path import give_to_group
+from kubeletpy.volumes.pod_volumes.set_up import take_down
 from tests.descriptors import open_descriptors
 
 DEPTH = 3000

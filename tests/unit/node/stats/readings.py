@@ -26,7 +26,7 @@ from kubeletpy.node.stats.usage import (
     TreeUse,
     VolumeUse,
 )
-from kubeletpy.volumes.claims.on_disk import (
+from kubeletpy.volumes.claims.model import (
     MeasuredVolume,
     MountedVolume,
     PublishedOnDisk,

@@ -23,15 +23,12 @@ from kubeletpy.kubeapi.watch_state import MAX_WATCHES
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Mount, Pod
-from kubeletpy.volumes.claim_volumes.claim_objects import kept
-from kubeletpy.volumes.claim_volumes.claim_volumes import ClaimVolumes
-from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
+from kubeletpy.volumes.claim_volumes import ClaimVolumes, VolumesWait, kept
 from kubeletpy.volumes.claims.model import WaitCause, Waits
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
-from kubeletpy.volumes.files.syscalls import MS_BIND, mount, mounts_below, unmount
-from kubeletpy.volumes.intree.host_path import HostPathPlugin
-from kubeletpy.volumes.intree.local import LocalPlugin
+from kubeletpy.volumes.files.disk import MS_BIND, mount, mounts_below, unmount
+from kubeletpy.volumes.intree.local import HostPathPlugin, LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin, options_of
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected.tokens import PodTokens

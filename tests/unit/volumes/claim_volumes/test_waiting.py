@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.volumes.claim_volumes.waiting import (
+from kubeletpy.volumes.claim_volumes import (
     ATTACH_PATIENCE_S,
     LIMIT_PATIENCE_S,
     Patience,

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.volumes.claims.attached import (
+from kubeletpy.volumes.claims.model import WaitCause, Waits
+from kubeletpy.volumes.claims.resolve import (
     Attached,
+    Read,
+    UnreadObject,
     attached,
     attached_by_node,
     attachment_name,
     attachments_of,
     volumes_in_use,
 )
-from kubeletpy.volumes.claims.model import WaitCause, Waits
-from kubeletpy.volumes.claims.resolve import Read, UnreadObject
 from tests.unit.volumes.claim_objects import spec
 
 USED = {"volumesInUse": ["vol"]}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.volumes.claims.attached import Attached
 from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
-from kubeletpy.volumes.claims.observation import NodeObservation, observe_node
+from kubeletpy.volumes.claims.resolve import Attached, NodeObservation, observe_node
 from tests.unit.volumes.claim_objects import spec
 
 

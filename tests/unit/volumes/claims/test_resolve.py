@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.volumes.claim_volumes.waiting import VolumesWait
+from kubeletpy.volumes.claim_volumes import VolumesWait
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import Read, UnreadObject, claim_name, pv_name, resolve
 from tests.unit.volumes.claim_objects import Csi, claim, pod, pv, spec, volume

@@ -10,9 +10,16 @@ import pytest
 from kubeletpy.base.host.machine import DEFAULT_LABEL, file_label
 from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.config import default_settings
-from kubeletpy.volumes.claims.model import Mode, WaitCause
-from kubeletpy.volumes.claims.on_disk import PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.claims.selinux import SELinux, SELinuxConflict, mount_context, mount_option
+from kubeletpy.volumes.claims.model import (
+    Mode,
+    PublishedOnDisk,
+    SELinux,
+    SELinuxConflict,
+    StagedOnDisk,
+    WaitCause,
+    mount_context,
+    mount_option,
+)
 from kubeletpy.volumes.operations.model import (
     Facts,
     OperationKind,

@@ -10,7 +10,7 @@ import pytest
 from kubeletpy.volumes.claims.model import WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import CLOUD_KINDS, ClaimVolume, resolve
 from kubeletpy.volumes.claims.translated import KINDS, Untranslatable, translated, translated_inline
-from kubeletpy.volumes.csi.node_object import MIGRATED
+from kubeletpy.volumes.csi.objects import MIGRATED
 from tests.unit.volumes.claim_objects import Csi, claim, pod, pv, volume
 
 GA, BETA = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"

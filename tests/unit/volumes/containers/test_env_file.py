@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.volumes.containers.env_file import EnvFileError, parse_env_file
+from kubeletpy.volumes.containers.environment import EnvFileError, parse_env_file
 
 
 @pytest.mark.parametrize(

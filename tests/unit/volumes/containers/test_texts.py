@@ -10,10 +10,10 @@ import pytest
 
 from kubeletpy.base.host.mount_table import MountPoint, is_shared, parse
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.containers.env_file import EnvFileError, parse_env_file
-from kubeletpy.volumes.containers.etc_hosts import hosts_text, is_managed, write_hosts
-from kubeletpy.volumes.files.syscalls import mount, mounts_below, share, unmount
-from kubeletpy.volumes.pod_volumes.downward import format_map, quoted
+from kubeletpy.volumes.containers.container_mounts import hosts_text, is_managed, write_hosts
+from kubeletpy.volumes.containers.environment import EnvFileError, parse_env_file
+from kubeletpy.volumes.files.disk import mount, mounts_below, share, unmount
+from kubeletpy.volumes.pod_volumes.payload import format_map, quoted
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.host import flushed_meanwhile

@@ -11,7 +11,7 @@ import pytest
 
 from kubeletpy.kubeapi.errors import Conflict, Unavailable
 from kubeletpy.kubeapi.protocol import CSINODES, NODES
-from kubeletpy.volumes.csi.node_object import (
+from kubeletpy.volumes.csi.objects import (
     ANNOTATION,
     MIGRATED,
     MIGRATED_ANNOTATION,
@@ -22,7 +22,7 @@ from kubeletpy.volumes.csi.node_object import (
     node_patch,
     owned_by,
 )
-from kubeletpy.volumes.csi.node_writer import CsiNodeWriter, NodeNotUpdated
+from kubeletpy.volumes.csi.registration import CsiNodeWriter, NodeNotUpdated
 from tests.virtual_time import on_virtual_time, settle
 
 from .cluster import Cluster

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.volumes.csi.driver_object import ABSENT, TokenRequest, lifecycle_problem, read
-from kubeletpy.volumes.csi.node_object import (
+from kubeletpy.volumes.csi.objects import (
+    ABSENT,
     MIGRATED,
     MIGRATED_ANNOTATION,
     DriverOnNode,
+    TokenRequest,
     changed_csi_node,
+    lifecycle_problem,
     owned_by,
+    read,
 )
 
 EMPTY = replace(ABSENT, group_policy=None)

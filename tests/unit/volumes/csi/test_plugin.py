@@ -10,19 +10,19 @@ import pytest
 
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
     Mode,
+    OperationFailed,
+    PodUse,
     VolumeSource,
     VolumeSpec,
     VolumeTraits,
     WaitCause,
     Waits,
 )
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed, PodUse
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
-from kubeletpy.volumes.csi.driver_object import DriverObject
 from kubeletpy.volumes.csi.host import CsiHost
-from kubeletpy.volumes.csi.names import CsiPaths
+from kubeletpy.volumes.csi.objects import CsiPaths, DriverObject
 from tests.unit.podworkers.builders import make_pod
 
 

@@ -15,13 +15,10 @@ from kubeletpy.kubeapi.protocol import CSINODES, NODES
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.resources.plugins.model import CSI
 from kubeletpy.resources.plugins.plugin_manager import PluginManager, SocketRegistrations
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.csi.driver_objects import DriverObjects
-from kubeletpy.volumes.csi.drivers import CsiDrivers, connect_by
-from kubeletpy.volumes.csi.node_object import ANNOTATION
-from kubeletpy.volumes.csi.node_writer import CsiNodeWriter
-from kubeletpy.volumes.csi.registration import CsiDriverHandler
+from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed
+from kubeletpy.volumes.csi.host import CsiDrivers, DriverObjects, connect_by
+from kubeletpy.volumes.csi.objects import ANNOTATION
+from kubeletpy.volumes.csi.registration import CsiDriverHandler, CsiNodeWriter
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.running import registered, running
 from tests.csi_driver.services import Options

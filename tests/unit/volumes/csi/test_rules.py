@@ -10,22 +10,22 @@ import pytest
 
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.volumes.claims.attached import attachment_name
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, VolumeStats
-from kubeletpy.volumes.claims.operation import ExpansionProblem
-from kubeletpy.volumes.csi import answers, driver_object, requests
-from kubeletpy.volumes.csi.answers import BadCsiAnswer, NodeInfo
-from kubeletpy.volumes.csi.driver_object import (
+from kubeletpy.volumes.claims.model import ExpansionProblem, FailureOutcome, VolumeStats
+from kubeletpy.volumes.claims.resolve import attachment_name
+from kubeletpy.volumes.csi import answers, objects
+from kubeletpy.volumes.csi.answers import BadCsiAnswer, CsiVolume, NodeInfo, VolumeAccess
+from kubeletpy.volumes.csi.objects import (
     ABSENT,
+    CsiPaths,
     DriverObject,
     GroupPolicy,
     TokenRequest,
+    Version,
     gives_to_group,
+    highest_supported,
+    inline_handle,
     lifecycle_problem,
 )
-from kubeletpy.volumes.csi.names import CsiPaths, inline_handle
-from kubeletpy.volumes.csi.requests import CsiVolume, VolumeAccess
-from kubeletpy.volumes.csi.versions import Version, highest_supported
 from kubeletpy.volumes.files.paths import UnsafePath
 
 PATHS = CsiPaths("/k")
@@ -102,7 +102,7 @@ READ_WRITE_ONCE = GroupPolicy.READ_WRITE_ONCE_WITH_FS_TYPE
     ],
 )  # fmt: skip
 def test_driver_objects(spec: Any, rules: DriverObject) -> None:
-    assert driver_object.read(None if spec is None else {"spec": spec}) == rules
+    assert objects.read(None if spec is None else {"spec": spec}) == rules
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_lifecycles() -> None:
 )
 def test_access_modes(mode: str, single: str, multi: str) -> None:
     names = csi.VolumeCapability.AccessMode.Mode.Name
-    assert names(requests.access_mode(mode, multi_writer=False)) == single
-    assert names(requests.access_mode(mode, multi_writer=True)) == multi
+    assert names(answers.access_mode(mode, multi_writer=False)) == single
+    assert names(answers.access_mode(mode, multi_writer=True)) == multi
     with pytest.raises(ValueError, match="unknown"):
-        requests.access_mode("Sometimes", multi_writer=False)
+        answers.access_mode("Sometimes", multi_writer=False)
 
 
 VOLUME = CsiVolume(
@@ -173,13 +173,13 @@ def test_requests() -> None:
         "volume_context": {"a": "1"},
         "staging_target_path": "/stage",
     }
-    assert requests.stage(VOLUME, "/stage", multi_writer=False) == csi.NodeStageVolumeRequest(
+    assert answers.stage(VOLUME, "/stage", multi_writer=False) == csi.NodeStageVolumeRequest(
         **both  # type: ignore[arg-type]
     )
-    assert requests.publish(
+    assert answers.publish(
         VOLUME, "/stage", "/target", read_only=True, multi_writer=False
     ) == csi.NodePublishVolumeRequest(**both, target_path="/target", readonly=True)  # type: ignore[arg-type]
-    assert requests.expand(
+    assert answers.expand(
         VOLUME, "/target", "/stage", 9, multi_writer=False
     ) == csi.NodeExpandVolumeRequest(
         volume_id="h",
@@ -192,7 +192,7 @@ def test_requests() -> None:
 
 
 def test_a_device_has_no_file_system() -> None:
-    made = requests.capability(
+    made = answers.capability(
         VolumeAccess("ReadWriteMany", block=True, fs_type="x"), multi_writer=True
     )
     assert made.WhichOneof("access_type") == "block"
@@ -200,7 +200,7 @@ def test_a_device_has_no_file_system() -> None:
 
 @pytest.mark.parametrize(("group", "said"), [(None, ""), (0, "0"), (7, "7")])
 def test_a_driver_gets_the_group_of_a_mount(group: int | None, said: str) -> None:
-    made = requests.capability(VolumeAccess("ReadWriteMany", group=group), multi_writer=True)
+    made = answers.capability(VolumeAccess("ReadWriteMany", group=group), multi_writer=True)
     assert made.mount.volume_mount_group == said
 
 

@@ -15,9 +15,9 @@ from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import PluginCallFailed
 from kubeletpy.resources.plugins.model import CSI, PluginInfo
 from kubeletpy.volumes.csi import answers
-from kubeletpy.volumes.csi.drivers import CsiDrivers, connect_by
-from kubeletpy.volumes.csi.storage_health import changed_storage_health
-from kubeletpy.volumes.csi.storage_health_monitor import StorageHealthMonitor
+from kubeletpy.volumes.csi.host import CsiDrivers, connect_by
+from kubeletpy.volumes.csi.objects import changed_storage_health
+from kubeletpy.volumes.csi.registration import StorageHealthMonitor
 from tests.unit.kubeletpy_up.helpers import SetClock
 from tests.unit.volumes.csi.cluster import Cluster
 

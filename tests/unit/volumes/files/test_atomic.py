@@ -14,8 +14,8 @@ import pytest
 
 from kubeletpy.volumes.files import atomic
 from kubeletpy.volumes.files.atomic import write_payload
-from kubeletpy.volumes.files.content import FileContent, Payload
-from kubeletpy.volumes.files.ownership import give_to_group, owned_mode
+from kubeletpy.volumes.files.paths import FileContent, Payload
+from kubeletpy.volumes.files.safe_path import give_to_group, owned_mode
 
 NOW = 1_700_000_000.0
 

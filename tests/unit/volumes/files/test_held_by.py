@@ -13,17 +13,20 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.volumes.claims.model import Mode
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
+    Mode,
+    OperationFailed,
+    PublishedOnDisk,
+    StagedOnDisk,
+)
 from kubeletpy.volumes.files import disk
-from kubeletpy.volumes.files import held_by as module
-from kubeletpy.volumes.files.busy import mentions_busy
-from kubeletpy.volumes.files.held_by import held_by
-from kubeletpy.volumes.files.syscalls import mount, unmount
+from kubeletpy.volumes.files import disk as module
+from kubeletpy.volumes.files.disk import held_by, mount, unmount
+from kubeletpy.volumes.files.paths import mentions_busy
 from kubeletpy.volumes.intree.base import InTreePlugin, unmount_and_remove
-from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.model import Operation, OperationKind
+from kubeletpy.volumes.operations.runner import VolumeActs
 
 
 @pytest.mark.parametrize(

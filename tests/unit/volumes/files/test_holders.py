@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.volumes.files.holders import (
+from kubeletpy.volumes.files.disk import (
     MAX_FILES,
     MAX_S,
     SHOWN,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.volumes.files.host_path import prepare
+from kubeletpy.volumes.files.safe_path import prepare
 
 
 def mode(path: Path) -> int:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.volumes.containers.sub_path import bind_sub_path
-from kubeletpy.volumes.files import syscalls
+from kubeletpy.volumes.containers.container_mounts import bind_sub_path
+from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.files.disk import mounts_below, unmount
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath
-from kubeletpy.volumes.files.syscalls import mounts_below, unmount
 from tests.descriptors import open_descriptors
 
 
@@ -174,7 +174,7 @@ def test_a_mount_that_does_not_answer_is_replaced(
     target = tmp_path / "subpaths/0"
     lstat = os.lstat
     flags: list[int] = []
-    umount2 = syscalls._libc().umount2
+    umount2 = disk._libc().umount2
 
     def refused(path: object, **options: Any) -> os.stat_result:
         if os.fspath(path) == str(target) and not flags:  # type: ignore[call-overload]
@@ -182,7 +182,7 @@ def test_a_mount_that_does_not_answer_is_replaced(
         return lstat(path, **options)  # type: ignore[arg-type]
 
     class Libc:
-        mount = syscalls._libc().mount
+        mount = disk._libc().mount
 
         @staticmethod
         def umount2(path: bytes, how: int) -> int:
@@ -193,7 +193,7 @@ def test_a_mount_that_does_not_answer_is_replaced(
         bind_sub_path(str(volume), ["a", "b"], str(target), read_only=False)
         with monkeypatch.context() as patched:
             patched.setattr(os, "lstat", refused)
-            patched.setattr(syscalls, "_libc", Libc)
+            patched.setattr(disk, "_libc", Libc)
             bind_sub_path(str(volume), ["a", "b"], str(target), read_only=False)
         assert len(mounts_below(str(target))) == 1
         assert (target / "file").read_text() == "inside"

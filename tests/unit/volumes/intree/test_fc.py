@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import Mode, VolumeSpec
-from kubeletpy.volumes.claims.on_disk import StagedOnDisk
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.intree import scsi, scsi_disks
+from kubeletpy.volumes.claims.model import Mode, OperationFailed, StagedOnDisk, VolumeSpec
+from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.fc.plugin import DEVICE_S, FcPlugin
 from kubeletpy.volumes.intree.fc.target import (
     FcDisk,
@@ -24,7 +22,7 @@ from kubeletpy.volumes.intree.fc.target import (
     unique_name,
 )
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.operations.acts import pod_use
+from kubeletpy.volumes.operations.runner import pod_use
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time
 
@@ -131,7 +129,7 @@ class Machine:
         self.scan.parent.mkdir(parents=True)
         self.plugin = FcPlugin(directory / "root", tree=ScsiTree(str(self.sys), str(self.dev)))
         self.programs: list[str] = []
-        monkeypatch.setattr(scsi_disks, "run", self._run)
+        monkeypatch.setattr(scsi, "run", self._run)
 
     async def _run(self, program: str, args: Sequence[str], **more: Any) -> str:
         self.programs.append(f"{program} {' '.join(args)}")

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.intree import scsi, scsi_disks
-from kubeletpy.volumes.intree.iscsi import iscsiadm
-from kubeletpy.volumes.intree.iscsi.iscsiadm import Iscsiadm
-from kubeletpy.volumes.intree.iscsi.sessions import DEVICE_S, MULTIPATH_S, Chap, IscsiSessions
+from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed
+from kubeletpy.volumes.intree import scsi
+from kubeletpy.volumes.intree.iscsi import plugin
+from kubeletpy.volumes.intree.iscsi.plugin import (
+    DEVICE_S,
+    MULTIPATH_S,
+    Chap,
+    Iscsiadm,
+    IscsiSessions,
+)
 from kubeletpy.volumes.intree.iscsi.target import IscsiDisk
 from kubeletpy.volumes.intree.scsi import ScsiTree
 from tests.iscsi_target.stand_in import StandIn
@@ -43,8 +47,8 @@ class Machine:
         self.held: set[str] = set()
         admin = Iscsiadm(at_once, (str(directory / "nothing"), str(self.target.database)))
         self.sessions = IscsiSessions(self.tree, admin, at_once)
-        monkeypatch.setattr(iscsiadm, "run", self._run)
-        monkeypatch.setattr(scsi_disks, "run", self._run)
+        monkeypatch.setattr(plugin, "run", self._run)
+        monkeypatch.setattr(scsi, "run", self._run)
         monkeypatch.setattr(scsi, "is_held", lambda device: Path(device).name in self.held)
         disks = {2: directory / "disks/sdx", 3: directory / "disks/sdy"}
         (directory / "disks").mkdir()

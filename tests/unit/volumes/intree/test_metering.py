@@ -9,10 +9,9 @@ from functools import partial
 
 import pytest
 
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.intree import metering
-from kubeletpy.volumes.intree.metering import MOST_HANGING, Meters
+from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed
+from kubeletpy.volumes.intree import base
+from kubeletpy.volumes.intree.base import MOST_HANGING, Meters
 
 
 class Servers:
@@ -31,7 +30,7 @@ class Servers:
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
-    monkeypatch.setattr(metering, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(base, "PATIENCE_S", 0.05)
     made = Servers()
     yield made
     made.healed.set()

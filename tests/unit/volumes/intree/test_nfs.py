@@ -11,18 +11,22 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.volumes.claims.attached import Attached
-from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause
-from kubeletpy.volumes.claims.observation import NodeObservation
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, Found, VolumeStats
-from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
+    Found,
+    OperationFailed,
+    VolumeSpec,
+    VolumeStats,
+    WaitCause,
+)
+from kubeletpy.volumes.claims.resolve import Attached, NodeObservation
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import base, nfs
 from kubeletpy.volumes.intree.nfs import NfsPlugin
-from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.executor import PATIENCE_S, VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.notices import VolumeNotices
+from kubeletpy.volumes.operations.model import VolumeNotices
+from kubeletpy.volumes.operations.runner import VolumeActs
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import eventually, on_virtual_time, settle, timed
 

@@ -15,15 +15,14 @@ from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.start_container import count_image_volumes
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, Found, PublishedOnDisk
-from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.claims.model import FailureOutcome, Found, OperationFailed, PublishedOnDisk
 from kubeletpy.volumes.files.paths import PLUGINS, PodPaths, plugin_name
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.node.accounts import VolumeAccounts
 from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.pod_volumes.plan import SUPPORTED
-from kubeletpy.volumes.pod_volumes.teardown import plugin_of
+from kubeletpy.volumes.pod_volumes.set_up import plugin_of
 from kubeletpy.volumes.protocol import VolumeError
 from tests.unit.volumes.node.test_node_volumes import CONFIG, HUSH, SECRET, Node, node, pod_of
 

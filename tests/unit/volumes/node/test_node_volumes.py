@@ -30,12 +30,11 @@ from kubeletpy.pods.environment import build_environment
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
-from kubeletpy.volumes.containers.env_file import EnvFile, parse_env_file
-from kubeletpy.volumes.containers.environment import ContainerEnvironment
-from kubeletpy.volumes.files.syscalls import mount, mounts_below, unmount
+from kubeletpy.volumes.containers.environment import ContainerEnvironment, EnvFile, parse_env_file
+from kubeletpy.volumes.files.disk import mount, mounts_below, unmount
 from kubeletpy.volumes.node.accounts import VolumeAccounts
 from kubeletpy.volumes.node.node_volumes import OUTCOMES_A_TURN, NodeVolumes
-from kubeletpy.volumes.pod_volumes.downward import format_map
+from kubeletpy.volumes.pod_volumes.payload import format_map
 from kubeletpy.volumes.pod_volumes.set_up import SetUpOutcome, set_up_all
 from kubeletpy.volumes.projected.token_claims import TokenKey
 from kubeletpy.volumes.projected.tokens import PodTokens
@@ -185,7 +184,7 @@ async def test_many_large_downward_items_do_not_block_the_loop(
         rendered.append(threading.current_thread().name)
         return format_map(values)
 
-    monkeypatch.setattr("kubeletpy.volumes.pod_volumes.downward.format_map", render)
+    monkeypatch.setattr("kubeletpy.volumes.pod_volumes.payload.format_map", render)
     for _ in range(3):
         await node.volumes.set_up(pod)
     assert len(rendered) == 1
@@ -216,7 +215,7 @@ async def test_that_the_api_has_not_answered_yet_is_no_event_before_it_lasts(
         await node.volumes.set_up(pod)
     assert caught.value.reported, "nobody else sends an event instead"
     assert node.events == []
-    monkeypatch.setattr("kubeletpy.volumes.node.unanswered.EVENT_AFTER_S", 0.0)
+    monkeypatch.setattr("kubeletpy.volumes.pod_volumes.plan.EVENT_AFTER_S", 0.0)
     with pytest.raises(VolumeError, match="no answer"):
         await node.volumes.set_up(pod)
     (said,) = node.events
@@ -307,7 +306,7 @@ async def test_a_kill_during_set_up_is_recovered(
     with monkeypatch.context() as patch:
         for name in ("mkdir", "chmod", "symlink_to", "replace", "touch"):
             patch.setattr(Path, name, dying(getattr(Path, name)))
-        patch.setattr("kubeletpy.volumes.pod_volumes.empty_dir.mount", dying(_mount))
+        patch.setattr("kubeletpy.volumes.pod_volumes.set_up.mount", dying(_mount))
         patch.setattr("kubeletpy.volumes.pod_volumes.set_up.give_to_group", dying(_give))
         with contextlib.suppress(Kill):
             await node.volumes.set_up(pod)
@@ -322,13 +321,13 @@ async def test_a_kill_during_set_up_is_recovered(
 
 
 def _mount(*args: Any, **kwargs: Any) -> None:
-    from kubeletpy.volumes.files.syscalls import mount
+    from kubeletpy.volumes.files.disk import mount
 
     mount(*args, **kwargs)
 
 
 def _give(*args: Any, **kwargs: Any) -> None:
-    from kubeletpy.volumes.files.ownership import give_to_group
+    from kubeletpy.volumes.files.safe_path import give_to_group
 
     give_to_group(*args, **kwargs)
 
@@ -755,7 +754,7 @@ async def test_disks_of_others_that_do_not_answer_hold_up_their_pods_only(
 ) -> None:
     answers = threading.Event()
     monkeypatch.setattr(
-        "kubeletpy.volumes.files.host_path.prepare", lambda path, kind: answers.wait(30)
+        "kubeletpy.volumes.files.safe_path.prepare", lambda path, kind: answers.wait(30)
     )
     gone = {"name": "v", "hostPath": {"path": "/mnt/gone", "type": "Directory"}}
     held = [

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from kubeletpy.volumes.claims.on_disk import FailureOutcome
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.operations.backoff import Backoffs
-from kubeletpy.volumes.operations.model import Failure, Key, OperationKind
+from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed
+from kubeletpy.volumes.operations.model import Backoffs, Failure, Key, OperationKind
 
 ONE: Key = ("vol", "uid")
 ERROR = OperationFailed(next(iter(FailureOutcome)), "disk is full", call="NodeStageVolume")

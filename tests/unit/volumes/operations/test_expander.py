@@ -8,10 +8,14 @@ import pytest
 
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.kubeapi.errors import Conflict
-from kubeletpy.volumes.claims.model import VolumeSpec
-from kubeletpy.volumes.claims.operation import ExpansionFailed, ExpansionProblem, OperationFailed
-from kubeletpy.volumes.operations.acts import pod_use
+from kubeletpy.volumes.claims.model import (
+    ExpansionFailed,
+    ExpansionProblem,
+    OperationFailed,
+    VolumeSpec,
+)
 from kubeletpy.volumes.operations.expander import CLAIM_READINGS, Expander
+from kubeletpy.volumes.operations.runner import pod_use
 from tests.unit.volumes.claim_objects import claim, pod, pv, spec
 
 GIB = 1 << 30

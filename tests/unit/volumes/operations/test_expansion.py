@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.volumes.operations.expansion import NOT_REQUIRED, Flow, failed, finished, flow
+from kubeletpy.volumes.operations.plan import NOT_REQUIRED, Flow, failed, finished, flow
 from tests.unit.volumes.claim_objects import spec
 
 GIB = 1 << 30

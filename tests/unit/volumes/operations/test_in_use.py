@@ -8,16 +8,20 @@ from collections.abc import Collection
 from typing import Any
 
 from kubeletpy.base.structs import replace
-from kubeletpy.volumes.claims.attached import Attached, not_in_use_yet
-from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
-from kubeletpy.volumes.claims.observation import NodeObservation
-from kubeletpy.volumes.claims.on_disk import Found
-from kubeletpy.volumes.operations.acts import VolumeActs
+from kubeletpy.volumes.claims.model import Found, VolumeSpec, WaitCause, Waits
+from kubeletpy.volumes.claims.resolve import Attached, NodeObservation, not_in_use_yet
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.in_use import InUse, attachable_as_shown
-from kubeletpy.volumes.operations.model import Operation, OperationKind, PodDemand, Volume
-from kubeletpy.volumes.operations.notices import VolumeNotices
+from kubeletpy.volumes.operations.model import (
+    InUse,
+    Operation,
+    OperationKind,
+    PodDemand,
+    Volume,
+    VolumeNotices,
+    attachable_as_shown,
+)
+from kubeletpy.volumes.operations.runner import VolumeActs
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time, settle

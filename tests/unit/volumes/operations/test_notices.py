@@ -7,15 +7,12 @@ from typing import Any, cast
 
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
-from kubeletpy.volumes.claims.model import Mode
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, Published
-from kubeletpy.volumes.claims.operation import FilesystemMismatch
-from kubeletpy.volumes.operations import acts
-from kubeletpy.volumes.operations.acts import VolumeActs
+from kubeletpy.volumes.claims.model import FailureOutcome, FilesystemMismatch, Mode, Published
+from kubeletpy.volumes.operations import runner
 from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.model import Operation, OperationKind
-from kubeletpy.volumes.operations.notices import VolumeNotices
+from kubeletpy.volumes.operations.model import Operation, OperationKind, VolumeNotices
 from kubeletpy.volumes.operations.reporter import Reporter
+from kubeletpy.volumes.operations.runner import VolumeActs
 from tests.unit.volumes.claim_objects import pod, pv, spec
 from tests.virtual_time import on_virtual_time
 
@@ -84,9 +81,9 @@ async def test_a_long_walk_reports_its_progress() -> None:
     assert [(at - start, reason) for at, _, reason, _ in events] == [
         (at, "VolumePermissionChangeInProgress")
         for at in (
-            acts.FIRST_NOTICE_S,
-            acts.FIRST_NOTICE_S + acts.NOTICE_S,
-            acts.FIRST_NOTICE_S + 2 * acts.NOTICE_S,
+            runner.FIRST_NOTICE_S,
+            runner.FIRST_NOTICE_S + runner.NOTICE_S,
+            runner.FIRST_NOTICE_S + 2 * runner.NOTICE_S,
         )
     ]
     texts = [text for *_, text in events]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.volumes.claims.model import Mode
-from kubeletpy.volumes.claims.on_disk import (
+from kubeletpy.volumes.claims.model import (
     FailureOutcome,
+    Mode,
     Published,
     PublishedOnDisk,
     StagedOnDisk,
@@ -23,8 +23,7 @@ from kubeletpy.volumes.operations.model import (
     Presence,
     Volume,
 )
-from kubeletpy.volumes.operations.outcome import Left, OperationDone, after
-from kubeletpy.volumes.operations.plan import plan
+from kubeletpy.volumes.operations.plan import Left, OperationDone, after, plan
 from tests.unit.volumes.claim_objects import spec
 
 MOUNT = PublishedOnDisk("csi", "v", "u1", "pv", "/p", driver="d")

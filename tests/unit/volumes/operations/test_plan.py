@@ -7,8 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeletpy.base.structs import replace
-from kubeletpy.volumes.claims.model import Mode, VolumeSpec, WaitCause, Waits
-from kubeletpy.volumes.claims.on_disk import PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.claims.model import (
+    Mode,
+    PublishedOnDisk,
+    StagedOnDisk,
+    VolumeSpec,
+    WaitCause,
+    Waits,
+)
 from kubeletpy.volumes.operations.model import (
     Facts,
     Failure,

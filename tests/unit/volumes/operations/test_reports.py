@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kubeletpy.base.structs import replace
-from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
-from kubeletpy.volumes.claims.on_disk import PublishedOnDisk
+from kubeletpy.volumes.claims.model import PublishedOnDisk, VolumeWait, WaitCause, Waits
 from kubeletpy.volumes.operations.model import (
     Failure,
     Operation,
@@ -13,7 +12,7 @@ from kubeletpy.volumes.operations.model import (
     Presence,
     Volume,
 )
-from kubeletpy.volumes.operations.reports import ending_waits
+from kubeletpy.volumes.operations.plan import ending_waits
 
 ABOUT, CALL = 'volume "d^h"', "NodeUnpublishVolume of driver d"
 MOUNT = PublishedOnDisk("csi", "d^h", "u1", "pv", "/p", driver="d")

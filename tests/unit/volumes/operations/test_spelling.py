@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.volumes.claims.on_disk import PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
-from kubeletpy.volumes.operations.spelling import canonical, spelled
+from kubeletpy.volumes.claims.model import PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.operations.model import PodMount, Presence, Volume, canonical, spelled
 
 FOUND = "kubernetes.io/iscsi/10.0.0.1:3260:iqn.2026-01.test:one:2"
 WRITTEN = "kubernetes.io/iscsi/10.0.0.1:iqn.2026-01.test:one:2"

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.volumes.claims.on_disk import Found, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operations.model import PodMount, Presence, Volume
-from kubeletpy.volumes.operations.taken_over import recognised, taken_over
+from kubeletpy.volumes.claims.model import Found, PublishedOnDisk, StagedOnDisk
+from kubeletpy.volumes.operations.model import PodMount, Presence, Volume, recognised, taken_over
 
 MOUNT = PublishedOnDisk("csi", "d^h", "u1", "pv", "/pods/u1/pv/mount", driver="d", handle="h")
 STAGED = StagedOnDisk("csi", "d^h", "/key/globalmount", driver="d", handle="h")

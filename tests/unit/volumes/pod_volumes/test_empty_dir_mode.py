@@ -13,12 +13,17 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.pods.pod import Pod
+from kubeletpy.volumes.files.disk import is_mount_point, unmount
 from kubeletpy.volumes.files.paths import PodPaths
-from kubeletpy.volumes.files.syscalls import is_mount_point, unmount
-from kubeletpy.volumes.pod_volumes.empty_dir import own_mode
 from kubeletpy.volumes.pod_volumes.payload import FileOwner
 from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, plan_volumes
-from kubeletpy.volumes.pod_volumes.set_up import PodSetting, VolumeFeatures, VolumeWork, set_up_all
+from kubeletpy.volumes.pod_volumes.set_up import (
+    PodSetting,
+    VolumeFeatures,
+    VolumeWork,
+    own_mode,
+    set_up_all,
+)
 
 ON = VolumeFeatures(empty_dir_mode=True)
 

@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.files.atomic import write_payload
-from kubeletpy.volumes.files.content import (
+from kubeletpy.volumes.files.paths import (
     CertificateInput,
     FileContent,
     PayloadError,

@@ -9,8 +9,16 @@ import pytest
 
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.files.content import CertificateInput, FileContent, PayloadError, TokenInput
-from kubeletpy.volumes.files.paths import UnsafePath, payload_path, safe_name, sub_path_parts
+from kubeletpy.volumes.files.paths import (
+    CertificateInput,
+    FileContent,
+    PayloadError,
+    TokenInput,
+    UnsafePath,
+    payload_path,
+    safe_name,
+    sub_path_parts,
+)
 from kubeletpy.volumes.pod_volumes.payload import DownwardInput, FileOwner, build_payload
 from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.files.content import PayloadError
+from kubeletpy.volumes.files.paths import PayloadError
 from kubeletpy.volumes.pod_volumes.payload import (
     DownwardInput,
     FileOwner,

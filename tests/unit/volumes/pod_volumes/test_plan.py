@@ -11,7 +11,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Mount, Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError, SpecField, SubPathError
-from kubeletpy.volumes.claims.on_disk import SetUp
+from kubeletpy.volumes.claims.model import SetUp
 from kubeletpy.volumes.containers.container_mounts import (
     ContainerMounts,
     bind_mount_options,
@@ -20,8 +20,8 @@ from kubeletpy.volumes.containers.container_mounts import (
 from kubeletpy.volumes.containers.pod_mounts import PodMounts, expand_strictly
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.node.node_volumes import file_owner
-from kubeletpy.volumes.pod_volumes.empty_dir import EmptyDirError, memory_size, page_size
 from kubeletpy.volumes.pod_volumes.plan import MAX_REFERENCES, ObjectRef, plan_volumes
+from kubeletpy.volumes.pod_volumes.set_up import EmptyDirError, memory_size, page_size
 
 
 def make_pod(volumes: list[Any] | None = None, *containers: Any, **spec: Any) -> Pod:

@@ -14,7 +14,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 from kubeletpy.kubeapi.watch_state import FailingWatches, StreamedLists
-from kubeletpy.volumes.files.content import PayloadError
+from kubeletpy.volumes.files.paths import PayloadError
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected import trust_bundles
 from kubeletpy.volumes.projected.trust_anchors import anchors_of, bundle_of

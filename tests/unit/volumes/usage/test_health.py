@@ -10,11 +10,15 @@ import pytest
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.status.generate import shown_volume_health
-from kubeletpy.volumes.claims.on_disk import FailureOutcome, MountedVolume, PublishedOnDisk
-from kubeletpy.volumes.claims.operation import OperationFailed
+from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
+    MountedVolume,
+    OperationFailed,
+    PublishedOnDisk,
+)
 from kubeletpy.volumes.csi import answers
 from kubeletpy.volumes.csi.client import NodeClient
-from kubeletpy.volumes.usage.health import VolumeHealthMonitor
+from kubeletpy.volumes.usage import VolumeHealthMonitor
 from tests.unit.kubeletpy_up.helpers import SetClock
 
 TYPE = csi.VolumeHealthErrorType

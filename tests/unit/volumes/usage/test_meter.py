@@ -8,15 +8,15 @@ from collections.abc import Iterable
 
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.volumes import ClaimNumbers
-from kubeletpy.volumes.claims.on_disk import (
+from kubeletpy.volumes.claims.model import (
     FailureOutcome,
     MeasuredVolume,
     MountedVolume,
+    OperationFailed,
     PublishedOnDisk,
     VolumeStats,
 )
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.usage.meter import AT_ONCE, VolumeMeter
+from kubeletpy.volumes.usage import AT_ONCE, VolumeMeter
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
 

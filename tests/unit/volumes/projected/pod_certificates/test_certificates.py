@@ -19,7 +19,7 @@ from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 from kubeletpy.kubeapi.watch_state import FailingWatches, StreamedLists
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import PodCertificateMetrics
-from kubeletpy.volumes.files.content import CertificateInput, PayloadError
+from kubeletpy.volumes.files.paths import CertificateInput, PayloadError
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
 from kubeletpy.volumes.protocol import VolumeError

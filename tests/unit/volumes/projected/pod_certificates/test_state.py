@@ -6,14 +6,12 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import Reason
-from kubeletpy.volumes.projected.pod_certificates.request import (
+from kubeletpy.volumes.projected.pod_certificates.state import (
+    AGAIN_S,
     DENIED,
     FAILED,
     ISSUED,
     CertificateRequestStatus,
-)
-from kubeletpy.volumes.projected.pod_certificates.state import (
-    AGAIN_S,
     HeldCertificate,
     Refusal,
     SentRequest,

@@ -13,27 +13,243 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import run_together
+from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.kubeapi.objects import WatchedObjects
-from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.kubeapi.protocol import (
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
+    VOLUMEATTACHMENTS,
+    KubeApi,
+)
+from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claim_volumes.claim_objects import ClaimObjects
-from kubeletpy.volumes.claim_volumes.waiting import OBJECT_CAUSES, Patience, VolumesWait
-from kubeletpy.volumes.claims.model import Mode, VolumeSpec, VolumeWait, WaitCause, Waits
-from kubeletpy.volumes.claims.observation import NodeObservation, observe_node
-from kubeletpy.volumes.claims.on_disk import MountedVolume, PublishedOnDisk, SetUp, VolumeStats
-from kubeletpy.volumes.claims.operation import OperationFailed
-from kubeletpy.volumes.claims.plugin import VolumePlugin
-from kubeletpy.volumes.claims.resolve import ClaimVolume
-from kubeletpy.volumes.claims.selinux import SELinux, SELinuxConflict, mount_context
-from kubeletpy.volumes.operations.acts import VolumeActs
+from kubeletpy.volumes.claims.model import (
+    Describes,
+    Mode,
+    MountedVolume,
+    OperationFailed,
+    PublishedOnDisk,
+    SELinux,
+    SELinuxConflict,
+    SetUp,
+    VolumePlugin,
+    VolumeSpec,
+    VolumeStats,
+    VolumeWait,
+    WaitCause,
+    Waits,
+    mount_context,
+    wait_text,
+)
+from kubeletpy.volumes.claims.resolve import (
+    ClaimVolume,
+    NodeObservation,
+    Read,
+    UnreadObject,
+    attachment_name,
+    claim_name,
+    observe_node,
+    pv_name,
+    resolve,
+)
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.notices import VolumeNotices
+from kubeletpy.volumes.operations.model import VolumeNotices
 from kubeletpy.volumes.operations.reporter import Reporter
+from kubeletpy.volumes.operations.runner import VolumeActs
+
+# Reads the claims, volumes and attachments that pods' volumes are made of.
+#
+# An object that could not be read implies nothing for a volume. Source:
+# docs/reference/behaviour-storage.md, sb2, st.
+
+Keys = dict[ObjectKey, None]
+"""Each object once, in the pod's order: requests do not depend on hashes."""
+Label = Callable[[Pod, VolumeSpec], VolumeSpec | Waits]
+"""Adds the SELinux context that a volume is to be mounted with."""
+
+
+class ClaimObjects:
+    """The API objects of this node's claim-backed volumes."""
+
+    def __init__(
+        self, objects: WatchedObjects, plugins: Sequence[Describes], node_name: str, label: Label
+    ) -> None:
+        """``objects``: for exclusive use."""
+        self._objects = objects
+        self._plugins = tuple(plugins)
+        self._node_name = node_name
+        self._label = label
+        self._read_for: dict[str, Keys] = {}
+
+    async def resolve(
+        self, pod: Pod, volumes: Sequence[ClaimVolume]
+    ) -> tuple[list[VolumeSpec], dict[str, Waits]]:
+        """A pod's resolved volumes, and what the others wait for, by name."""
+        specs: list[VolumeSpec] = []
+        waits: dict[str, Waits] = {}
+        claims = {volume.name: _claim_key(pod, volume) for volume in volumes}
+        keys = dict.fromkeys(key for key in claims.values() if key is not None)
+        before = self._read_for.get(pod.uid, {})  # kept until it is known to be useless
+        self._objects.register(pod.uid, keys | before)
+        found = await self._read(keys)
+        pvs = {
+            name: ObjectKey(PERSISTENTVOLUMES, "", of)
+            for name, key in claims.items()
+            if key is not None and (of := pv_name(found[key])) is not None
+        }
+        volume_keys = dict.fromkeys(pvs.values())
+        keys |= volume_keys
+        self._objects.register(pod.uid, keys | before)
+        found |= await self._read(volume_keys)
+        for volume in volumes:
+            claim_key, pv_key = claims[volume.name], pvs.get(volume.name)
+            got = resolve(
+                pod,
+                volume,
+                self._plugins,
+                claim=found[claim_key] if claim_key is not None else None,
+                pv=found[pv_key] if pv_key is not None else None,
+            )
+            if not isinstance(got, Waits):
+                got = self._label(pod, got)
+            if isinstance(got, Waits):
+                waits[volume.name] = got
+            else:
+                specs.append(got)
+        attachments = dict.fromkeys(
+            self._attachment_key(spec) for spec in specs if spec.attachable and spec.driver
+        )
+        self._read_for[pod.uid] = keys | attachments
+        self._objects.register(pod.uid, keys | attachments)
+        await self._read(attachments)
+        return specs, waits
+
+    def attachment(self, spec: VolumeSpec) -> Read:
+        """The VolumeAttachment of a CSI volume, as it was last read."""
+        found = self._objects.cached(self._attachment_key(spec))
+        return UnreadObject(str(found)) if isinstance(found, ApiError) else found
+
+    def press(self, uid: str, *, waiting: bool) -> None:
+        """Have the objects of a pod polled often, or stop that."""
+        self._objects.press(uid, self._read_for.get(uid, {}) if waiting else ())
+
+    def release(self, uid: str) -> None:
+        """Stop following the objects of a pod."""
+        self._read_for.pop(uid, None)
+        self._objects.release(uid)
+
+    def _attachment_key(self, spec: VolumeSpec) -> ObjectKey:
+        name = attachment_name(spec.handle, spec.driver, self._node_name)
+        return ObjectKey(VOLUMEATTACHMENTS, "", name)
+
+    async def _read(self, keys: Keys) -> dict[ObjectKey, Read]:
+        return dict(zip(keys, await run_together(*(self._get(key) for key in keys)), strict=True))
+
+    async def _get(self, key: ObjectKey) -> Read:
+        try:
+            return await self._objects.get(key)
+        except ApiError as error:
+            return UnreadObject(str(error))
+
+
+def _claim_key(pod: Pod, volume: ClaimVolume) -> ObjectKey | None:
+    name = claim_name(pod, volume)
+    return None if name is None else ObjectKey(PERSISTENTVOLUMECLAIMS, pod.namespace, name)
+
+
+def kept(found: JSON) -> JSON:
+    """The parts of a claim, volume or attachment that are worth keeping in memory."""
+    metadata = found["metadata"]
+    return {
+        **{name: found[name] for name in ("spec", "status") if name in found},
+        "metadata": {name: value for name, value in metadata.items() if name != "managedFields"},
+    }
+
+
+# How a pod waits for its claim-backed volumes: when events report it, and when it gives up.
+#
+# Pure: time is passed in. Source: docs/reference/behaviour-storage.md, se5, ss.
+
+_QUIET = frozenset({WaitCause.BUSY, WaitCause.BACKOFF, WaitCause.NOT_IN_USE_YET})
+"""Causes that will resolve soon, or that events have already reported."""
+OBJECT_CAUSES = frozenset(
+    {
+        WaitCause.UNREAD,
+        WaitCause.CLAIM_MISSING,
+        WaitCause.CLAIM_UNBOUND,
+        WaitCause.PV_MISSING,
+        WaitCause.PV_OF_ANOTHER,
+        WaitCause.NOT_OWNED,
+        WaitCause.NOT_ATTACHED,
+        WaitCause.ATTACH_FAILED,
+        WaitCause.ATTACH_LIMIT,
+    }
+)
+"""Causes that end with the change of an object."""
+ATTACH_PATIENCE_S = 10.0
+"""How long a pod may wait for attachments before an event reports it: every pod waits briefly."""
+LIMIT_PATIENCE_S = 123.0
+"""How long a pod waits on a node that has reached its volume limit: another pod's volume may be
+about to be detached. The same as the kubelet's wait for volumes in one sync.
+"""
+
+
+class VolumesWait(Exception):
+    """A pod's claim-backed volumes are not all there.
+
+    Attributes:
+        waits: name of each volume -> what it waits for.
+        reported: whether another event would add nothing, or would be premature.
+        node_is_full: volumes that waited too long because the node has reached its limit.
+    """
+
+    def __init__(
+        self, waits: Mapping[str, Waits], *, patient: bool = False, node_is_full: bool = False
+    ) -> None:
+        """``patient``: no wait for an attachment has been long."""
+        super().__init__("; ".join(f'volume "{name}": {wait_text(w)}' for name, w in waits.items()))
+        self.waits = waits
+        quiet = _QUIET | {WaitCause.NOT_ATTACHED} if patient else _QUIET
+        self.reported = all(wait.cause in quiet for wait in waits.values())
+        limited = (name for name, wait in waits.items() if wait.cause is WaitCause.ATTACH_LIMIT)
+        self.node_is_full = tuple(limited) if node_is_full else ()
+
+
+class Patience:
+    """Since when pods wait for attachments, and on full nodes."""
+
+    def __init__(self) -> None:
+        self._attaching: dict[str, float] = {}
+        self._full: dict[str, float] = {}
+
+    def has(self, uid: str, missing: Mapping[str, Waits], now: float) -> bool:
+        """Whether a pod's attachments may take a little longer."""
+        waits = any(wait.cause is WaitCause.NOT_ATTACHED for wait in missing.values())
+        return now - _begun(self._attaching, uid, now, waits=waits) < ATTACH_PATIENCE_S
+
+    def ends(self, uid: str, now: float, *, full: bool) -> bool:
+        """Whether a pod's wait on a node is over; ``full``: the node is at its volume limit."""
+        return now - _begun(self._full, uid, now, waits=full) >= LIMIT_PATIENCE_S
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that no longer waits."""
+        self._attaching.pop(uid, None)
+        self._full.pop(uid, None)
+
+
+def _begun(begun: dict[str, float], uid: str, now: float, *, waits: bool) -> float:
+    if not waits:
+        begun.pop(uid, None)
+        return now
+    return begun.setdefault(uid, now)
+
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,0 @@
-"""How full the volumes of claims are, and whether they are healthy."""
