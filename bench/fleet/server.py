@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from bench.fleet.seats import RETRY_AFTER_S, Busy, level_of, new_levels
 from kubeletpy_up import errors
-from kubeletpy_up.http import paths, query_options
+from kubeletpy_up.http import bodies, query_options
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import WriteOptions, node_caller, read_delete_options
 from kubeletpy_up.storage.watch import Subscription
@@ -126,7 +126,7 @@ class Asked:
 
     def __init__(self, method: str, path: str, content_type: str, data: bytes | None) -> None:
         where, _, query = path.partition("?")
-        route = paths.parse(paths.split(where))
+        route = bodies.parse(bodies.split(where))
         assert route is not None, f"no agent requests {path}"
         self._route, self._query = route, dict(parse_qsl(query))
         self._content_type, self._data = content_type, data

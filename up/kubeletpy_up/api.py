@@ -27,7 +27,7 @@ from kubeletpy_up.controllers.scheduler import Scheduler
 from kubeletpy_up.controllers.service_notices import ServiceNotices
 from kubeletpy_up.controllers.volume_protection import VolumeProtection
 from kubeletpy_up.http.server import Server
-from kubeletpy_up.pki import certificates, kubeconfig
+from kubeletpy_up.pki import certificates
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, Caller, node_caller
 from kubeletpy_up.storage.store import Store
@@ -214,7 +214,7 @@ class LocalApi:
             (endpoint.admin_kubeconfig, ADMIN.user, "admin.token"),
             (endpoint.node_kubeconfig, node, "node.token"),
         ):
-            kubeconfig.write(path, url, ca_pem, user, _token(self._dir / token))
+            certificates.write(path, url, ca_pem, user, _token(self._dir / token))
 
     async def _renew(self, endpoint: Endpoint, ca_pem: str) -> None:
         """Replace certificates that end soon, and use them, until cancelled."""

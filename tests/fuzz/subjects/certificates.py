@@ -6,7 +6,7 @@ import contextlib
 
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.pki import CertificateError, Names
-from kubeletpy_up.auth import bootstrap_tokens
+from kubeletpy_up.auth import credentials
 from kubeletpy_up.auth.tokens import TokenSigner
 from tests.fuzz.target import target, text
 
@@ -30,5 +30,5 @@ def token(data: bytes) -> None:
     given = data.decode("latin-1")
     found = _SIGNER.verify(given, 1.0)
     assert found is None or given == _TOKEN
-    if bootstrap_tokens.looks_like_one(text(data)):
-        bootstrap_tokens.caller(text(data), lambda *_: None, 1.0)
+    if credentials.looks_like_one(text(data)):
+        credentials.caller_of_token(text(data), lambda *_: None, 1.0)

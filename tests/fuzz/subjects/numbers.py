@@ -6,7 +6,7 @@ from kubeletpy.base.api import quantity, times
 from kubeletpy.pods.environment import ExpansionTooLong, expand
 from kubeletpy.resources.placement.hints import parse_ids
 from kubeletpy.volumes.containers.environment import parse_env_file
-from kubeletpy_up.schema import quantities
+from kubeletpy_up.schema import formats
 from tests.fuzz.target import target, text
 
 
@@ -19,11 +19,11 @@ def quantity_both(data: bytes) -> None:
     """A quantity that the embedded API accepts has the agent's value, and one spelling."""
     given = text(data)
     try:
-        canonical = quantities.canonical(given)
+        canonical = formats.canonical(given)
     except ValueError:
         quantity.value(given)
         return
-    assert quantities.canonical(canonical) == canonical
+    assert formats.canonical(canonical) == canonical
     quantity.value(canonical), quantity.milli_value(canonical)
 
 

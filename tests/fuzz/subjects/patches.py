@@ -6,9 +6,7 @@ import json
 from typing import Any
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.patching.apply import server_side_apply
-from kubeletpy_up.patching.json_patch import json_patch, merge_patch
-from kubeletpy_up.patching.strategic_merge import strategic_merge
+from kubeletpy_up.patching.apply import json_patch, merge_patch, server_side_apply, strategic_merge
 from kubeletpy_up.schema import definitions
 from kubeletpy_up.schema.decode import decode_kind, parse_json
 from tests.fuzz.target import JSON_WORDS, target

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy_up.schema import protobuf
+from kubeletpy_up.schema import definitions
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status, is_ready, running
@@ -42,7 +42,7 @@ MAIN = container(
 def spoken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Objects that the API has sent and received in protobuf: direction, and kind."""
     found: list[tuple[str, str]] = []
-    encode, event, decode = protobuf.encode, protobuf.event, protobuf.decode
+    encode, event, decode = definitions.encode, definitions.event, definitions.decode
 
     def note_event(kind: str, obj: JSON) -> bytes:
         found.append(("event", obj["kind"]))
@@ -57,9 +57,9 @@ def spoken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         found.append(("body", obj["kind"]))
         return obj
 
-    monkeypatch.setattr(protobuf, "event", note_event)
-    monkeypatch.setattr(protobuf, "encode", note_answer)
-    monkeypatch.setattr(protobuf, "decode", note_body)
+    monkeypatch.setattr(definitions, "event", note_event)
+    monkeypatch.setattr(definitions, "encode", note_answer)
+    monkeypatch.setattr(definitions, "decode", note_body)
     return found
 
 

@@ -15,7 +15,7 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.http import bodies
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, WriteOptions
-from kubeletpy_up.schema.bounds import MAX_VALUES
+from kubeletpy_up.schema.formats import MAX_VALUES
 from kubeletpy_up.storage import store
 from tests.unit.kubeletpy_up.helpers import make_registry, pod, refusal
 

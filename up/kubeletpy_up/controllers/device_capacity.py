@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy_up.schema import quantities
+from kubeletpy_up.schema import formats
 
 DeviceId = tuple[str, str, str]
 """Driver, pool, device."""
@@ -74,7 +74,7 @@ def share(device: JSON, request: JSON) -> Share | None:
             amount = str(policy.get("default") or capacity["value"])
         if not _allowed(amount, policy) or _amount(amount) > _amount(capacity["value"]):
             return None
-        found[name] = quantities.canonical(amount)
+        found[name] = formats.canonical(amount)
     return found
 
 
@@ -88,7 +88,7 @@ def _rounded(asked: str, policy: JSON) -> str:
         if between.get("step"):
             step, start = _whole(between["step"]), _whole(least)
             steps = -((start - _whole(asked)) // step)
-            return quantities.binary(start + step * steps)
+            return formats.binary(start + step * steps)
         return asked
     for each in policy.get("validValues") or ():
         if _amount(asked) <= _amount(each):
@@ -115,7 +115,7 @@ def _amounts(share: Share) -> dict[str, Decimal]:
 
 
 def _amount(text: object) -> Decimal:
-    return quantities.read(str(text))[0]
+    return formats.read(str(text))[0]
 
 
 def _whole(text: object) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.controllers.device_capacity import DeviceId, Shared
 from kubeletpy_up.controllers.placement import matches_node
-from kubeletpy_up.schema import quantities
+from kubeletpy_up.schema import formats
 
 CounterId = tuple[str, str, str, str]
 """Driver, pool, counter set, counter."""
@@ -168,7 +168,7 @@ def _counters(
 ) -> dict[CounterId, Decimal]:
     """The counters of some sets; ``set_name``: the field that has the name of a set."""
     return {
-        (driver, pool, each[set_name], name): quantities.read(str(counter["value"]))[0]
+        (driver, pool, each[set_name], name): formats.read(str(counter["value"]))[0]
         for each in sets or ()
         for name, counter in each["counters"].items()
     }

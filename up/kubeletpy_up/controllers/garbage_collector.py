@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.kinds import ownership
-from kubeletpy_up.kinds.ownership import FOREGROUND, ORPHAN
+from kubeletpy_up.kinds import meta as ownership
+from kubeletpy_up.kinds.meta import FOREGROUND, ORPHAN
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import CONTROLLER, DeleteOptions
 from kubeletpy_up.resources import find_kind

@@ -14,7 +14,7 @@ from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, matches
 from kubeletpy.pods.resources import requests_in_force
-from kubeletpy_up.kinds.pod_requests import amounts, requests_of
+from kubeletpy_up.kinds.pods import amounts, requests_of
 
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _NOT_READY: tuple[JSON, ...] = (

@@ -6,11 +6,143 @@ import base64
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kubeletpy_up.defaults import devices, storage
-
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo
+
+
+# Defaults of the kinds of resource.k8s.io.
+#
+# The API sets when a taint was added: ``kinds.devices``.
+
+
+def device_claim(obj: JSON) -> JSON:
+    """A claim: one device of each request."""
+    return {**obj, "spec": _claim_spec(obj.get("spec") or {}), "status": obj.get("status") or {}}
+
+
+def template(obj: JSON) -> JSON:
+    """A template: the same as its claims."""
+    spec = obj.get("spec") or {}
+    return {**obj, "spec": {**spec, "spec": _claim_spec(spec.get("spec") or {})}}
+
+
+def device_class(obj: JSON) -> JSON:
+    """A class: without a spec, it selects every device."""
+    return {**obj, "spec": obj.get("spec") or {}}
+
+
+def _claim_spec(spec: JSON) -> JSON:
+    devices = spec.get("devices") or {}
+    if devices.get("requests"):
+        devices = {**devices, "requests": [_request(each) for each in devices["requests"]]}
+    return {**spec, "devices": devices}
+
+
+def _request(request: JSON) -> JSON:
+    found = dict(request)
+    if found.get("exactly") is not None:
+        found["exactly"] = _wanted(found["exactly"])
+    if found.get("firstAvailable"):
+        found["firstAvailable"] = [_wanted(each) for each in found["firstAvailable"]]
+    return found
+
+
+def _wanted(request: JSON) -> JSON:
+    found = {**request, "allocationMode": request.get("allocationMode") or "ExactCount"}
+    if found["allocationMode"] == "ExactCount":
+        found["count"] = request.get("count") or 1
+    return found
+
+
+# Defaults of claims, volumes and the kinds of storage.k8s.io.
+
+_SNAPSHOTS = "snapshot.storage.k8s.io"
+_DRIVER: JSON = {
+    "attachRequired": True,
+    "podInfoOnMount": False,
+    "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    "volumeLifecycleModes": ["Persistent"],
+    "requiresRepublish": False,
+    "preventPodSchedulingIfMissing": False,
+    "seLinuxMount": False,
+}
+
+
+def claim(obj: JSON) -> JSON:
+    """A claim: a file system, with its data source in both fields."""
+    spec = _with_sources({"volumeMode": "Filesystem", **(obj.get("spec") or {})})
+    status = {"phase": "Pending", **(obj.get("status") or {})}
+    return {**obj, "spec": {"resources": {}, **spec}, "status": status}
+
+
+def _with_sources(spec: JSON) -> JSON:
+    """A data source given in either field is set in both.
+
+    Sources other than claims and snapshots are only references."""
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and not _is_source(source):
+        spec = {key: value for key, value in spec.items() if key != "dataSource"}
+        source = None
+    if reference is None:
+        reference = source
+    elif source is None and not reference.get("namespace") and _is_source(reference):
+        source = reference
+    found = {"dataSource": source, "dataSourceRef": reference}
+    return {**spec, **{key: _typed(value) for key, value in found.items() if value is not None}}
+
+
+def _typed(source: JSON) -> JSON:
+    return {"apiGroup": None, **source}
+
+
+def _is_source(source: JSON) -> bool:
+    wanted = {"": "PersistentVolumeClaim", _SNAPSHOTS: "VolumeSnapshot"}
+    return wanted.get(source.get("apiGroup") or "") == source.get("kind")
+
+
+def volume(obj: JSON) -> JSON:
+    """A volume: a file system that is retained when its claim is deleted."""
+    spec = dict(obj.get("spec") or {})
+    spec["persistentVolumeReclaimPolicy"] = spec.get("persistentVolumeReclaimPolicy") or "Retain"
+    spec.setdefault("volumeMode", "Filesystem")
+    if spec.get("hostPath") is not None:
+        spec["hostPath"] = {**spec["hostPath"], "type": spec["hostPath"].get("type") or ""}
+    if spec.get("iscsi") is not None:
+        spec["iscsi"] = {"iscsiInterface": "default", **spec["iscsi"]}
+    status = {"phase": "Pending", **(obj.get("status") or {})}
+    return {**obj, "spec": spec, "status": status}
+
+
+def storage_class(obj: JSON) -> JSON:
+    """A class: volumes are provisioned at once and deleted with their claim."""
+    return {
+        **obj,
+        "reclaimPolicy": obj.get("reclaimPolicy") or "Delete",
+        "volumeBindingMode": obj.get("volumeBindingMode") or "Immediate",
+    }
+
+
+def csi_driver(obj: JSON) -> JSON:
+    """A driver: volumes are attached, and have the lifecycle of their objects."""
+    given = {k: v for k, v in (obj.get("spec") or {}).items() if v not in (None, [], "")}
+    return {**obj, "spec": {**_DRIVER, **given}}
+
+
+def csi_node(obj: JSON) -> JSON:
+    """A node's drivers: null if there are none."""
+    drivers = [
+        {**driver, "topologyKeys": driver.get("topologyKeys") or None}
+        for driver in (obj.get("spec") or {}).get("drivers") or ()
+    ]
+    return {**obj, "spec": {"drivers": drivers or None}}
+
+
+def volume_attachment(obj: JSON) -> JSON:
+    """An attachment: not attached until reported."""
+    return {**obj, "status": {"attached": False, **(obj.get("status") or {})}}
+
 
 _CLIENT_IP_SECONDS = 10800
 
@@ -111,17 +243,17 @@ _BY_RESOURCE: dict[tuple[str, str], Callable[[JSON], JSON]] = {
     ("", "nodes"): _node,
     ("", "endpoints"): _endpoints,
     ("", "events"): _event,
-    ("", "persistentvolumeclaims"): storage.claim,
-    ("", "persistentvolumes"): storage.volume,
+    ("", "persistentvolumeclaims"): claim,
+    ("", "persistentvolumes"): volume,
     ("coordination.k8s.io", "leases"): _lease,
     ("scheduling.k8s.io", "priorityclasses"): _priority_class,
-    ("storage.k8s.io", "storageclasses"): storage.storage_class,
-    ("storage.k8s.io", "csidrivers"): storage.csi_driver,
-    ("storage.k8s.io", "csinodes"): storage.csi_node,
-    ("storage.k8s.io", "volumeattachments"): storage.volume_attachment,
-    ("resource.k8s.io", "resourceclaims"): devices.claim,
-    ("resource.k8s.io", "resourceclaimtemplates"): devices.template,
-    ("resource.k8s.io", "deviceclasses"): devices.device_class,
+    ("storage.k8s.io", "storageclasses"): storage_class,
+    ("storage.k8s.io", "csidrivers"): csi_driver,
+    ("storage.k8s.io", "csinodes"): csi_node,
+    ("storage.k8s.io", "volumeattachments"): volume_attachment,
+    ("resource.k8s.io", "resourceclaims"): device_claim,
+    ("resource.k8s.io", "resourceclaimtemplates"): template,
+    ("resource.k8s.io", "deviceclasses"): device_class,
 }
 
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import unquote
 
-from kubeletpy_up.errors import bad_request, too_large, unsupported_media_type
-from kubeletpy_up.schema import protobuf
-from kubeletpy_up.schema.bounds import LARGE, MAX_VALUES, check_count, check_values
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.wire.api_objects import MEDIA_TYPE
+from kubeletpy_up.errors import (
+    bad_request,
+    not_acceptable,
+    too_large,
+    unsupported_media_type,
+    wrong_form,
+)
+from kubeletpy_up.printers import tables
+from kubeletpy_up.printers.tables import IncludeObject
+from kubeletpy_up.resources import ResourceInfo, find_in_group
+from kubeletpy_up.schema import definitions
 from kubeletpy_up.schema.decode import parse_json
+from kubeletpy_up.schema.formats import LARGE, MAX_VALUES, check_count, check_values
 from kubeletpy_up.schema.sliced_json import count_values
 
 YAML_LIMIT = 256 << 10
@@ -16,7 +29,7 @@ YAML_DEPTH = 200
 _ROUGH = 1000
 """Allowed error of the count before parsing; the count after it is exact."""
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
-_READABLE = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+_READABLE = ("application/json", "application/yaml", definitions.MEDIA_TYPE)
 _JSON = frozenset({"", "application/json", "application/octet-stream"})
 
 
@@ -59,8 +72,8 @@ def read(body: bytes, content_type: str) -> Any:
         return None
     if media in _YAML:
         return read_yaml(body)
-    if media == protobuf.MEDIA_TYPE:
-        return protobuf.decode(body)
+    if media == definitions.MEDIA_TYPE:
+        return definitions.decode(body)
     if media not in _JSON:
         raise unsupported_media_type(media, _READABLE)
     return parse_json(body)
@@ -111,3 +124,199 @@ def _loader(yaml: Any) -> Any:
     }
     # JSON has no dates: text that resembles one stays text.
     return type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})
+
+
+# Parsing of request paths into resource, object and subresource.
+#
+#  A path that names nothing we serve yields None: the caller answers 404.
+
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A resource path. ``namespace`` None is all namespaces, or a cluster-wide resource."""
+
+    info: ResourceInfo
+    namespace: str | None = None
+    name: str = ""
+    subresource: str = ""
+    watch: bool = False
+
+
+def split(raw_path: str) -> list[str]:
+    """The path's parts, unquoted one by one; empty parts are dropped."""
+    return [unquote(part) for part in raw_path.split("/") if part]
+
+
+def parse(parts: list[str]) -> Route | None:
+    """Read the parts of a resource path, or None."""
+    if len(parts) >= 3 and parts[0] == "api":
+        return _resource("", parts[1], parts[2:])
+    if len(parts) >= 4 and parts[0] == "apis":
+        return _resource(parts[1], parts[2], parts[3:])
+    return None
+
+
+def _goes_on(info: ResourceInfo, subresource: str) -> bool:
+    """Whether a path of the node's own server follows the subresource."""
+    return subresource == "proxy" and info.is_proxied(subresource)
+
+
+def _resource(group: str, version: str, rest: list[str]) -> Route | None:
+    watch = rest[0] == "watch"
+    if watch:
+        rest = rest[1:]
+    namespace: str | None = None
+    if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_SUBRESOURCES:
+        namespace, rest = rest[1], rest[2:]
+    info = find_in_group(group, version, rest[0]) if rest else None
+    if info is None or (len(rest) > 3 and not _goes_on(info, rest[2])):
+        return None
+    if namespace is not None and not info.namespaced:
+        return None
+    name = rest[1] if len(rest) > 1 else ""
+    if name and info.namespaced and namespace is None:
+        return None
+    return Route(info, namespace, name, rest[2] if len(rest) > 2 else "", watch)
+
+
+# Content negotiation: the Accept header, and answers in the form that the client requests.
+#
+#  Objects are written as JSON or protobuf; Tables, or only their metadata, as JSON.
+
+OFFERED = ("application/json",)
+_PLAIN = frozenset({"application/json", "application/*", "*/*"})
+_TABLE_VERSIONS = frozenset({"v1", "v1beta1"})
+_MAX_ALTERNATIVES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How to answer.
+
+    Attributes:
+        kind: ``object``, ``table``, ``partial`` or ``discovery`` (aggregated).
+        version: of the meta.k8s.io or apidiscovery.k8s.io group.
+        many: for ``partial``: a list is requested.
+        protobuf: for ``object``: not in JSON.
+    """
+
+    kind: Literal["object", "table", "partial", "discovery"] = "object"
+    version: str = "v1"
+    many: bool = False
+    protobuf: bool = False
+
+
+def alternatives(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """The media types of an Accept header with their parameters, in the order given."""
+    found: list[tuple[str, dict[str, str]]] = []
+    for part in accept.split(",")[:_MAX_ALTERNATIVES]:
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        found.append((media.lower(), {key.lower(): value for key, _, value in pairs}))
+    return found
+
+
+def negotiate(accept: str, *, protobuf: bool = False) -> Form:
+    """The first acceptable form that we support; ``protobuf``: whether it can be that, too.
+
+    Raises:
+        ApiError: 406.
+    """
+    if not accept.strip():
+        return Form()
+    for media, parameters in alternatives(accept):
+        if media == MEDIA_TYPE and protobuf and "as" not in parameters:
+            return Form(protobuf=True)
+        if media not in _PLAIN:
+            continue
+        wanted, group = parameters.get("as"), parameters.get("g")
+        version = parameters.get("v", "v1")
+        if wanted is None:
+            return Form()
+        if group == "apidiscovery.k8s.io" and wanted == "APIGroupDiscoveryList":
+            if version in ("v2", "v2beta1"):
+                return Form("discovery", version)
+        elif group == "meta.k8s.io" and version in _TABLE_VERSIONS:
+            if wanted == "Table":
+                return Form("table", version)
+            if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+                return Form("partial", version, many=wanted.endswith("List"))
+    raise not_acceptable(OFFERED)
+
+
+def read_include_object(form: Form, text: str) -> IncludeObject:
+    """The includeObject parameter, which only Tables have.
+
+    Raises:
+        ApiError: 400, another value.
+    """
+    if form.kind != "table":
+        return "Metadata"
+    known: dict[str, IncludeObject] = {"": "Metadata"}
+    known |= {"Metadata": "Metadata", "Object": "Object", "None": "None"}
+    if text not in known:
+        raise bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{text[:40]}"'
+            ": must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return known[text]
+
+
+def _check_one_or_many(form: Form, kind: str, *, is_list: bool) -> None:
+    """Refuse a list in the form of one object, and vice versa. Raises ApiError 406."""
+    if is_list and not form.many:
+        found = f"a list (*core.{kind}List)"
+        raise wrong_form(
+            f"you requested PartialObjectMetadata, but the requested object is {found}"
+        )
+    if form.many and not is_list:
+        found = f"not a list (*core.{kind})"
+        raise wrong_form(
+            f"you requested PartialObjectMetadataList, but the requested object is {found}"
+        )
+
+
+def shape(
+    form: Form,
+    info: ResourceInfo,
+    answer: JSON,
+    *,
+    now: float,
+    include_object: IncludeObject = "Metadata",
+    with_columns: bool = True,
+) -> JSON:
+    """An object or list in the requested form; a Status is left unchanged."""
+    if form.kind == "object" or answer.get("kind") == "Status":
+        return answer
+    is_list = answer.get("kind") == info.kind + "List"
+    if form.kind == "table":
+        items = answer["items"] if is_list else [answer]
+        metadata: JSON = answer.get("metadata") or {}
+        if not is_list:
+            metadata = {"resourceVersion": metadata.get("resourceVersion", "")}
+        else:
+            versions = {"kind": info.kind, "apiVersion": info.group_version}
+            items = [{**versions, **item} for item in items]
+        return tables.to_table(
+            info,
+            items,
+            metadata,
+            now,
+            include_object,
+            is_list=is_list,
+            with_columns=with_columns,
+            version=form.version,
+        )
+    if form.kind != "partial":
+        return answer
+    _check_one_or_many(form, info.kind, is_list=is_list)
+    if not is_list:
+        return tables.partial(answer, form.version)
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": f"meta.k8s.io/{form.version}",
+        "metadata": answer.get("metadata") or {},
+        "items": [tables.partial(item, form.version) for item in answer["items"]],
+    }

@@ -18,23 +18,28 @@ from aiohttp import web
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.wire.listener import Door
 from kubeletpy_up import errors
-from kubeletpy_up.auth import client_certificates
+from kubeletpy_up.auth import credentials
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.http import bodies, documents, negotiation, paths, query_options
-from kubeletpy_up.http.responses import accepts_gzip, error_response, header_text, object_response
-from kubeletpy_up.http.streaming import stream
+from kubeletpy_up.http import bodies, query_options, responses
+from kubeletpy_up.http.responses import (
+    accepts_gzip,
+    error_response,
+    header_text,
+    object_response,
+    stream,
+)
 from kubeletpy_up.http.workshop import Workshop
 from kubeletpy_up.node.metrics import NodeMetrics
 from kubeletpy_up.node.proxy import NodeProxy
+from kubeletpy_up.pki.certificates import SubjectReader
 from kubeletpy_up.pki.csr_rules import REQUESTS
-from kubeletpy_up.pki.request_subjects import SubjectReader
 from kubeletpy_up.registry.list_options import read_revision
 from kubeletpy_up.registry.reading import Begin
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import Caller, WriteOptions, read_delete_options
 from kubeletpy_up.resources import METRICS_GROUP
-from kubeletpy_up.schema import protobuf
-from kubeletpy_up.schema.bounds import BODY_LIMIT, LARGE
+from kubeletpy_up.schema import definitions
+from kubeletpy_up.schema.formats import BODY_LIMIT, LARGE
 
 logger = logging.getLogger(__name__)
 
@@ -98,17 +103,17 @@ class Handler:
             return error_response(request, errors.internal("the server broke on this request"))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        parts = paths.split(request.rel_url.raw_path)
+        parts = bodies.split(request.rel_url.raw_path)
         if parts and parts[0] in _PUBLIC:
-            return documents.public(request, parts)
+            return responses.public(request, parts)
         caller = self._authenticate(request)
         if self.door is not None and not self.door.admit_identity(request.transport, caller.user):
             raise errors.too_many_connections(caller.user)
-        route = paths.parse(parts)
+        route = bodies.parse(parts)
         if route is None and parts[:1] == ["openapi"]:
-            return await self._workshop.call(documents.answer, request, parts)
+            return await self._workshop.call(responses.answer, request, parts)
         if route is None:
-            return documents.answer(request, parts)
+            return responses.answer(request, parts)
         if any(key.lower().startswith("impersonate-") for key in request.headers):
             raise errors.forbidden("users", "", "impersonation is not supported by this server")
         return await self._resource(request, caller, route)
@@ -116,7 +121,7 @@ class Handler:
     def _authenticate(self, request: web.Request) -> Caller:
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
-        known = client_certificates.caller(certificate, self._registry.clock.now())
+        known = credentials.caller_of_certificate(certificate, self._registry.clock.now())
         if known is not None:
             return known
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -128,7 +133,7 @@ class Handler:
         return found[0]
 
     async def _resource(
-        self, request: web.Request, caller: Caller, route: paths.Route
+        self, request: web.Request, caller: Caller, route: bodies.Route
     ) -> web.StreamResponse:
         if route.subresource and route.info.subresource(route.subresource) is None:
             raise errors.unknown_path()
@@ -137,10 +142,10 @@ class Handler:
                 raise errors.unavailable("this API has no way to its nodes")
             return await self._nodes.handle(request, caller, route)
         accept = request.headers.get("Accept", "")
-        known = protobuf.MEDIA_TYPE in accept and protobuf.writes(
+        known = definitions.MEDIA_TYPE in accept and definitions.writes(
             route.info.group_version, route.info.kind
         )
-        form = negotiation.negotiate(accept, protobuf=known)
+        form = bodies.negotiate(accept, protobuf=known)
         query, method = request.query, request.method
         if method == "GET":
             # on the path of a single object only the old form, /watch/…, is a watch
@@ -191,7 +196,7 @@ class Handler:
     async def _do(self, work: Callable[[Registry], T], *, large: bool) -> T:
         return await self._workshop.write(work) if large else work(self._registry)
 
-    def _is_large(self, route: paths.Route) -> bool:
+    def _is_large(self, route: bodies.Route) -> bool:
         """Whether the object or list at a path is large."""
         store, key = self._registry.store, route.info.storage_key
         namespace = route.namespace or ""
@@ -204,7 +209,9 @@ class Handler:
         """Refuse further large requests and wait for those under way."""
         await self._workshop.close()
 
-    async def _read_metrics(self, request: web.Request, caller: Caller, route: paths.Route) -> JSON:
+    async def _read_metrics(
+        self, request: web.Request, caller: Caller, route: bodies.Route
+    ) -> JSON:
         if self._metrics is None:
             raise errors.unavailable("this API has no way to its nodes")
         query = request.query
@@ -213,7 +220,7 @@ class Handler:
         )
 
     def _read(
-        self, registry: Registry, request: web.Request, caller: Caller, route: paths.Route
+        self, registry: Registry, request: web.Request, caller: Caller, route: bodies.Route
     ) -> JSON:
         query, key = request.query, route.info.key
         if route.name:
@@ -233,7 +240,7 @@ class Handler:
         registry: Registry,
         request: web.Request,
         caller: Caller,
-        route: paths.Route,
+        route: bodies.Route,
         sent: Any,
         *,
         options: WriteOptions,
@@ -270,7 +277,7 @@ class Handler:
         registry: Registry,
         request: web.Request,
         caller: Caller,
-        route: paths.Route,
+        route: bodies.Route,
         sent: Any,
     ) -> JSON:
         query = request.query
@@ -290,19 +297,19 @@ class Handler:
     async def _object(
         self,
         request: web.Request,
-        form: negotiation.Form,
-        route: paths.Route,
+        form: bodies.Form,
+        route: bodies.Route,
         answer: JSON,
         *,
         status: int = 200,
         warnings: Iterable[str] = (),
         large: bool = False,
     ) -> web.Response:
-        include = negotiation.read_include_object(form, request.query.get("includeObject", ""))
+        include = bodies.read_include_object(form, request.query.get("includeObject", ""))
         now = self._registry.clock.now()
 
         def respond() -> web.Response:
-            shaped = negotiation.shape(form, route.info, answer, now=now, include_object=include)
+            shaped = bodies.shape(form, route.info, answer, now=now, include_object=include)
             return object_response(request, form, shaped, status, sliced=large)
 
         response = await self._workshop.call(respond) if large else respond()
@@ -314,8 +321,8 @@ class Handler:
         self,
         request: web.Request,
         caller: Caller,
-        route: paths.Route,
-        form: negotiation.Form,
+        route: bodies.Route,
+        form: bodies.Form,
     ) -> web.StreamResponse:
         options = query_options.of_watch(request.query, route.name)
         begin: Begin | None = None

@@ -13,7 +13,7 @@ from kubeletpy.base.wire.listener import BACKLOG, Listener, guarded, most_connec
 from kubeletpy_up.http.handler import Handler
 from kubeletpy_up.node.proxy import NodeProxy
 from kubeletpy_up.registry.registry import Registry
-from kubeletpy_up.schema.bounds import BODY_LIMIT
+from kubeletpy_up.schema.formats import BODY_LIMIT
 
 _STOP_SECONDS = 1.0
 MAX_CONNECTIONS = 2048

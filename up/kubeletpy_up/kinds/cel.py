@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy_up.schema import quantities
+from kubeletpy_up.schema import formats
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
@@ -108,7 +108,7 @@ class Quantity(_Ordered):
     """An amount. Raises ValueError."""
 
     def __init__(self, text: object) -> None:
-        self.key: Decimal = quantities.read(str(text))[0]
+        self.key: Decimal = formats.read(str(text))[0]
 
 
 class Semver(_Ordered):

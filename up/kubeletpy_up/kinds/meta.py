@@ -5,16 +5,21 @@ Pure: the random source is an argument. Must never change an object in place.
 
 from __future__ import annotations
 
+import ipaddress
 import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import Cause, bad_request, conflict, invalid
 from kubeletpy_up.resources import ResourceInfo
+from kubeletpy_up.schema import formats
 
 if TYPE_CHECKING:
     import random
+
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
@@ -174,3 +179,189 @@ def with_metadata(obj: JSON, **changes: object) -> JSON:
     """A copy with metadata fields set; None removes a field."""
     meta = {**obj["metadata"], **changes}
     return {**obj, "metadata": {k: v for k, v in meta.items() if v is not None}}
+
+
+# The rules of garbage collection: what becomes of an object with owners.
+#
+# Source: metav1.OwnerReference, metav1.DeletionPropagation.
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+"""Finalizers: orphan the dependents; wait until the blocking ones are deleted."""
+SOLID, ABSENT, WAITING = "solid", "absent", "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How garbage collection changes an object.
+
+    Attributes:
+        disown: uids of owners to forget.
+        delete: the propagation policy to delete it with; empty if it stays.
+    """
+
+    disown: set[str] = field(default_factory=set)
+    delete: str = ""
+
+
+def owner_uids(obj: JSON | None) -> set[str]:
+    """The uids of an object's owners; none for no object."""
+    return {
+        each["uid"] for each in ((obj or {}).get("metadata") or {}).get("ownerReferences") or ()
+    }
+
+
+def matters(obj: JSON) -> bool:
+    """Whether an object in this state may be garbage, or has dependents to deal with."""
+    meta = obj["metadata"]
+    if meta.get("deletionTimestamp"):
+        return bool({ORPHAN, FOREGROUND} & {*(meta.get("finalizers") or ())})
+    return bool(meta.get("ownerReferences"))
+
+
+def is_waiting_for_dependents(obj: JSON) -> bool:
+    """Whether an object is being deleted in the foreground."""
+    meta = obj["metadata"]
+    return bool(meta.get("deletionTimestamp")) and FOREGROUND in (meta.get("finalizers") or ())
+
+
+def blocks(dependent: JSON, uid: str) -> bool:
+    """Whether an owner has to wait for a dependent."""
+    references = dependent["metadata"].get("ownerReferences") or ()
+    return any(each["uid"] == uid and each.get("blockOwnerDeletion") for each in references)
+
+
+def state(owner: JSON | None, reference: JSON) -> str:
+    """The state of a reference's owner: solid, absent (or another by that name) or waiting."""
+    if owner is None or owner["metadata"]["uid"] != reference["uid"]:
+        return ABSENT
+    return WAITING if is_waiting_for_dependents(owner) else SOLID
+
+
+def judge(obj: JSON, states: Mapping[str, str], *, has_dependents: bool) -> Verdict:
+    """Decide what becomes of an object that is not being deleted.
+
+    Args:
+        states: of its owners, by uid.
+        has_dependents: whether it is an owner itself.
+    """
+    if SOLID in states.values():
+        return Verdict(disown={uid for uid, found in states.items() if found != SOLID})
+    if WAITING in states.values() and has_dependents:
+        return Verdict(delete="Foreground")
+    finalizers = obj["metadata"].get("finalizers") or ()
+    if ORPHAN in finalizers:
+        return Verdict(delete="Orphan")
+    return Verdict(delete="Foreground" if FOREGROUND in finalizers else "Background")
+
+
+# Warnings about addresses that are valid, but not in canonical form.
+
+_DEPRECATED = "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+
+
+def warnings(plural: str, new: JSON, old: JSON | None = None) -> list[str]:
+    """The warnings to the client about newly added addresses."""
+    known = set(_addresses(plural, old)) if old else set()
+    found = [_warning(*each) for each in _addresses(plural, new) if each not in known]
+    ranges = set(_ranges(plural, old)) if old else set()
+    found += [_range_warning(*each) for each in _ranges(plural, new) if each not in ranges]
+    if plural == "services" and (new.get("spec") or {}).get("externalIPs"):
+        found.append(_DEPRECATED)
+    return [warning for warning in found if warning]
+
+
+def _addresses(plural: str, obj: JSON) -> Iterator[tuple[str, str]]:
+    """Each address with the path of its field."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if plural != "pods":
+        return
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        yield f"spec.hostAliases[{index}].ip", alias.get("ip") or ""
+    for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+        yield f"spec.dnsConfig.nameservers[{index}]", server
+    for key in ("podIPs", "hostIPs"):
+        for index, entry in enumerate(status.get(key) or ()):
+            yield f"status.{key}[{index}].ip", entry.get("ip") or ""
+
+
+def _ranges(plural: str, obj: JSON) -> Iterator[tuple[str, str]]:
+    """Each range with the path of its field."""
+    key = {"services": "loadBalancerSourceRanges", "nodes": "podCIDRs"}.get(plural)
+    for index, value in enumerate((obj.get("spec") or {}).get(key or "") or ()):
+        yield f"spec.{key}[{index}]", value.strip()
+
+
+def _range_warning(path: str, value: str) -> str:
+    if ":" not in value or formats.cidr(value):
+        return ""
+    return _canonical(f"{path}: IPv6 CIDR value", value, str(ipaddress.ip_network(value)))
+
+
+def _warning(path: str, address: str) -> str:
+    if ":" not in address or formats.ip_address(address):
+        return ""
+    return _canonical(f"{path}: IPv6 address", address, str(ipaddress.ip_address(address)))
+
+
+def _canonical(what: str, value: str, canonical: str) -> str:
+    if canonical == value:
+        return ""
+    return f'{what} "{value}" should be in RFC 5952 canonical format ("{canonical}")'
+
+
+# Events: one stored object, seen through core/v1 and through events.k8s.io/v1.
+#
+#  Objects are stored in the core/v1 form.
+
+_TO_NEW = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_TO_CORE = {new: core for core, new in _TO_NEW.items()}
+
+
+def to_new(event: JSON) -> JSON:
+    """A core/v1 event as events.k8s.io/v1."""
+    renamed = {
+        _TO_NEW.get(key, key): value
+        for key, value in event.items()
+        if value or key not in ("reportingComponent", "reportingInstance")
+    }
+    return {**renamed, "kind": "Event", "apiVersion": "events.k8s.io/v1"}
+
+
+def to_core(event: JSON) -> JSON:
+    """An events.k8s.io/v1 event as core/v1."""
+    renamed = {_TO_CORE.get(key, key): value for key, value in event.items()}
+    return {**renamed, "kind": "Event", "apiVersion": "v1"}
+
+
+def check_new(event: JSON) -> list[Cause]:
+    """Check a new event, in the core/v1 form, for the fields that events.k8s.io/v1 requires."""
+    needed = {
+        "eventTime": "eventTime",
+        "reportingController": "reportingComponent",
+        "reportingInstance": "reportingInstance",
+        "action": "action",
+        "reason": "reason",
+    }
+    return [
+        Cause("FieldValueRequired", name, "Required value")
+        for name, key in needed.items()
+        if not event.get(key)
+    ]
+
+
+def check(event: JSON) -> list[Cause]:
+    """The rule that an event is in its object's namespace (cluster-wide objects: ``default``)."""
+    namespace = event["metadata"].get("namespace", "")
+    involved = (event.get("involvedObject") or {}).get("namespace") or ""
+    if involved == namespace or (not involved and namespace in ("default", "kube-system")):
+        return []
+    message = f'Invalid value: "{involved}": does not match event.namespace'
+    return [Cause("FieldValueInvalid", "involvedObject.namespace", message)]

@@ -5,15 +5,111 @@ Pure: other objects come through a lookup. Never changes its arguments.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from kubeletpy.base.api import quantity
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
+from kubeletpy.pods.resources import COMPUTE
 from kubeletpy_up.auth.node_restriction import MIRROR_ANNOTATION
 from kubeletpy_up.errors import bad_request, conflict, forbidden
-from kubeletpy_up.kinds import pod_admission
 from kubeletpy_up.schema import formats
+
+if TYPE_CHECKING:
+    from kubeletpy.base.api.types import JSON
+
+
+# Additions of admission to a new pod: service account volume, pull secrets, QoS class.
+#
+# Pure: the account and the random suffix are arguments. Nothing here refuses a pod.
+
+TOKEN_MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOKEN_SECONDS = 3607
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+def with_service_account(pod: JSON, account: JSON | None, suffix: str) -> JSON:
+    """Mount the account's token, the cluster's CA and the namespace into every container.
+
+    Args:
+        pod: a defaulted pod; a mirror pod is returned unchanged.
+        account: the ServiceAccount object, None if there is none.
+        suffix: five random characters for the volume's name.
+    """
+    if _MIRROR in ((pod.get("metadata") or {}).get("annotations") or {}):
+        return pod
+    spec = dict(pod["spec"])
+    automount = spec.get("automountServiceAccountToken")
+    if automount is None:
+        automount = (account or {}).get("automountServiceAccountToken", True)
+    secrets = (account or {}).get("imagePullSecrets")
+    if secrets and not spec.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = secrets
+    if automount:
+        existing = next((v["name"] for v in spec.get("volumes") or () if _is_token_volume(v)), None)
+        name = existing or f"kube-api-access-{suffix}"
+        mounted = False
+        for key in ("initContainers", "containers"):
+            if spec.get(key):
+                spec[key] = [_mount(container, name) for container in spec[key]]
+                mounted = mounted or any(m["name"] == name for c in spec[key] for m in _mounts(c))
+        if mounted and existing is None:
+            spec["volumes"] = [*(spec.get("volumes") or []), _token_volume(name)]
+    return {**pod, "spec": spec}
+
+
+def _mounts(container: JSON) -> list[JSON]:
+    return container.get("volumeMounts") or []
+
+
+def _mount(container: JSON, volume: str) -> JSON:
+    mounts = _mounts(container)
+    if any(mount.get("mountPath") == TOKEN_MOUNT_PATH for mount in mounts):
+        return container
+    mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_MOUNT_PATH}
+    return {**container, "volumeMounts": [*mounts, mount]}
+
+
+def _is_token_volume(volume: JSON) -> bool:
+    return str(volume.get("name", "")).startswith("kube-api-access-") and "projected" in volume
+
+
+def _token_volume(name: str) -> JSON:
+    namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    authority = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}},
+        {"configMap": authority},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
+    ]
+    return {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}
+
+
+def qos_class(spec: JSON) -> str:
+    """Guaranteed, Burstable or BestEffort, by cpu and memory of pod or containers."""
+    own = spec.get("resources") or {}
+    if own.get("requests") or own.get("limits"):
+        parts = [own]
+    else:
+        listed = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+        parts = [container.get("resources") or {} for container in listed]
+    guaranteed, anything = True, False
+    for part in parts:
+        requests, limits = _positive(part.get("requests")), _positive(part.get("limits"))
+        anything = anything or bool(requests or limits)
+        guaranteed = guaranteed and len(limits) == len(COMPUTE) and requests == limits
+    if not anything:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _positive(amounts: JSON | None) -> dict[str, int]:
+    found = {n: formats.milli(amounts[n]) for n in COMPUTE if amounts and n in amounts}
+    return {name: amount for name, amount in found.items() if amount > 0}
+
 
 Find = Callable[[str, str, str], JSON | None]
 """(resource key, namespace, name) -> object or None."""
@@ -48,7 +144,7 @@ def admit(pod: JSON, find: Find, *, mount_tokens: bool, suffix: str, now: float)
     pod = _service_account(pod, find, mount_tokens, suffix)
     pod = _priority(pod, find)
     pod = _runtime_class(pod, find)
-    status: JSON = {"phase": "Pending", "qosClass": pod_admission.qos_class(pod["spec"])}
+    status: JSON = {"phase": "Pending", "qosClass": qos_class(pod["spec"])}
     if pod["spec"].get("schedulingGates"):
         status["conditions"] = [
             {
@@ -75,7 +171,7 @@ def _service_account(pod: JSON, find: Find, mount_tokens: bool, suffix: str) -> 
         )
         raise forbidden("pods", pod["metadata"]["name"], why)
     if mount_tokens:
-        return pod_admission.with_service_account(pod, account, suffix)
+        return with_service_account(pod, account, suffix)
     secrets = account.get("imagePullSecrets")
     if secrets and not pod["spec"].get("imagePullSecrets"):
         return {**pod, "spec": {**pod["spec"], "imagePullSecrets": secrets}}
@@ -268,3 +364,76 @@ def _with_resources(containers: list[JSON], wanted: list[JSON]) -> list[JSON]:
         taken: JSON = {key: new[key] for key in ("resources", "resizePolicy") if key in new}
         made.append({**kept, **taken})
     return made
+
+
+# A pod's requests, and the check whether a resize exceeds its node's resources.
+
+
+def requests_of(pod: JSON) -> dict[str, int]:
+    """A pod's requests, in thousandths: the larger of its containers' sum and any init step.
+
+    Restartable init containers (sidecars) count as containers, and with the init containers after
+    them. The pod's overhead is added; a pod-level request overrides the containers'.
+    """
+    spec: JSON = pod.get("spec") or {}
+    total: Counter[str] = Counter()
+    sidecars: Counter[str] = Counter()
+    peak: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        asked = _asked(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars.update(asked)
+            asked = {}
+        for name in sidecars.keys() | asked.keys():
+            peak[name] = max(peak.get(name, 0), sidecars[name] + asked.get(name, 0))
+    for container in spec.get("containers") or ():
+        total.update(_asked(container))
+    total.update(sidecars)
+    found = {n: max(total[n], peak.get(n, 0)) for n in total.keys() | peak.keys()}
+    found.update(_asked(spec))
+    for name, amount in amounts(spec.get("overhead")).items():
+        found[name] = found.get(name, 0) + amount
+    return found
+
+
+def _asked(holder: JSON) -> dict[str, int]:
+    return amounts((holder.get("resources") or {}).get("requests"))
+
+
+def amounts(given: JSON | None) -> dict[str, int]:
+    """A resource list in thousandths."""
+    return {name: quantity.milli_value(amount) for name, amount in (given or {}).items()}
+
+
+def check_resize(pod: JSON, node: JSON | None) -> None:
+    """Refuse a resized pod that requests more than its node has; an unbound pod is fine.
+
+    Raises:
+        ApiError: 403, with the cause NodeCapacity or UnsupportedPlatform.
+    """
+    bound_to, name = pod["spec"].get("nodeName"), pod["metadata"]["name"]
+    if not bound_to:
+        return
+    if node is None:
+        raise forbidden("pods", name, f'node "{bound_to}" not found')
+    system = (node["metadata"].get("labels") or {}).get("kubernetes.io/os", "linux")
+    if system != "linux":
+        why = f'pod resize is only supported on linux nodes, node "{bound_to}" is "{system}"'
+        _refuse(name, why, "UnsupportedPlatform")
+    room = amounts((node.get("status") or {}).get("allocatable"))
+    asked = requests_of(pod)
+    problems = []
+    for resource, unit in (("cpu", 1), ("memory", 1000)):
+        wanted, there = asked.get(resource, 0), room.get(resource, 0)
+        if wanted > there:
+            problem = f"{resource}, requested: {wanted // unit}, allocatable: {there // unit}"
+            problems.append(problem)
+    if problems:
+        why = "node didn't have enough allocatable resources: " + "; ".join(problems)
+        _refuse(name, why, "NodeCapacity")
+
+
+def _refuse(name: str, why: str, reason: str) -> None:
+    refusal = forbidden("pods", name, why)
+    refusal.details["causes"] = [{"reason": reason}]
+    raise refusal

@@ -13,7 +13,7 @@ from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import forbidden
 from kubeletpy_up.kinds.meta import with_metadata
-from kubeletpy_up.schema import quantities
+from kubeletpy_up.schema import formats
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
@@ -88,7 +88,7 @@ def size(claim: JSON) -> int:
 
 def in_bytes(amount: object) -> int:
     """A quantity in whole bytes, rounded up; 0 if there is none."""
-    return -(-quantities.milli(str(amount)) // 1000) if amount is not None else 0
+    return -(-formats.milli(str(amount)) // 1000) if amount is not None else 0
 
 
 def volume_status(new: JSON, old: JSON, now: float) -> JSON:
@@ -130,8 +130,8 @@ def _claim_warnings(obj: JSON) -> list[str]:
     resources = (obj.get("spec") or {}).get("resources") or {}
     for kind in ("limits", "requests"):
         amount = (resources.get(kind) or {}).get("storage")
-        if amount is not None and quantities.milli(str(amount)) % 1000:
-            shown = quantities.canonical(str(amount))
+        if amount is not None and formats.milli(str(amount)) % 1000:
+            shown = formats.canonical(str(amount))
             found.append(
                 f"spec.resources.{kind}[storage]: fractional byte value "
                 f'"{shown}" is invalid, must be an integer'

@@ -29,7 +29,7 @@ from kubeletpy_up.requests import CONTROLLER, Caller
 from kubeletpy_up.resources import ResourceInfo
 
 if TYPE_CHECKING:
-    from kubeletpy_up.http.paths import Route
+    from kubeletpy_up.http.bodies import Route
     from kubeletpy_up.node.proxy import NodeProxy
     from kubeletpy_up.registry.registry import Registry
 

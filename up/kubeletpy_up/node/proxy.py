@@ -28,12 +28,12 @@ from kubeletpy_up.node.targets import (
     node_address,
     pod_target,
 )
-from kubeletpy_up.schema.bounds import BODY_LIMIT
+from kubeletpy_up.schema.formats import BODY_LIMIT
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from kubeletpy_up.http.paths import Route
+    from kubeletpy_up.http.bodies import Route
     from kubeletpy_up.registry.registry import Registry
     from kubeletpy_up.requests import Caller
 

@@ -7,14 +7,20 @@ trust or write anything outside its own directory.
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
+import json
 import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from kubeletpy.base.host.files import KeyPair
+from kubeletpy.base.host.files import KeyPair, write_private
 from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy.base.wire.listener import limit_key_exchange
+from kubeletpy_up.pki import csr_rules
 
 __all__ = ["CertificateError", "Certificates", "ensure"]
 
@@ -119,3 +125,69 @@ def _stays(pair: KeyPair, names: Names, now: float) -> bool:
         return False
     certificate = x509.read_certificate(pair.certificate.read_bytes())
     return not (certificate.outdated(now) or certificate.lacks(names))
+
+
+# Kubeconfig files for the embedded API: one for people, one for the node.
+#
+# Must never log a token. Files are private and replaced atomically.
+
+
+def render(server: str, ca_pem: str, user: str, token: str) -> str:
+    """A kubeconfig (JSON, which is YAML too) for one user of one server.
+
+    Args:
+        server: URL, such as ``https://127.0.0.1:6443``.
+        ca_pem: the authority that signed the server's certificate.
+    """
+    cluster = "kubeletpy"
+    ca = base64.b64encode(ca_pem.encode()).decode()
+    context = {"cluster": cluster, "user": user}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "preferences": {},
+        "clusters": [
+            {"name": cluster, "cluster": {"server": server, "certificate-authority-data": ca}}
+        ],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": cluster, "context": context}],
+        "current-context": cluster,
+    }
+    return json.dumps(config, indent=2) + "\n"
+
+
+def write(path: Path, server: str, ca_pem: str, user: str, token: str) -> None:
+    """Write a kubeconfig, mode 0600. Raises OSError."""
+    write_private(path, render(server, ca_pem, user, token))
+
+
+# The subject of a certificate request, read before the registry handles the request.
+#
+# Untrusted requests may be long, and the registry works within one step of the event loop, which
+# must not block. Must never decide: that is for admission.
+
+_AT_ONCE = 2
+
+
+class SubjectReader:
+    """Reads requests on threads, a few at once."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def common_name(self, obj: Any) -> str | None:
+        """The subject of a CertificateSigningRequest that a client sent; None if unreadable.
+
+        Requests for signers other than those of nodes are not read: None.
+        """
+        spec = obj.get("spec") if isinstance(obj, dict) else None
+        if not isinstance(spec, dict) or spec.get("signerName") not in csr_rules.SIGNERS:
+            return None
+        from kubeletpy.base.host import x509
+
+        try:
+            pem = base64.b64decode(str(spec.get("request") or ""))
+            async with self._turns:
+                return (await asyncio.to_thread(x509.read_request, pem)).common_name
+        except (binascii.Error, ValueError, CertificateError):
+            return None

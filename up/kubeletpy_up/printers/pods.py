@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.pods.pod import TERMINAL_PHASES
-from kubeletpy_up.printers.times import human_duration, seconds_of, since
+from kubeletpy_up.printers.cells import human_duration, seconds_of, since
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON

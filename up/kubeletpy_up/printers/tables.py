@@ -11,8 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from kubeletpy_up import resources
-from kubeletpy_up.printers import others, pods, storage
-from kubeletpy_up.printers.times import human_duration
+from kubeletpy_up.printers import others, pods
+from kubeletpy_up.printers.cells import human_duration
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
@@ -87,7 +87,7 @@ def to_table(
     default = ""
     if is_list and printed == "storageclasses":
         objects = list(objects)
-        default = storage.default_class(objects)
+        default = others.default_class(objects)
     for obj in objects:
         row: JSON = {"cells": _cells(printed, obj, now)}
         if default and row["cells"][0] == default:

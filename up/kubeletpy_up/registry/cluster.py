@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Container, Iterable
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy_up import errors
-from kubeletpy_up.auth import bootstrap_tokens, tokens
+from kubeletpy_up.auth import credentials, tokens
 from kubeletpy_up.auth.authorizer import AdmissionRefusal, Request, authorize, named_in
 from kubeletpy_up.kinds import rules as kinds
 from kubeletpy_up.requests import Caller
@@ -127,8 +127,8 @@ class Cluster:
         if caller is not None:
             return caller, {}
         now = self.clock.now()
-        if bootstrap_tokens.looks_like_one(token):
-            joining = bootstrap_tokens.caller(token, self.find, now)
+        if credentials.looks_like_one(token):
+            joining = credentials.caller_of_token(token, self.find, now)
             return None if joining is None else (joining, {})
         return tokens.account_caller(self.store, self.signer, token, now, audiences)
 

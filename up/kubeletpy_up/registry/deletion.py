@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from kubeletpy.base.api.times import format_time, parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
-from kubeletpy_up.kinds.meta import with_metadata
-from kubeletpy_up.kinds.ownership import FOREGROUND, ORPHAN
+from kubeletpy_up.kinds.meta import FOREGROUND, ORPHAN, with_metadata
 from kubeletpy_up.requests import DeleteOptions
 
 _MAX_AHEAD = 2**31 - 1

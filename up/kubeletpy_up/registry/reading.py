@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError, bad_request, gone
-from kubeletpy_up.kinds import events
+from kubeletpy_up.kinds import meta
 from kubeletpy_up.registry.list_options import (
     EXACT,
     ListOptions,
@@ -30,7 +30,7 @@ from kubeletpy_up.storage.watch import Subscription, Watchers
 
 def view(info: ResourceInfo, obj: JSON) -> JSON:
     """A stored object in this resource's version."""
-    return events.to_new(obj) if info.key == "events.events.k8s.io" else obj
+    return meta.to_new(obj) if info.key == "events.events.k8s.io" else obj
 
 
 def _item(info: ResourceInfo, obj: JSON) -> JSON:

@@ -20,7 +20,7 @@ from kubeletpy.base.clock import Clock
 from kubeletpy_up import errors
 from kubeletpy_up.auth.authorizer import Request, named_in
 from kubeletpy_up.cluster_kinds import WRITES, second_node
-from kubeletpy_up.registry import bootstrap, reading
+from kubeletpy_up.registry import namespaces, reading
 from kubeletpy_up.registry.cluster import Cluster
 from kubeletpy_up.registry.list_options import EVERYTHING, ListOptions
 from kubeletpy_up.registry.namespaces import NamespaceController
@@ -29,7 +29,7 @@ from kubeletpy_up.registry.subresources import Subresources
 from kubeletpy_up.registry.writing import Writer
 from kubeletpy_up.requests import Caller, DeleteOptions, Target, WriteOptions
 from kubeletpy_up.resources import ResourceInfo
-from kubeletpy_up.storage.event_retention import EventRetention
+from kubeletpy_up.storage.optimistic import EventRetention
 from kubeletpy_up.storage.selectors import FieldTerm, Selection, parse_fields, parse_labels
 from kubeletpy_up.storage.store import Store
 from kubeletpy_up.storage.watch import Subscription
@@ -77,7 +77,7 @@ class Registry(Cluster):
         store.subscribe(self.watchers.dispatch)
         store.subscribe(self._namespaces.on_change)
         store.subscribe(self._events.on_change)
-        bootstrap.create_missing(self)
+        namespaces.create_missing(self)
         self._namespaces.reconcile_all()
 
     def get(

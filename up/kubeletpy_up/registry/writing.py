@@ -11,10 +11,11 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.auth import node_restriction
 from kubeletpy_up.defaults import pods as pod_defaults
-from kubeletpy_up.kinds import addresses, events, gated_fields, meta, pod_requests, storage
+from kubeletpy_up.kinds import gated_fields, meta, pods, storage
 from kubeletpy_up.kinds import rules as kinds
-from kubeletpy_up.patching import json_patch as patch_json
-from kubeletpy_up.patching import strategic_merge as patch_strategic
+from kubeletpy_up.patching import apply
+from kubeletpy_up.patching import apply as patch_json
+from kubeletpy_up.patching import apply as patch_strategic
 from kubeletpy_up.registry import reading
 from kubeletpy_up.registry.cluster import Cluster
 from kubeletpy_up.registry.removal import Remover
@@ -22,8 +23,8 @@ from kubeletpy_up.requests import Caller, Target, WriteOptions
 from kubeletpy_up.resources import ResourceInfo, find
 from kubeletpy_up.schema import decode as schema
 from kubeletpy_up.schema import definitions
-from kubeletpy_up.schema.bounds import check_values
-from kubeletpy_up.schema.json_types import json_type
+from kubeletpy_up.schema.compile import json_type
+from kubeletpy_up.schema.formats import check_values
 from kubeletpy_up.validation import objects as pod_validation
 
 APPLY = "application/apply-patch+yaml"
@@ -41,7 +42,7 @@ def stored_form(info: ResourceInfo, obj: JSON) -> tuple[ResourceInfo, JSON]:
     canonical = find(info.storage_key)
     if canonical is None:
         raise errors.unknown_path()
-    return canonical, events.to_core(obj)
+    return canonical, meta.to_core(obj)
 
 
 class Writer:
@@ -60,11 +61,11 @@ class Writer:
         meta.check_namespace(info, decoded, namespace)
         self._check_namespace(info, decoded, namespace)
         seen_as, (info, decoded) = info, stored_form(info, decoded)
-        if seen_as is not info and (causes := events.check_new(decoded)):
+        if seen_as is not info and (causes := meta.check_new(decoded)):
             name = (decoded.get("metadata") or {}).get("name") or ""
             raise errors.invalid(info.kind, name, causes)
         options.warnings.extend(storage.warnings(info.plural, decoded))
-        options.warnings.extend(addresses.warnings(info.plural, decoded))
+        options.warnings.extend(meta.warnings(info.plural, decoded))
         for attempt in range(_GENERATE_ATTEMPTS):
             made = self._build(caller, info, decoded, namespace, options.subject)
             name = made["metadata"]["name"]
@@ -95,7 +96,7 @@ class Writer:
         self._restrict_create(caller, info, made, subject)
         causes = pod_validation.validate_create(info, made)
         if info.plural == "events":
-            causes = [*causes, *events.check(made)]
+            causes = [*causes, *meta.check(made)]
         if causes:
             raise errors.invalid(info.kind, made["metadata"]["name"], causes, info.group)
         made = kinds.after_defaults(info, made, cluster.context())
@@ -205,10 +206,9 @@ class Writer:
         return self._replace(target, decoded, old, options)
 
     def _apply(self, target: Target, applied: Any, old: JSON | None, options: WriteOptions) -> JSON:
-        from kubeletpy_up.registry import applying
 
         info, now = target.info, self._cluster.clock.now()
-        merged = applying.merged(target, applied, old, options, now)
+        merged = merge_applied(target, applied, old, options, now)
         quiet = WriteOptions(options.dry_run, field_validation="Ignore", warnings=options.warnings)
         if old is None:
             options.created = True
@@ -240,9 +240,9 @@ class Writer:
             raise errors.invalid(info.kind, name, causes, info.group)
         if subresource == "resize" and new.get("spec") != old.get("spec"):
             node = self._cluster.find("nodes", "", new["spec"].get("nodeName") or "")
-            pod_requests.check_resize(new, node)
+            pods.check_resize(new, node)
         kinds.check_change(info, new, old, subresource, self._cluster.context())
-        options.warnings.extend(addresses.warnings(info.plural, new, old))
+        options.warnings.extend(meta.warnings(info.plural, new, old))
         if meta.same(new, old):
             return reading.view(seen_as, old)
         new = _ordered(info, self._with_owners(target, info, new, old, options.field_manager))
@@ -261,7 +261,7 @@ class Writer:
         """The new object; if it was ever applied, its changed fields now belong to the changer."""
         if not manager or "managedFields" not in old["metadata"]:
             return new
-        from kubeletpy_up.patching.field_managers import track_update
+        from kubeletpy_up.patching.apply import track_update
 
         kind = definitions.definition_name(info.group, info.version, info.kind)
         now, subresource = self._cluster.clock.now(), target.subresource
@@ -287,3 +287,73 @@ class Writer:
 def _ordered(info: ResourceInfo, obj: JSON) -> JSON:
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
     return {"kind": info.kind, "apiVersion": info.group_version, **rest}
+
+
+# Server-side apply as a request: what is wrong with it, and the object that results.
+#
+# Must never write. Time is an argument.
+
+
+def merge_applied(
+    target: Target, applied: Any, old: JSON | None, options: WriteOptions, now: float
+) -> JSON:
+    """The object with the configuration applied, to be created or to replace the old one.
+
+    Args:
+        applied: the request's body, decoded.
+        old: the stored object; None if there is none.
+        now: Unix seconds.
+
+    Raises:
+        ApiError: 400, 404, 409, 422.
+    """
+    info, name = target.info, target.name
+    if not options.field_manager:
+        text = "Required value: is required for apply patch"
+        raise errors.invalid_options("PatchOptions", "fieldManager", "FieldValueRequired", text)
+    _check_kind(info, applied)
+    # a field that is not in the schema can't have an owner
+    decoded, _ = schema.decode(info, applied, "Strict", whole=False)
+    metadata = decoded.get("metadata") or {}
+    if old is None:
+        _check_absent(target, metadata.get("uid") or "")
+    if info.subresource("status") is not None:
+        reset = "spec" if target.subresource == "status" else "status"
+        decoded = {key: value for key, value in decoded.items() if key != reset}
+    found = apply.server_side_apply(
+        definitions.definition_name(info.group, info.version, info.kind),
+        reading.view(info, old) if old else None,
+        {**decoded, "metadata": {**metadata, "name": metadata.get("name") or name}},
+        options.field_manager,
+        force=options.force,
+        now=now,
+        subresource=target.subresource,
+    )
+    meta.check_namespace(info, found, target.namespace)
+    meta.check_name(found, name)
+    return found
+
+
+def _check_kind(info: ResourceInfo, applied: Any) -> None:
+    if not isinstance(applied, dict):
+        raise errors.bad_request(
+            "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot "
+            f"unmarshal {json_type(applied)} into Go value of type map[string]interface {{}}"
+        )
+    group_version, kind = applied.get("apiVersion") or "", applied.get("kind") or ""
+    if (group_version, kind) != (info.group_version, info.kind):
+        shown = str(group_version) if "/" in str(group_version) else f"/{group_version}"
+        raise errors.bad_request(f"invalid object type: {shown[:300]}, Kind={str(kind)[:300]}")
+
+
+def _check_absent(target: Target, uid: str) -> None:
+    """Refuse to create what is meant for an existing object."""
+    info, name = target.info, target.name
+    if target.subresource:
+        raise errors.not_found(info.plural, name, info.group)
+    if uid:
+        why = (
+            f"uid mismatch: the provided object specified uid {uid}, and no existing object was "
+            "found"
+        )
+        raise errors.conflict(info.plural, name, why, info.group)

@@ -11,12 +11,88 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from kubeletpy_up.schema import definitions, quantities, zero_values
-from kubeletpy_up.schema.json_types import json_type
+from kubeletpy_up.data import load_json
+from kubeletpy_up.schema import definitions, formats
+
+# Zeros and nulls: which fields the API always writes, and which it leaves out when they are
+# empty.
+#
+# An empty plain string, number or boolean is left out, unless the table has it as always written.
+# A pointer is written as given, even if it points to a zero value. A nested object that is no
+# pointer is always written, if need be as ``{}``; an unset time is ``null``. Source:
+# docs/reference/api-wire.json (``*`` is a pointer, ``!`` what is always written).
+
+_PLAIN: dict[str, Any] = {"string": "", "int": 0, "bool": False}
+_TIMES = ("Time", "MicroTime")
+_NEVER_NULL = frozenset({"creationTimestamp"})
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroValues:
+    """The rules for one definition's fields.
+
+    Attributes:
+        left_out: plain fields that are not written when empty.
+        written: field -> what is written when it has no value.
+        structs: nested objects that are always written.
+    """
+
+    left_out: frozenset[str]
+    written: dict[str, Any]
+    structs: tuple[str, ...]
+
+
+@cache
+def _table() -> dict[str, dict[str, list[str]]]:
+    loaded: dict[str, dict[str, list[str]]] = load_json("api-wire.json")
+    return loaded
+
+
+def _message(definition: str) -> str:
+    """The wire table's name of a definition: ``core/Pod`` of ``io.k8s.api.core.v1.Pod``."""
+    parts = definition.split(".")
+    if definition.startswith("io.k8s.apimachinery.pkg.apis.meta."):
+        return f"meta/{parts[-1]}"
+    if not definition.startswith("io.k8s.api.") or parts[-2] != "v1":
+        return ""
+    group = parts[3]
+    return f"{group if group in ('core', 'policy') else f'{group}.k8s.io'}/{parts[-1]}"
+
+
+def of_fields(definition: str) -> ZeroValues:
+    """The rules for a definition's fields; empty for one that the table doesn't have."""
+    kinds = {key: kind for key, kind in _table().get(_message(definition), {}).values() if key}
+    always = {key: _PLAIN[kind[1:]] for key, kind in kinds.items() if kind.startswith("!")}
+    nulls = {key: None for key, kind in kinds.items() if kind in _TIMES and key not in _NEVER_NULL}
+    return ZeroValues(
+        frozenset(key for key, kind in kinds.items() if kind in _PLAIN),
+        {**always, **nulls},
+        tuple(
+            key
+            for key, kind in kinds.items()
+            if "/" in kind and kind[0].isalpha() and not kind.startswith("map ")
+        ),
+    )
+
+
+# The JSON types of values.
+
+
+def json_type(value: Any) -> str:
+    """``bool``, ``string``, ``number``, ``array`` or ``object``."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
 
 _INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _MICROSECONDS = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$")
@@ -127,9 +203,9 @@ def _quantity(value: Any, found: Found) -> Any:
     if type(value) is int or type(value) is float:
         value = str(value)
     elif type(value) is not str:
-        raise Mismatch(quantities.FORMAT_ERROR)
+        raise Mismatch(formats.FORMAT_ERROR)
     try:
-        return quantities.canonical(value)
+        return formats.canonical(value)
     except ValueError as error:
         raise Mismatch(str(error)) from None
 
@@ -249,7 +325,7 @@ def _struct(
 ) -> Decoder:
     short = _short(name)
     fields: dict[str, Decoder] = {}
-    zeros = zero_values.of_fields(name)
+    zeros = of_fields(name)
     structs: dict[str, Decoder] = {}
     # An empty list or plain map that isn't required equals an absent one: the API omits it.
     emptied = frozenset(

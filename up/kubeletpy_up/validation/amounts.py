@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.pods.resources import COMPUTE
-from kubeletpy_up.schema import formats, quantities
+from kubeletpy.pods.resources import COMPUTE, HUGEPAGES_PREFIX
+from kubeletpy_up.defaults.pods import of_containers
+from kubeletpy_up.schema import formats
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
     from kubeletpy_up.validation.report import Report
+
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _RESIZE_POLICIES = ("NotRequired", "RestartContainer")
@@ -18,7 +20,7 @@ _RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 def quantity(report: Report, value: Any, path: str) -> None:
     """A quantity that is not negative."""
     try:
-        number, _ = quantities.read(str(value))
+        number, _ = formats.read(str(value))
     except ValueError as error:
         report.invalid(path, value, str(error))
         return
@@ -66,7 +68,7 @@ def _list(report: Report, amounts: JSON, path: str) -> None:
         if name not in _STANDARD:
             _name(report, name, where)
         quantity(report, amount, where)
-        if is_extended(name) and "/" in name and quantities.milli(str(amount)) % 1000:
+        if is_extended(name) and "/" in name and formats.milli(str(amount)) % 1000:
             report.invalid(where, amount, "must be an integer")
 
 
@@ -91,7 +93,7 @@ def _request(report: Report, name: str, amount: Any, limit: Any, path: str) -> N
         if not overcommit:
             report.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         return
-    asked, allowed = quantities.read(str(amount))[0], quantities.read(str(limit))[0]
+    asked, allowed = formats.read(str(amount))[0], formats.read(str(limit))[0]
     if not overcommit and asked != allowed:
         report.invalid(where, amount, f"must be equal to {name} limit of {limit}")
     elif asked > allowed:
@@ -111,3 +113,34 @@ def resize_policies(report: Report, given: list[JSON], path: str, pod_policy: st
         if pod_policy == "Never" and action != "NotRequired":
             detail = "must be 'NotRequired' when `restartPolicy` is 'Never'"
             report.invalid(path, action, detail)
+
+
+# Resources of a pod as a whole beside those of its containers: KEP-2837.
+
+
+def consistency(report: Report, spec: JSON) -> None:
+    """No container has more than its pod, and all together request no more."""
+    own: JSON = spec["resources"]
+    for kind in ("requests", "limits"):
+        amounts = own.get(kind) or {}
+        for name, total in of_containers(spec, kind).items():
+            if kind == "limits" and not name.startswith(HUGEPAGES_PREFIX):
+                continue
+            if name in amounts and _more(total, amounts[name]):
+                detail = f"must be greater than or equal to aggregate container {kind} of {total}"
+                report.invalid(f"spec.resources.{kind}[{name}]", amounts[name], detail)
+    limits = own.get("limits") or {}
+    for index, container in enumerate(spec.get("containers") or ()):
+        for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
+            if name in limits and _more(limit, limits[name]):
+                path = f"spec.resources.containers[{index}][{name}].limits"
+                detail = f"must be less than or equal to pod limits of {limits[name]}"
+                report.invalid(path, limit, detail)
+
+
+def _more(one: Any, other: Any) -> bool:
+    """Whether one quantity is larger; false when one is malformed, which is reported elsewhere."""
+    try:
+        return formats.read(str(one))[0] > formats.read(str(other))[0]
+    except ValueError:
+        return False

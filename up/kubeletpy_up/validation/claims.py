@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy_up.schema import formats, quantities
-from kubeletpy_up.validation.selectors import label_selector
+from kubeletpy_up.schema import formats
+from kubeletpy_up.validation.metadata import label_selector
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
@@ -75,14 +75,14 @@ def volume_mode(report: Report, given: JSON, path: str) -> None:
 
 def positive(report: Report, amount: Any, path: str) -> None:
     """An amount of something."""
-    if quantities.read(str(amount))[0] <= 0:
+    if formats.read(str(amount))[0] <= 0:
         report.invalid(path, amount, "must be greater than zero")
 
 
 def not_negative(report: Report, amounts: JSON | None, path: str) -> None:
     """Amounts, each by its name."""
     for name, amount in (amounts or {}).items():
-        value = quantities.read(str(amount))[0]
+        value = formats.read(str(amount))[0]
         if value < 0:
             report.invalid_text(
                 f"{path}[{name}]", f"{value.normalize():f}", "must be a valid resource quantity"
@@ -119,7 +119,7 @@ def changed(report: Report, new: JSON, old: JSON) -> None:
         report.forbidden("spec", _IMMUTABLE)
     size, was = _storage(after), _storage(before)
     has = ((old.get("status") or {}).get("capacity") or {}).get("storage") or "0"
-    if size < was and size <= quantities.read(str(has))[0]:
+    if size < was and size <= formats.read(str(has))[0]:
         detail = "field can not be less than status.capacity"
         report.forbidden("spec.resources.requests.storage", detail)
     if after.get("volumeMode") != before.get("volumeMode"):
@@ -152,4 +152,4 @@ def _plain(given: JSON) -> JSON:
 
 def _storage(given: JSON) -> Any:
     amount = ((given.get("resources") or {}).get("requests") or {}).get("storage") or "0"
-    return quantities.read(str(amount))[0]
+    return formats.read(str(amount))[0]

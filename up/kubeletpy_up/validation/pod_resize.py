@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.api.quantity import value
 from kubeletpy.pods.resources import COMPUTE
-from kubeletpy_up.kinds import pod_admission
-from kubeletpy_up.schema import quantities
+from kubeletpy_up.kinds import pods
+from kubeletpy_up.schema import formats
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
@@ -28,8 +28,8 @@ def validate(report: Report, new: JSON, old: JSON) -> None:
     if ((before.get("os") or {}).get("name")) == "windows":
         report.forbidden("", "windows pods cannot be resized")
         return
-    had = (old.get("status") or {}).get("qosClass") or pod_admission.qos_class(before)
-    if pod_admission.qos_class(after) != had:
+    had = (old.get("status") or {}).get("qosClass") or pods.qos_class(before)
+    if pods.qos_class(after) != had:
         report.invalid("spec", had, "Pod QOS Class may not change as a result of resizing")
     if not _node_can(old):
         report.forbidden("spec", "Pod running on node without support for resize")
@@ -146,7 +146,7 @@ def _without_compute(resources: JSON | None) -> JSON:
     rest: JSON = {key: value for key, value in (resources or {}).items() if key not in _KINDS}
     for kind in _KINDS:
         rest[kind] = {
-            name: quantities.read(str(amount))[0]
+            name: formats.read(str(amount))[0]
             for name, amount in _amounts(resources, kind).items()
             if name not in COMPUTE
         }

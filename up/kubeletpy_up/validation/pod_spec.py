@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubeletpy_up.schema import formats
-from kubeletpy_up.validation import (
-    amounts,
-    containers,
-    metadata,
-    pod_level,
-    scheduling,
-    security,
-    volumes,
-)
+from kubeletpy_up.validation import amounts, containers, metadata, scheduling, security, volumes
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
@@ -70,7 +62,7 @@ def _containers(report: Report, spec: JSON) -> None:
     containers.ephemeral(report, ephemeral, "spec.ephemeralContainers", facts, names)
     if spec.get("resources"):
         amounts.requirements(report, spec["resources"], "spec.resources", claims)
-        pod_level.consistency(report, spec)
+        amounts.consistency(report, spec)
 
 
 def _host_network(report: Report, spec: JSON) -> None:

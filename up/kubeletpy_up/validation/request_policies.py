@@ -9,7 +9,7 @@ import itertools
 from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy_up.schema import quantities
+from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import amounts
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _step(report: Report, policy: JSON, most: Any, path: str) -> None:
         return
     added = _amount(least) + _amount(step)
     if added > _amount(most):
-        shown = quantities.binary(_whole(least) + _whole(step))
+        shown = formats.binary(_whole(least) + _whole(step))
         report.invalid(path, step, f"one step {shown} is larger than capacity value: {most}")
     for value in (policy["default"], between.get("max")):
         if value is not None and (_whole(value) - _whole(least)) % _whole(step):
@@ -114,7 +114,7 @@ def _step(report: Report, policy: JSON, most: Any, path: str) -> None:
 
 
 def _amount(text: Any) -> Decimal:
-    return quantities.read(str(text))[0]
+    return formats.read(str(text))[0]
 
 
 def _whole(text: Any) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy_up.schema import formats, quantities
+from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import claims, persistent_volumes, volumes
-from kubeletpy_up.validation.selectors import label_selector
+from kubeletpy_up.validation.metadata import label_selector
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
@@ -206,7 +206,7 @@ def storage_capacity(report: Report, obj: JSON) -> None:
     claims.class_name(report, obj.get("storageClassName") or "", "storageClassName")
     for field in ("capacity", "maximumVolumeSize"):
         amount = obj.get(field)
-        if amount is not None and quantities.read(str(amount))[0] < 0:
+        if amount is not None and formats.read(str(amount))[0] < 0:
             report.invalid(field, amount, "must be greater than or equal to 0")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubeletpy.pods import shape
-from kubeletpy_up.schema import formats, quantities
+from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import env
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _source(report: Report, kind: str, source: JSON, path: str) -> None:
         host_path(report, source, path)
     elif kind == "emptyDir":
         limit = source.get("sizeLimit")
-        if limit is not None and quantities.read(str(limit))[0] < 0:
+        if limit is not None and formats.read(str(limit))[0] < 0:
             detail = "SizeLimit field must be a valid resource quantity"
             report.forbidden(f"{path}.sizeLimit", detail)
     elif kind == "secret":

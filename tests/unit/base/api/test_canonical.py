@@ -9,7 +9,7 @@ from operator import add
 import pytest
 
 from kubeletpy.base.api.quantity import Format, Quantity, canonical, parse_quantity, written
-from kubeletpy_up.schema.quantities import canonical as of_the_server
+from kubeletpy_up.schema.formats import canonical as of_the_server
 
 MOST = 2**63 - 1
 TEXTS = [

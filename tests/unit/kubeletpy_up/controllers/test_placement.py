@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy_up.controllers.placement import pick_node
-from kubeletpy_up.kinds.pod_requests import requests_of
+from kubeletpy_up.kinds.pods import requests_of
 from tests.unit.kubeletpy_up.helpers import node, pod
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy_up import resources
 from kubeletpy_up.defaults import pods as pod_defaults
-from kubeletpy_up.kinds import pod_admission
+from kubeletpy_up.kinds import pods
 
 
 def resource(name: str) -> resources.ResourceInfo:
@@ -188,7 +188,7 @@ def test_other_kinds() -> None:
 def test_service_account_admission() -> None:
     base = {"metadata": {}, "spec": {"containers": [{"name": "c"}], "initContainers": [{}]}}
     account = {"imagePullSecrets": [{"name": "s"}]}
-    spec = pod_admission.with_service_account(base, account, "abcde")["spec"]
+    spec = pods.with_service_account(base, account, "abcde")["spec"]
     mount = {
         "name": "kube-api-access-abcde",
         "readOnly": True,
@@ -201,9 +201,9 @@ def test_service_account_admission() -> None:
     kinds = [next(iter(source)) for source in volume["projected"]["sources"]]
     assert kinds == ["serviceAccountToken", "configMap", "downwardAPI"]
     off = {"metadata": {}, "spec": {**base["spec"], "automountServiceAccountToken": False}}
-    assert "volumes" not in pod_admission.with_service_account(off, {}, "abcde")["spec"]
+    assert "volumes" not in pods.with_service_account(off, {}, "abcde")["spec"]
     account_off = {"automountServiceAccountToken": False}
-    assert "volumes" not in pod_admission.with_service_account(base, account_off, "x")["spec"]
+    assert "volumes" not in pods.with_service_account(base, account_off, "x")["spec"]
 
 
 @pytest.mark.parametrize(
@@ -222,4 +222,4 @@ def test_service_account_admission() -> None:
     ],
 )
 def test_qos_class(resources_of: list[dict[str, Any]], qos: str) -> None:
-    assert pod_admission.qos_class({"containers": [{"resources": r} for r in resources_of]}) == qos
+    assert pods.qos_class({"containers": [{"resources": r} for r in resources_of]}) == qos

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kubeletpy_up.discovery import openapi
-from kubeletpy_up.discovery.descriptions import described, texts
+from kubeletpy_up.discovery.openapi import described, texts
 from kubeletpy_up.schema import definitions
 
 CONTAINER = "io.k8s.api.core.v1.Container"

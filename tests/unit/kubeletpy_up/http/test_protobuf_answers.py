@@ -16,10 +16,10 @@ from kubeletpy.kubeapi.client import JSON_FORMAT, KubeClient, WireFormat
 from kubeletpy.kubeapi.kubeconfig import connect_kubeconfig
 from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, LEASES, PODS, SECRETS
-from kubeletpy_up.http import negotiation
+from kubeletpy_up.http import bodies
 from kubeletpy_up.pki import certificates
-from kubeletpy_up.schema import protobuf
-from kubeletpy_up.schema.protobuf import MEDIA_TYPE
+from kubeletpy_up.schema import definitions
+from kubeletpy_up.schema.definitions import MEDIA_TYPE
 from tests.unit.kubeletpy_up.helpers import pod
 from tests.unit.kubeletpy_up.serving import serving
 
@@ -123,12 +123,12 @@ async def test_errors_are_in_protobuf_too(clients: tuple[KubeClient, KubeClient,
     ],
 )
 def test_protobuf_is_chosen(accept: str, known: bool, chosen: bool) -> None:
-    form = negotiation.negotiate(accept, protobuf=known)
+    form = bodies.negotiate(accept, protobuf=known)
     assert (form.kind, form.protobuf) == ("object", chosen)
 
 
 def test_objects_that_protobuf_cannot_hold_are_not_encoded() -> None:
-    assert protobuf.encode({"apiVersion": "v1", "kind": "Pod", "novel": 1}) is None
-    assert protobuf.encode({"apiVersion": "v1", "kind": "Gadget"}) is None
-    assert protobuf.encode({"kind": "Pod"}) is None
-    assert protobuf.encode(object_text.loads(b'{"apiVersion":"v1","kind":"Pod"}')) is not None
+    assert definitions.encode({"apiVersion": "v1", "kind": "Pod", "novel": 1}) is None
+    assert definitions.encode({"apiVersion": "v1", "kind": "Gadget"}) is None
+    assert definitions.encode({"kind": "Pod"}) is None
+    assert definitions.encode(object_text.loads(b'{"apiVersion":"v1","kind":"Pod"}')) is not None

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from kubeletpy_up.http.streaming import member
+from kubeletpy_up.http.responses import member
 
 _GZIP = 16 + zlib.MAX_WBITS
 _FLUSHED = b"\x00\x00\xff\xff"

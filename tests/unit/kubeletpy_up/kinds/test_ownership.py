@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy_up.kinds import ownership
-from kubeletpy_up.kinds.ownership import ABSENT, SOLID, WAITING, Verdict
+from kubeletpy_up.kinds import meta
+from kubeletpy_up.kinds.meta import ABSENT, SOLID, WAITING, Verdict
 
 
 def made(uid: str = "u", **metadata: Any) -> dict[str, Any]:
@@ -32,22 +32,22 @@ def test_the_verdict(
     states: dict[str, str], finalizers: list[str], has_dependents: bool, expected: Verdict
 ) -> None:
     obj = made(finalizers=finalizers)
-    assert ownership.judge(obj, states, has_dependents=has_dependents) == expected
+    assert meta.judge(obj, states, has_dependents=has_dependents) == expected
 
 
 def test_the_state_of_an_owner() -> None:
     going = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     reference = {"uid": "u"}
-    assert ownership.state(None, reference) == ABSENT
-    assert ownership.state(made("v"), reference) == ABSENT
-    assert ownership.state(made(), reference) == SOLID
-    assert ownership.state(made(**going), reference) == SOLID
-    assert ownership.state(made(**going, finalizers=["foregroundDeletion"]), reference) == WAITING
+    assert meta.state(None, reference) == ABSENT
+    assert meta.state(made("v"), reference) == ABSENT
+    assert meta.state(made(), reference) == SOLID
+    assert meta.state(made(**going), reference) == SOLID
+    assert meta.state(made(**going, finalizers=["foregroundDeletion"]), reference) == WAITING
 
 
 def test_dependents_that_block_an_owner() -> None:
     references = [{"uid": "u", "blockOwnerDeletion": True}, {"uid": "v"}]
     dependent = made("d", ownerReferences=references)
-    assert ownership.blocks(dependent, "u")
-    assert not ownership.blocks(dependent, "v")
-    assert ownership.owner_uids(dependent) == {"u", "v"}
+    assert meta.blocks(dependent, "u")
+    assert not meta.blocks(dependent, "v")
+    assert meta.owner_uids(dependent) == {"u", "v"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.patching import apply, field_managers, field_sets
+from kubeletpy_up.patching import apply, field_sets
 from kubeletpy_up.requests import ADMIN, WriteOptions
 from tests.unit.kubeletpy_up.helpers import make_registry
 
@@ -144,14 +144,14 @@ def test_an_object_created_otherwise_belongs_to_before_first_apply() -> None:
 def test_kubectl_takes_over_fields_of_client_side_apply() -> None:
     live = config({"k": "v", "l": "w"})
     last = json.dumps(config({"k": "v"}))
-    live["metadata"]["annotations"] = {field_managers._LAST_APPLIED: last}
+    live["metadata"]["annotations"] = {apply._LAST_APPLIED: last}
     found = put(live, config({"k": "new"}), "kubectl")
     assert found["data"] == {"k": "new", "l": "w"}
-    assert set(owners(found)) == {field_managers.CLIENT_SIDE_APPLY, "kubectl"}
+    assert set(owners(found)) == {apply.CLIENT_SIDE_APPLY, "kubectl"}
     with pytest.raises(ApiError, match=r'"kubectl-client-side-apply" using v1: \.data\.k'):
         put(live, config({"k": "new"}), "another")
     for unreadable in ("[1, {", "3", "[]", '{"metadata": 5}', '{"data": {"k": [[]]}, "spec": 1}'):
-        live["metadata"]["annotations"] = {field_managers._LAST_APPLIED: unreadable}
+        live["metadata"]["annotations"] = {apply._LAST_APPLIED: unreadable}
         with pytest.raises(ApiError, match=r"\.data\.k"):
             put(live, config({"k": "new"}), "another")
 
@@ -167,12 +167,12 @@ def test_refused_configurations() -> None:
 def test_updates_take_fields_over() -> None:
     live = put(None, config({"k": "v", "l": "w"}))
     edited = {**live, "data": {"k": "edited"}}
-    found = field_managers.track_update(MAP, live, edited, "kubectl-edit", now=5.0)
+    found = apply.track_update(MAP, live, edited, "kubectl-edit", now=5.0)
     assert owners(found) == {"kubectl-edit": {"f:data": {"f:k": {}}}}
     with pytest.raises(ApiError, match='"kubectl-edit" using v1: '):
         put(found, config({"k": "v"}))
     plain, edited = config({"k": "v"}), config({"k": "w"})
-    assert field_managers.track_update(MAP, plain, edited, "x", now=5.0) == edited
+    assert apply.track_update(MAP, plain, edited, "x", now=5.0) == edited
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_an_unreadable_record_owns_nothing(fields: Any) -> None:
     live["metadata"]["managedFields"].append({"manager": "odd", "fieldsV1": fields})
     owner = "odd" if isinstance(fields, dict) and isinstance(fields.get("f:data"), dict) else ""
     edited = {**live, "data": {"k": "edited"}}
-    assert "odd" not in owners(field_managers.track_update(MAP, live, edited, "x", now=5.0))
+    assert "odd" not in owners(apply.track_update(MAP, live, edited, "x", now=5.0))
     if owner:
         with pytest.raises(ApiError, match=owner):
             put(live, config({"k": "new"}))

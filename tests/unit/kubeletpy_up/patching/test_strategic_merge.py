@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.patching.strategic_merge import strategic_merge
+from kubeletpy_up.patching.apply import strategic_merge
 
 POD = "io.k8s.api.core.v1.Pod"
 

@@ -19,7 +19,7 @@ from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.node.certificates import request
-from kubeletpy_up.auth import bootstrap_tokens, client_certificates
+from kubeletpy_up.auth import credentials
 from kubeletpy_up.controllers import csr_controller
 from kubeletpy_up.controllers.csr_controller import CertificateController
 from kubeletpy_up.errors import ApiError
@@ -81,7 +81,7 @@ def test_bootstrap_tokens(secret: JSON, token: str, known: bool) -> None:
         here = (resource, namespace, name) == ("secrets", "kube-system", "bootstrap-token-abcdef")
         return secret if here else None
 
-    found = bootstrap_tokens.caller(token, find, NOW)
+    found = credentials.caller_of_token(token, find, NOW)
     assert (found is not None) == known
     if found is not None:
         assert found.user == "system:bootstrap:abcdef"
@@ -96,12 +96,12 @@ def test_client_certificates() -> None:
         (("commonName", "system:node:n"),),
     )
     certificate = {"subject": subject, "notAfter": "Jan 15 08:00:00 2027 GMT"}
-    found = client_certificates.caller(certificate, NOW)
+    found = credentials.caller_of_certificate(certificate, NOW)
     assert found == Caller("system:node:n", ("system:nodes", "more", "system:authenticated"))
     assert found.node_name == "n"
-    assert client_certificates.caller(certificate, NOW + 1) is None
-    assert client_certificates.caller({}, NOW) is None
-    assert client_certificates.caller({**certificate, "subject": ()}, NOW) is None
+    assert credentials.caller_of_certificate(certificate, NOW + 1) is None
+    assert credentials.caller_of_certificate({}, NOW) is None
+    assert credentials.caller_of_certificate({**certificate, "subject": ()}, NOW) is None
 
 
 # -- rules -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from kubeletpy.base.host import x509
 from kubeletpy.base.host.pki import Names
 from kubeletpy.node.certificates import request
 from kubeletpy_up.pki import certificates
-from kubeletpy_up.pki.request_subjects import SubjectReader
+from kubeletpy_up.pki.certificates import SubjectReader
 from tests.unit.kubeletpy_up.serving import serving
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

@@ -10,7 +10,7 @@ import pytest
 from kubeletpy_up import resources
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.schema import decode as schema
-from kubeletpy_up.schema import quantities
+from kubeletpy_up.schema import formats
 
 
 def served(plural: str) -> resources.ResourceInfo:
@@ -198,13 +198,13 @@ def test_empty_lists_are_dropped_and_empty_structures_kept() -> None:
     ],
 )
 def test_quantities_have_one_spelling(given: str, spelled: str) -> None:
-    assert quantities.canonical(given) == spelled
-    assert quantities.canonical(spelled) == spelled
+    assert formats.canonical(given) == spelled
+    assert formats.canonical(spelled) == spelled
 
 
 def test_hostile_quantities_cost_nothing() -> None:
     for given in ("1e999999999", "1" * 100_000, "1e-99999", "..", "+", "1Kii"):
         try:
-            quantities.canonical(given)
+            formats.canonical(given)
         except ValueError as error:
             assert "quanti" in str(error)

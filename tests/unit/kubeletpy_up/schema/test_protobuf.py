@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.schema import protobuf
+from kubeletpy_up.schema import definitions
 from tests.protobuf import body, entry, field
 
 
@@ -93,7 +93,7 @@ def _meta(name: str) -> bytes:
     ],
 )
 def test_objects(api_version: str, kind: str, message: bytes, expected: dict[str, Any]) -> None:
-    found = protobuf.decode(body(api_version, kind, message))
+    found = definitions.decode(body(api_version, kind, message))
     assert found == {"kind": kind, "apiVersion": api_version, **expected}
 
 
@@ -116,7 +116,7 @@ def test_objects(api_version: str, kind: str, message: bytes, expected: dict[str
 )
 def test_malformed_bodies_are_refused(sent: bytes) -> None:
     with pytest.raises(ApiError) as caught:
-        protobuf.decode(sent)
+        definitions.decode(sent)
     assert caught.value.code == 400
 
 
@@ -124,6 +124,6 @@ def test_malformed_bodies_are_refused(sent: bytes) -> None:
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for each in (data, b"k8s\0" + data, body("v1", "Pod", data)):
         try:
-            protobuf.decode(each)
+            definitions.decode(each)
         except ApiError as error:
             assert error.code == 400

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.base.wire.api_messages import Unfit
 from kubeletpy.server.pods_api.server import marshal
-from kubeletpy_up.schema import protobuf
+from kubeletpy_up.schema import definitions
 
 POD: dict[str, Any] = {
     "metadata": {
@@ -71,7 +71,7 @@ def read(raw: bytes) -> Any:
     while size > 127:
         length += bytes([size & 127 | 128])
         size >>= 7
-    return protobuf.decode(b"k8s\0" + envelope + b"\x12" + length + bytes([size]) + raw)
+    return definitions.decode(b"k8s\0" + envelope + b"\x12" + length + bytes([size]) + raw)
 
 
 def test_a_reader_finds_what_was_written() -> None:

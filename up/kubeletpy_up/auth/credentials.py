@@ -9,7 +9,9 @@ import base64
 import binascii
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from ssl import cert_time_to_seconds
+from typing import Any
 
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
@@ -26,7 +28,9 @@ def looks_like_one(token: str) -> bool:
     return _TOKEN.fullmatch(token) is not None
 
 
-def caller(token: str, find: Callable[[str, str, str], JSON | None], now: float) -> Caller | None:
+def caller_of_token(
+    token: str, find: Callable[[str, str, str], JSON | None], now: float
+) -> Caller | None:
     """The user of a bootstrap token; None if unknown, expired, or not for authentication.
 
     Args:
@@ -68,3 +72,27 @@ def _ended(moment: str, now: float) -> bool:
         return parse_time(moment) <= now
     except ValueError:
         return True
+
+
+# Which user a client certificate identifies. Pure: the TLS layer has verified the chain.
+#
+# Its common name is the user, its organizations are the groups.
+
+
+def caller_of_certificate(certificate: Mapping[str, Any] | None, now: float) -> Caller | None:
+    """The user of a certificate; None without one, or if it has expired since it was verified.
+
+    Args:
+        certificate: as ``ssl.SSLSocket.getpeercert`` returns it.
+        now: Unix seconds.
+    """
+    if not certificate or cert_time_to_seconds(certificate["notAfter"]) < now:
+        return None
+    user, groups = "", []
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                user = value
+            elif key == "organizationName":
+                groups.append(value)
+    return Caller(user, (*groups, "system:authenticated")) if user else None
