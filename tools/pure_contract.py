@@ -6,7 +6,7 @@ punctuation mark: "Pure.", "Pure: time is an argument." A package that does so i
 
 - imports only what the contract names as ``libraries`` (data types and algorithms), modules of ours
   that declare themselves pure, and ``data`` modules (constants kept in a file or generated);
-- has no ``async def`` and awaits nothing;
+- has no ``async def`` but those that an interface declares, and awaits nothing;
 - calls nothing that reads the clock, draws random numbers, opens, prints or reads (IMPURE_CALLS).
   It may use only those functions of ``datetime`` and ``uuid`` that compute.
 
@@ -83,6 +83,8 @@ def read_source(text: str) -> Source:
                 imports.update({name.name: node.lineno for name in names})
             case ast.ImportFrom(module=str(module), names=names, level=0):
                 imports.update({f"{module}.{name.name}": node.lineno for name in names})
+            case ast.AsyncFunctionDef() if _is_declaration(node):
+                pass
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
                 faults.append(f"waits (l. {node.lineno})")
             case ast.Call(func=called) if (name := ast.unparse(called)) in IMPURE_CALLS:
@@ -93,6 +95,13 @@ def read_source(text: str) -> Source:
         imports=imports,
         faults=tuple(faults),
         decides=any(isinstance(node, definitions) for node in tree.body),
+    )
+
+
+def _is_declaration(node: ast.AsyncFunctionDef) -> bool:
+    """Whether a function has no body but its docstring and ``...``, as in an interface."""
+    return all(
+        isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in node.body
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kubeletpy.agent import resources as agent_resources
 from kubeletpy.agent.agent import AgentHealth
 from kubeletpy.agent.context import BuildContext, Component, Outside, Task
 from kubeletpy.agent.node import (
@@ -26,16 +27,6 @@ from kubeletpy.agent.node import (
 )
 from kubeletpy.agent.placement import Placed, build_placement
 from kubeletpy.agent.pod_state import PodState, build_events, source_tasks
-from kubeletpy.agent.resources import (
-    Cgroups,
-    ClaimParts,
-    build_allocations,
-    build_cgroups,
-    build_claims,
-    build_devices,
-    build_user_namespaces,
-    device_health,
-)
 from kubeletpy.agent.runtime import Images, build_images, build_runtime_changes, runtime_settings
 from kubeletpy.agent.signals import Signals
 from kubeletpy.agent.storage import Storage, build_storage
@@ -88,8 +79,8 @@ class Core(BuildContext, frozen=True, kw_only=True):
     admission: Admission
     allocations: AllocationManager
     api_back: Sequence[Callable[[], None]]
-    cgroups: Cgroups
-    claims: ClaimParts
+    cgroups: agent_resources.Cgroups
+    claims: agent_resources.ClaimParts
     devices: DeviceManager
     early_polls: EarlyPolls
     health: AgentHealth
@@ -161,9 +152,9 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
 
     # -- what has been allocated to pods --------------------------------------------------------
     rules = runtime_settings(settings, flags, machine, root, context.host_ips)
-    allocated = build_allocations(context, state, rules)
+    allocated = agent_resources.build_allocations(context, state, rules)
     allocations = allocated.manager
-    devices, device_component = build_devices(context, state)
+    devices, device_component = agent_resources.build_devices(context, state)
     components += [*allocated.components, device_component]
 
     # -- volumes, and what else containers see --------------------------------------------------
@@ -174,7 +165,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         changed=signals.node_changed,
         pod_cidr=settings.pod_cidr if outside.api is None else "",
     )
-    claims = build_claims(context)
+    claims = agent_resources.build_claims(context)
     storage = build_storage(
         context,
         pod=pods.get,
@@ -216,14 +207,16 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
             close=directories.close,
         )
     )
-    cgroups = build_cgroups(
+    cgroups = agent_resources.build_cgroups(
         context,
         state,
         has_no_quota=placement.cpus.has_no_quota,
         active_pods=lambda: [allocations.allocated(pod) for pod in active()],
         has_volumes=directories.has_volumes,
     )
-    user_namespaces, namespace_component = build_user_namespaces(context, runtime_upkeep.info)
+    user_namespaces, namespace_component = agent_resources.build_user_namespaces(
+        context, runtime_upkeep.info
+    )
     components += [*cgroups.components, namespace_component]
 
     # -- the runtime ----------------------------------------------------------------------------
@@ -303,7 +296,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         looked_at=state.starts.looked_at,
         holds_claims=claims.manager.holds,
         mirror_of=pods.mirror_of,
-        device_health=device_health(gates, devices, claims.device_health),
+        device_health=agent_resources.device_health(gates, devices, claims.device_health),
         volume_health=storage.volume_health,
         metrics=metrics.workers,
         status_log=flight.status,

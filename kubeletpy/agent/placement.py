@@ -22,6 +22,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.resources.admission.checks import Rejection
+from kubeletpy.resources.placement import options as placement_options
 from kubeletpy.resources.placement.hints import (
     HUGE,
     MEMORY,
@@ -37,16 +38,6 @@ from kubeletpy.resources.placement.managers import (
     CpuReconciler,
     MemoryManager,
     RunningContainer,
-)
-from kubeletpy.resources.placement.options import (
-    TOPOLOGY_FIELD,
-    CpuOptions,
-    OptionError,
-    check_sockets,
-    empty_nodes,
-    read_cpu_options,
-    read_topology_options,
-    reserve,
 )
 from kubeletpy.resources.placement.static_cpus import STATIC, StaticCpus
 from kubeletpy.resources.placement.static_memory import STATIC as STATIC_MEMORY
@@ -175,11 +166,11 @@ def placement_managers(
         settings.topology_manager_scope,
     )
     try:
-        topology = read_topology_options(settings.topology_manager_policy_options)
+        topology = placement_options.read_topology_options(settings.topology_manager_policy_options)
         static = _static_cpus(settings, machine, policy, pod_level)
         nodes = _nodes(machine, topology.max_nodes) if policy is not Policy.NONE else ()
         booked = _static_memory(settings, machine, facts, pod_level)
-    except OptionError as error:
+    except placement_options.OptionError as error:
         raise ConfigError([Problem(error.field, "", str(error))]) from error
     cpus = CpuManager(
         static,
@@ -220,17 +211,25 @@ def _static_cpus(
     given = settings.cpu_manager_policy_options
     if settings.cpu_manager_policy != STATIC:
         if given:
-            raise OptionError("cpuManagerPolicyOptions", "only for cpuManagerPolicy static")
+            raise placement_options.OptionError(
+                "cpuManagerPolicyOptions", "only for cpuManagerPolicy static"
+            )
         return None
     if machine is None:
-        raise OptionError("cpuManagerPolicy", "static needs the machine's topology")
-    options: CpuOptions = read_cpu_options(given, settings.feature_gates.enabled)
-    check_sockets(options, machine.cpus, single_node=policy is Policy.SINGLE_NUMA_NODE)
+        raise placement_options.OptionError(
+            "cpuManagerPolicy", "static needs the machine's topology"
+        )
+    options: placement_options.CpuOptions = placement_options.read_cpu_options(
+        given, settings.feature_gates.enabled
+    )
+    placement_options.check_sockets(
+        options, machine.cpus, single_node=policy is Policy.SINGLE_NUMA_NODE
+    )
     listed = parse_cpuset(settings.reserved_system_cpus) or frozenset()
     reserved = (settings.kube_reserved, settings.system_reserved)
     milli = sum(milli_value(each.get("cpu", "0")) for each in reserved)
     count = len(listed) or ceil(milli / 1000)
-    kept = reserve(machine.cpus, listed, count, options)
+    kept = placement_options.reserve(machine.cpus, listed, count, options)
     return StaticCpus(machine.cpus, kept, options, pod_level)
 
 
@@ -244,7 +243,9 @@ def _static_memory(
     if settings.memory_manager_policy != STATIC_MEMORY:
         return None
     if machine is None:
-        raise OptionError("memoryManagerPolicy", "Static needs the machine's topology")
+        raise placement_options.OptionError(
+            "memoryManagerPolicy", "Static needs the machine's topology"
+        )
     total: dict[str, int] = {}
     for reserved in (settings.kube_reserved, settings.system_reserved):
         for name, text in reserved.items():
@@ -253,17 +254,21 @@ def _static_memory(
     kept = hard_threshold(settings.eviction_hard, "memory.available", facts.memory_bytes)
     total[MEMORY] = total.get(MEMORY, 0) + kept
     nodes = machine.nodes or {0: NumaNode(facts.memory_bytes, facts.huge_pages)}
-    return StaticMemory(empty_nodes(nodes, settings.reserved_memory, total), pod_level)
+    return StaticMemory(
+        placement_options.empty_nodes(nodes, settings.reserved_memory, total), pod_level
+    )
 
 
 def _nodes(machine: MachineTopology | None, at_most: int) -> tuple[int, ...]:
     """The machine's NUMA nodes. Raises OptionError."""
     if machine is None:
-        raise OptionError("topologyManagerPolicy", "it needs the machine's topology")
+        raise placement_options.OptionError(
+            "topologyManagerPolicy", "it needs the machine's topology"
+        )
     found = tuple(machine.nodes) or (0,)
     if len(found) > at_most:
-        raise OptionError(
-            TOPOLOGY_FIELD,
+        raise placement_options.OptionError(
+            placement_options.TOPOLOGY_FIELD,
             f"this machine has {len(found)} NUMA nodes; a topologyManagerPolicy other than none "
             "needs max-allowable-numa-nodes to be no fewer",
         )

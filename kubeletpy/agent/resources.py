@@ -13,7 +13,6 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import ResourceStatus
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Struct
-from kubeletpy.config import ConfigError, Problem
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.problems import ConfigError, Problem
 from kubeletpy.node.build import RuntimeInfo

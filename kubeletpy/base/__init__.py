@@ -1,1 +1,2 @@
-"""Ground of all packages: the API's formats, this machine, wire formats, clocks. No word of pods."""
+"""Ground of all packages: the API's formats, this machine, wire formats, clocks. No word of
+pods."""

@@ -16,21 +16,7 @@ from pathlib import Path
 
 from kubeletpy.base.clock import Clock, SteadyClock
 from kubeletpy.base.host.files import write_private
-from kubeletpy.images.gc_selection import (
-    Disk,
-    ImageGCPolicy,
-    ImageRecord,
-    bytes_to_free,
-    eviction_order,
-    image_names,
-    may_free_space,
-    moved,
-    referenced_names,
-    refresh,
-    sandbox_images,
-    too_old,
-    used_image_ids,
-)
+from kubeletpy.images import gc_selection
 from kubeletpy.images.policy import ImageMetrics
 from kubeletpy.images.uses import ImageUses
 from kubeletpy.kubeapi.events.reasons import Reason
@@ -86,7 +72,7 @@ class ImageAges:
             )
             return {}
 
-    def save(self, records: Iterable[ImageRecord]) -> None:
+    def save(self, records: Iterable[gc_selection.ImageRecord]) -> None:
         """Replace the known ages."""
         try:
             write_private(self._path, written(records))
@@ -114,7 +100,7 @@ def read_ages(data: bytes, now: float) -> Ages:
     return found
 
 
-def written(records: Iterable[ImageRecord]) -> str:
+def written(records: Iterable[gc_selection.ImageRecord]) -> str:
     """The text of the file."""
     kept = [record for record in records if len(record.id) <= LONGEST_ID]
     if len(kept) > MOST_IMAGES:
@@ -154,7 +140,7 @@ class ImageGarbageCollector:
         metrics: ImageMetrics,
         *,
         node_name: str,
-        policy: ImageGCPolicy | None = None,
+        policy: gc_selection.ImageGCPolicy | None = None,
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
         on_remaining: Callable[[Collection[str], float], Awaitable[None]] | None = None,
         ages: ImageAges | None = None,
@@ -178,10 +164,10 @@ class ImageGarbageCollector:
         self._age_clock = SteadyClock(clock)
         self._metrics = metrics
         self._node = node_reference(node_name)
-        self._policy = policy or ImageGCPolicy()
+        self._policy = policy or gc_selection.ImageGCPolicy()
         self._statvfs = statvfs
         self._on_remaining = on_remaining
-        self._records: dict[str, ImageRecord] = {}
+        self._records: dict[str, gc_selection.ImageRecord] = {}
         self._ages = ages
         self._known: Ages | None = None if ages is not None else {}
         """Ages recorded by a previous agent; None: not read yet."""
@@ -237,27 +223,29 @@ class ImageGarbageCollector:
         self._uses.begin_round()
         arrived = frozenset(self._pulled)
         status = await self._runtime.status(verbose=True)
-        named = sandbox_images(status.info).union(self._named())
+        named = gc_selection.sandbox_images(status.info).union(self._named())
         del status
         listed = await self._images.list_images()
         containers = await self._runtime.list_containers()
-        in_use = used_image_ids(containers, listed, named)
+        in_use = gc_selection.used_image_ids(containers, listed, named)
         records = [self._record(image, now) for image in listed if image.id]
-        self._records = refresh(self._records, records, in_use, now)
+        self._records = gc_selection.refresh(self._records, records, in_use, now)
         self._known = {}
         listed_ids = arrived.union(self._records)
         self._pulled = {id: at for id, at in self._pulled.items() if id not in listed_ids}
         return in_use
 
-    def _record(self, image: cri.Image, now: float) -> ImageRecord:
+    def _record(self, image: cri.Image, now: float) -> gc_selection.ImageRecord:
         first, used = (self._known or {}).get(image.id, (now, 0.0))
         first = min(first, self._pulled.get(image.id, now))
-        return ImageRecord(image.id, image.size, image.pinned, first, used, image_names(image))
+        return gc_selection.ImageRecord(
+            image.id, image.size, image.pinned, first, used, gc_selection.image_names(image)
+        )
 
     async def _save(self) -> None:
         if self._ages is not None:
             ahead = self._age_clock.offset()  # the next agent counts from the wall clock
-            records = tuple(moved(each, ahead) for each in self._records.values())
+            records = tuple(gc_selection.moved(each, ahead) for each in self._records.values())
             await asyncio.to_thread(self._ages.save, records)
 
     async def collect(self) -> int:
@@ -298,15 +286,15 @@ class ImageGarbageCollector:
         now = self._age_clock.now()
         unused = [
             image
-            for image in eviction_order(self._records, in_use)
-            if may_free_space(image, self._policy, now)
+            for image in gc_selection.eviction_order(self._records, in_use)
+            if gc_selection.may_free_space(image, self._policy, now)
         ]
         return await self._free(unused, sum(image.size for image in unused) + 1)
 
     async def _collect(self, in_use: frozenset[str]) -> int:
         now = self._age_clock.now()
-        candidates = eviction_order(self._records, in_use)
-        aged = too_old(candidates, self._policy, now)
+        candidates = gc_selection.eviction_order(self._records, in_use)
+        aged = gc_selection.too_old(candidates, self._policy, now)
         _, failures = await self._remove(aged, AGE)
         if failures:
             raise ImageGCError(
@@ -314,14 +302,14 @@ class ImageGarbageCollector:
                 f"errors in image deletion: {failures}"
             )
         disk = await self._disk()
-        wanted = bytes_to_free(disk, self._policy)
+        wanted = gc_selection.bytes_to_free(disk, self._policy)
         if not wanted:
             return 0
         removed = {image.id for image in aged}
         rest = [
             image
             for image in candidates
-            if image.id not in removed and may_free_space(image, self._policy, now)
+            if image.id not in removed and gc_selection.may_free_space(image, self._policy, now)
         ]
         freed = await self._free(rest, wanted)
         if freed < wanted:
@@ -335,7 +323,7 @@ class ImageGarbageCollector:
             raise ImageGCError(message)
         return freed
 
-    async def _free(self, images: Sequence[ImageRecord], wanted: int) -> int:
+    async def _free(self, images: Sequence[gc_selection.ImageRecord], wanted: int) -> int:
         freed, failures = await self._remove(images, SPACE, wanted)
         if failures:
             raise ImageGCError(
@@ -345,7 +333,7 @@ class ImageGarbageCollector:
         return freed
 
     async def _remove(
-        self, images: Sequence[ImageRecord], reason: str, enough: float = math.inf
+        self, images: Sequence[gc_selection.ImageRecord], reason: str, enough: float = math.inf
     ) -> tuple[int, str]:
         """Remove images until ``enough`` bytes are freed; the bytes freed, and what failed.
 
@@ -370,12 +358,12 @@ class ImageGarbageCollector:
             logger.info("unused image removed", extra={"image_id": image.id, "reason": reason})
         return freed, "; ".join(failures)
 
-    def _used_meanwhile(self, image: ImageRecord) -> bool:
+    def _used_meanwhile(self, image: gc_selection.ImageRecord) -> bool:
         return self._uses.used(image.id) or not image.names.isdisjoint(
-            referenced_names(self._named())
+            gc_selection.referenced_names(self._named())
         )
 
-    async def _disk(self) -> Disk:
+    async def _disk(self) -> gc_selection.Disk:
         info = await self._images.image_fs_info()
         mountpoints = [
             usage.fs_id.mountpoint for usage in info.image_filesystems if usage.fs_id.mountpoint
@@ -386,7 +374,7 @@ class ImageGarbageCollector:
             stat = await asyncio.to_thread(self._statvfs, mountpoints[0])
         except OSError as error:
             raise ImageGCError(f"image filesystem {mountpoints[0]}: {error}") from error
-        disk = Disk(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+        disk = gc_selection.Disk(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
         if disk.capacity <= 0:
             message = "invalid capacity 0 on image filesystem"
             self._recorder.event(self._node, WARNING, Reason.INVALID_DISK_CAPACITY, message)

@@ -19,26 +19,13 @@ from kubeletpy.base.clock import Clock, steady_now
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import scrub, shown_image
 from kubeletpy.config import KubeletSettings
+from kubeletpy.images import policy as images_policy
 from kubeletpy.images.credentials import Credential, PullSecretLike, distinct
 from kubeletpy.images.pod_credentials import (
     CredentialProviders,
     CredentialSources,
     NodeCredentials,
     PodCredentials,
-)
-from kubeletpy.images.policy import (
-    ImageAction,
-    ImageError,
-    ImageErrorCode,
-    ImageMetrics,
-    NoPullTimes,
-    PullBackoff,
-    PullTimes,
-    decide,
-    needs_lookup,
-    never_pulled,
-    pull_failure,
-    runtime_text,
 )
 from kubeletpy.images.records.ledger import (
     UNCERTAIN,
@@ -126,11 +113,11 @@ class ImagePuller:
         service: ImageService,
         recorder: EventRecorder,
         clock: Clock,
-        metrics: ImageMetrics,
+        metrics: images_policy.ImageMetrics,
         *,
         settings: PullSettings,
         records: PullRecords | None,
-        pull_times: PullTimes,
+        pull_times: images_policy.PullTimes,
         pulled: Callable[[str], None] = lambda image_id: None,
         uses: ImageUses,
     ) -> None:
@@ -144,7 +131,7 @@ class ImagePuller:
         self._pull_times = pull_times
         self._pulled = pulled
         self._uses = uses
-        self._backoff = PullBackoff()
+        self._backoff = images_policy.PullBackoff()
         self._queue = PullQueue(parallel=settings.parallel, qps=settings.qps, burst=settings.burst)
 
     async def pull(
@@ -165,7 +152,9 @@ class ImagePuller:
             message = f'Back-off pulling image "{wanted.image}"'
             self._recorder.event(wanted.reference, NORMAL, Reason.BACK_OFF, message)
             note(TraceCall.BACK_OFF, wanted.image, lasts=left)
-            raise ImageError(ImageErrorCode.BACK_OFF, f"{message}: {cause}", until)
+            raise images_policy.ImageError(
+                images_policy.ImageErrorCode.BACK_OFF, f"{message}: {cause}", until
+            )
         self._pull_times.pull_began(wanted.pod.uid, wanted.purpose)
         self._recorder.event(
             wanted.reference, NORMAL, Reason.PULLING, f'Pulling image "{wanted.image}"'
@@ -234,15 +223,15 @@ class ImagePuller:
             return None
         return found.ref if found is not None else ""
 
-    def _failed(self, wanted: WantedImage, key: str, error: Exception) -> ImageError:
-        text = runtime_text(error) if isinstance(error, CRIError) else str(error)
+    def _failed(self, wanted: WantedImage, key: str, error: Exception) -> images_policy.ImageError:
+        text = images_policy.runtime_text(error) if isinstance(error, CRIError) else str(error)
         self._recorder.event(
             wanted.reference,
             WARNING,
             Reason.FAILED,
             f'Failed to pull image "{wanted.image}": {text}',
         )
-        failure = pull_failure(wanted.image, text)
+        failure = images_policy.pull_failure(wanted.image, text)
         now = self._clock.now()
         steady = steady_now()
         due = self._backoff.failed(key, steady, f"{failure.code}: {failure.message}")
@@ -274,7 +263,9 @@ class ImagePuller:
         if len(failures) == 1 and not credentials:
             raise failures.pop()
         hidden = [text for credential in credentials for text in credential.secrets]
-        texts = dict.fromkeys(scrub(runtime_text(error), hidden) for error in failures)
+        texts = dict.fromkeys(
+            scrub(images_policy.runtime_text(error), hidden) for error in failures
+        )
         text = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"
         # one pull that may go on in the runtime is not ended by another's refusal
         code = next((f.code for f in failures if f.code in UNCERTAIN), failures[-1].code)
@@ -320,13 +311,13 @@ class ImageManager:
         service: ImageService,
         recorder: EventRecorder,
         clock: Clock,
-        metrics: ImageMetrics,
+        metrics: images_policy.ImageMetrics,
         *,
         settings: PullSettings | None = None,
         node_credentials: NodeCredentials | None = None,
         providers: CredentialProviders | None = None,
         records: PullRecords | None = None,
-        pull_times: PullTimes | None = None,
+        pull_times: images_policy.PullTimes | None = None,
         pulled: Callable[[str], None] = lambda image_id: None,
         uses: ImageUses | None = None,
     ) -> None:
@@ -337,7 +328,7 @@ class ImageManager:
         self._recorder = recorder
         self._metrics = metrics
         self._records = records
-        self._pull_times = pull_times or NoPullTimes()
+        self._pull_times = pull_times or images_policy.NoPullTimes()
         self._uses = uses or ImageUses()
         self._sources = CredentialSources(node_credentials or NodeCredentials(()), providers)
         self._puller = ImagePuller(
@@ -386,7 +377,7 @@ class ImageManager:
             self._metrics.image_requested(wanted_policy, None, None)
             note(TraceCall.LOOK_UP_IMAGE, shown_image(image), error=message)
             raise self._reported(
-                reference, Reason.INSPECT_FAILED, ImageErrorCode.INVALID_NAME, message
+                reference, Reason.INSPECT_FAILED, images_policy.ImageErrorCode.INVALID_NAME, message
             ) from error
         spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
         start = pod.uid, container["name"]
@@ -394,23 +385,26 @@ class ImageManager:
         credentials = PodCredentials(self._sources, pod, full, secrets)
         found: LocalImage | None = None
         present: bool | None = None
-        if needs_lookup(wanted_policy):
+        if images_policy.needs_lookup(wanted_policy):
             found = await self._find_local_image(wanted)
             present = found is not None
         accessible = True
         if found is not None and self._records is not None:
             accessible = await self._records.may_use(image, found.ref, credentials.get)
-        action = decide(wanted_policy, present=bool(present), accessible=accessible)
+        action = images_policy.decide(wanted_policy, present=bool(present), accessible=accessible)
         self._metrics.image_requested(
             wanted_policy, present, _pull_required(action, present=bool(present))
         )
-        if action is ImageAction.REFUSE:
-            message = never_pulled(image, present=bool(present), policy=wanted_policy)
+        if action is images_policy.ImageAction.REFUSE:
+            message = images_policy.never_pulled(image, present=bool(present), policy=wanted_policy)
             note(TraceCall.LOOK_UP_IMAGE, image, error=message)
             raise self._reported(
-                reference, Reason.ERR_IMAGE_NEVER_PULL, ImageErrorCode.NEVER_PULL, message
+                reference,
+                Reason.ERR_IMAGE_NEVER_PULL,
+                images_policy.ImageErrorCode.NEVER_PULL,
+                message,
             )
-        if action is ImageAction.USE and found is not None:
+        if action is images_policy.ImageAction.USE and found is not None:
             message = (
                 f'Container image "{image}" already present on machine and can be accessed by '
                 "the pod"
@@ -429,24 +423,31 @@ class ImageManager:
                     if found is None or await self._uses.hold(wanted.start, found.ref, since):
                         return found
         except CRIError as error:
-            message = f'Failed to inspect image "": {runtime_text(error)}'
+            message = f'Failed to inspect image "": {images_policy.runtime_text(error)}'
             self._metrics.image_requested(wanted.policy, None, None)
             raise self._reported(
-                wanted.reference, Reason.INSPECT_FAILED, ImageErrorCode.INSPECT, message
+                wanted.reference,
+                Reason.INSPECT_FAILED,
+                images_policy.ImageErrorCode.INSPECT,
+                message,
             ) from error
 
     def _reported(
-        self, reference: api.ObjectReference, reason: Reason, code: ImageErrorCode, message: str
-    ) -> ImageError:
+        self,
+        reference: api.ObjectReference,
+        reason: Reason,
+        code: images_policy.ImageErrorCode,
+        message: str,
+    ) -> images_policy.ImageError:
         self._recorder.event(reference, WARNING, reason, message)
-        return ImageError(code, message)
+        return images_policy.ImageError(code, message)
 
 
-def _pull_required(action: ImageAction, *, present: bool) -> bool | None:
+def _pull_required(action: images_policy.ImageAction, *, present: bool) -> bool | None:
     """Label pull_required of the request; None is "unknown"."""
-    if action is ImageAction.REFUSE and not present:
+    if action is images_policy.ImageAction.REFUSE and not present:
         return None
-    return action is not ImageAction.USE
+    return action is not images_policy.ImageAction.USE
 
 
 def _text_only(annotations: Any) -> dict[str, str]:

@@ -12,16 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from kubeletpy.images.credentials import (
-    MAX_DOCUMENT,
-    Credential,
-    Keyring,
-    MalformedPullSecret,
-    PullSecretLike,
-    SecretSource,
-    find_credentials,
-    parse_docker_config,
-)
+from kubeletpy.images import credentials
 from kubeletpy.images.reference import parse_reference
 from kubeletpy.pods.pod import Pod
 
@@ -41,24 +32,24 @@ class NodeCredentials:
         self._paths = tuple(paths)
         self._reported: set[Path] = set()
 
-    async def keyring(self) -> Keyring:
+    async def keyring(self) -> credentials.Keyring:
         """The current content of the files; an empty keyring when there are none."""
         return await asyncio.to_thread(self._read_keyring)
 
-    def _read_keyring(self) -> Keyring:
+    def _read_keyring(self) -> credentials.Keyring:
         for path in self._paths:
             config = self._read_one(path)
             if config is not None:
-                return Keyring([(config, None)])
-        return Keyring()
+                return credentials.Keyring([(config, None)])
+        return credentials.Keyring()
 
     def _read_one(self, path: Path) -> Mapping[str, object] | None:
         try:
             with path.open("rb") as file:
-                return parse_docker_config(file.read(MAX_DOCUMENT + 1))
+                return credentials.parse_docker_config(file.read(credentials.MAX_DOCUMENT + 1))
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return None
-        except (OSError, MalformedPullSecret) as error:
+        except (OSError, credentials.MalformedPullSecret) as error:
             if path not in self._reported:
                 self._reported.add(path)
                 logger.warning(
@@ -83,7 +74,7 @@ def default_paths(root: Path, home: Path | None) -> tuple[Path, ...]:
 class CredentialProviders(Protocol):
     """Programs that provide credentials: :class:`kubeletpy.images.providers.provider.Plugins`."""
 
-    async def keyring(self, repository: str, pod: Pod) -> Keyring:
+    async def keyring(self, repository: str, pod: Pod) -> credentials.Keyring:
         """Their credentials for images of a repository; a failing provider contributes none."""
         ...
 
@@ -96,18 +87,21 @@ class CredentialSources:
         self._providers = providers
 
     async def find(
-        self, pod: Pod, image: str, secrets: Sequence[PullSecretLike]
-    ) -> Sequence[Credential]:
+        self, pod: Pod, image: str, secrets: Sequence[credentials.PullSecretLike]
+    ) -> Sequence[credentials.Credential]:
         """All matches, in the order in which they are tried."""
         repository = parse_reference(image).repository
-        own = Keyring(
-            (secret.docker_config, SecretSource(secret.uid, secret.namespace, secret.name))
+        own = credentials.Keyring(
+            (
+                secret.docker_config,
+                credentials.SecretSource(secret.uid, secret.namespace, secret.name),
+            )
             for secret in secrets
         )
         keyrings = [own, await self._node.keyring()]
         if self._providers is not None:
             keyrings.append(await self._providers.keyring(repository, pod))
-        return find_credentials(keyrings, repository)
+        return credentials.find_credentials(keyrings, repository)
 
 
 class PodCredentials:
@@ -118,13 +112,13 @@ class PodCredentials:
         sources: CredentialSources,
         pod: Pod,
         image: str,
-        secrets: Sequence[PullSecretLike],
+        secrets: Sequence[credentials.PullSecretLike],
     ) -> None:
         self._sources = sources
         self._wanted = (pod, image, secrets)
-        self._found: Sequence[Credential] | None = None
+        self._found: Sequence[credentials.Credential] | None = None
 
-    async def get(self) -> Sequence[Credential]:
+    async def get(self) -> Sequence[credentials.Credential]:
         """All matches, best first; a login may appear several times, once per source."""
         if self._found is None:
             self._found = await self._sources.find(*self._wanted)

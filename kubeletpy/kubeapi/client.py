@@ -27,17 +27,8 @@ from kubeletpy.base.api.object_text import ObjectText
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi import errors
+from kubeletpy.kubeapi import protocol as kubeapi_protocol
 from kubeletpy.kubeapi.kubeconfig import Connection, connect_kubeconfig
-from kubeletpy.kubeapi.protocol import (
-    MAX_VERSION_BYTES,
-    Call,
-    JSONPatch,
-    KubeApi,
-    PatchType,
-    Resource,
-    WatchEvent,
-    resource_path,
-)
 from kubeletpy.kubeapi.sessions import OpenTransport, Sessions
 from kubeletpy.kubeapi.transport import RateLimiter, Response, TransportError, spread, why
 from kubeletpy.kubeapi.watch_state import RequestObserver, Usage, together
@@ -62,7 +53,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 class WireFormat(Protocol):
     """How objects are written and read. The Content-Type has an answer's format."""
 
-    def headers(self, resource: Resource) -> Mapping[str, str]:
+    def headers(self, resource: kubeapi_protocol.Resource) -> Mapping[str, str]:
         """Headers of a request for a resource, where they differ from those of JSON."""
         ...
 
@@ -74,7 +65,9 @@ class WireFormat(Protocol):
         """An answer. Raises one of UNREADABLE."""
         ...
 
-    def events(self, content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+    def events(
+        self, content_type: str, chunks: AsyncIterator[bytes]
+    ) -> AsyncIterator[kubeapi_protocol.WatchEvent]:
         """The events of a watch as they arrive.
 
         Raises:
@@ -86,11 +79,11 @@ class WireFormat(Protocol):
 class JsonFormat:
     """JSON, whatever the Content-Type is; a watch has one event a line."""
 
-    def headers(self, resource: Resource) -> Mapping[str, str]:
+    def headers(self, resource: kubeapi_protocol.Resource) -> Mapping[str, str]:
         """None."""
         return {}
 
-    def encode(self, obj: JSON | JSONPatch) -> tuple[bytes, str]:
+    def encode(self, obj: JSON | kubeapi_protocol.JSONPatch) -> tuple[bytes, str]:
         """Encode an object or a patch."""
         return _encode(obj).encode(), JSON_TYPE
 
@@ -100,7 +93,7 @@ class JsonFormat:
 
     async def events(
         self, content_type: str, chunks: AsyncIterator[bytes]
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncIterator[kubeapi_protocol.WatchEvent]:
         """Decode an event of a watch."""
         blank = 0
         async for line in _lines(chunks):
@@ -135,14 +128,14 @@ async def decode_json(text: bytes) -> Any:
     return await asyncio.to_thread(object_text.loads, text)
 
 
-def event_of(kind: object, obj: object) -> WatchEvent | None:
+def event_of(kind: object, obj: object) -> kubeapi_protocol.WatchEvent | None:
     """A decoded event; None for one of an unknown type. Raises ApiError for an ERROR."""
     if kind == "ERROR":
         raise errors.from_status(0, obj)
     if kind not in _EVENT_TYPES or not isinstance(obj, dict):
         logger.warning("watch event ignored", extra={"type": str(kind)[:40]})
         return None
-    return WatchEvent(str(kind), obj)
+    return kubeapi_protocol.WatchEvent(str(kind), obj)
 
 
 def no_event() -> errors.Unavailable:
@@ -205,18 +198,18 @@ class HttpCall(Struct, frozen=True):
     headers: dict[str, str]
 
 
-def http_call(call: Call, form: WireFormat) -> HttpCall:
+def http_call(call: kubeapi_protocol.Call, form: WireFormat) -> HttpCall:
     """The request for a call. Raises BadRequest for anything that cannot be in a path."""
     collection = call.verb in ("list", "watch", "deletecollection")
     name = None if collection or (call.verb == "create" and not call.name) else call.name
-    path = resource_path(call.resource, call.namespace, name, call.subresource)
+    path = kubeapi_protocol.resource_path(call.resource, call.namespace, name, call.subresource)
     query = urlencode({key: value for key, value in _query(call).items() if value})
     data, headers = _body(call, form)
     url = f"{path}?{query}" if query else path
     return HttpCall(METHODS[call.verb], url, data, {**form.headers(call.resource), **headers})
 
 
-def _body(call: Call, form: WireFormat) -> tuple[bytes | None, dict[str, str]]:
+def _body(call: kubeapi_protocol.Call, form: WireFormat) -> tuple[bytes | None, dict[str, str]]:
     """The body and its header."""
     obj = _delete_options(call) if call.verb == "delete" else call.body
     if obj is None:
@@ -229,8 +222,8 @@ def _body(call: Call, form: WireFormat) -> tuple[bytes | None, dict[str, str]]:
     return data, {"Content-Type": kind}
 
 
-def _query(call: Call) -> dict[str, str]:
-    if call.verb == "patch" and call.patch_type is PatchType.APPLY:
+def _query(call: kubeapi_protocol.Call) -> dict[str, str]:
+    if call.verb == "patch" and call.patch_type is kubeapi_protocol.PatchType.APPLY:
         return {"fieldManager": "kubelet", "force": "true"}
     if call.verb == "deletecollection":
         return {"fieldSelector": call.field_selector}
@@ -251,7 +244,7 @@ def _query(call: Call) -> dict[str, str]:
     }
 
 
-def _delete_options(call: Call) -> JSON:
+def _delete_options(call: kubeapi_protocol.Call) -> JSON:
     options: JSON = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if call.grace_period_seconds is not None:
         options["gracePeriodSeconds"] = call.grace_period_seconds
@@ -283,7 +276,7 @@ REQUEST_TIMEOUT = 30.0
 WATCH_SLACK = 30.0
 
 
-class KubeClient(KubeApi):
+class KubeClient(kubeapi_protocol.KubeApi):
     """A :class:`~kubeletpy.kubeapi.protocol.KubeApi` over HTTP. Close it when done.
 
     :meth:`limited` returns clients that share the connections but have their own rate limit,
@@ -406,7 +399,7 @@ class KubeClient(KubeApi):
         for sessions in (self._sessions, *self._others):
             await sessions.close()
 
-    async def answer(self, call: Call) -> JSON:
+    async def answer(self, call: kubeapi_protocol.Call) -> JSON:
         request = http_call(call, self._form)
         async with self._under_way, self._send(request, self._timeout) as response:
             try:
@@ -429,7 +422,7 @@ class KubeClient(KubeApi):
         request = HttpCall("GET", "/version", None, {})
         async with self._under_way, self._send(request, self._timeout) as response:
             try:
-                body = await response.read(MAX_VERSION_BYTES)
+                body = await response.read(kubeapi_protocol.MAX_VERSION_BYTES)
             except TransportError as error:
                 raise errors.Unavailable(f"GET /version: {why(error)}") from error
             finally:
@@ -437,11 +430,15 @@ class KubeClient(KubeApi):
         self._answered(request, len(body))
         return body
 
-    async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+    async def follow(
+        self, call: kubeapi_protocol.Call
+    ) -> AsyncIterator[kubeapi_protocol.WatchEvent]:
         seconds, version = call.timeout_seconds + WATCH_SLACK, call.resource_version
         async with self._send(http_call(call, self._form), seconds, lasting=True) as response:
             try:
-                yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": version}})
+                yield kubeapi_protocol.WatchEvent(
+                    "BOOKMARK", {"metadata": {"resourceVersion": version}}
+                )
                 kind = response.header("content-type")
                 async for event in self._form.events(kind, response.chunks()):
                     yield event

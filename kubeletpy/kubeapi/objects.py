@@ -19,20 +19,10 @@ from contextlib import suppress
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends
+from kubeletpy.kubeapi import tracked_object
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
-from kubeletpy.kubeapi.tracked_object import (
-    FORBIDDEN_WAITS,
-    ObjectKey,
-    ObjectReader,
-    Tracked,
-    is_immutable,
-    is_that_object,
-    shown,
-    version,
-    worth_keeping,
-)
 from kubeletpy.kubeapi.watch_state import WatchSlots
 
 # Follows objects by name: with a watch where one is available, else by polling.
@@ -69,9 +59,9 @@ class ObjectFollower:
     def __init__(
         self,
         api: KubeApi,
-        replaced: Callable[[Tracked, list[JSON]], None],
-        changed: Callable[[Tracked, WatchEvent], None],
-        failed: Callable[[Tracked, ApiError], None],
+        replaced: Callable[[tracked_object.Tracked, list[JSON]], None],
+        changed: Callable[[tracked_object.Tracked, WatchEvent], None],
+        failed: Callable[[tracked_object.Tracked, ApiError], None],
         *,
         rng: random.Random,
         slots: WatchSlots,
@@ -94,9 +84,9 @@ class ObjectFollower:
         self._read_when_forbidden = read_when_forbidden
         self._unwatchable: dict[Resource, float] = {}
         self._said_full = False
-        self._reader = ObjectReader(api)
+        self._reader = tracked_object.ObjectReader(api)
 
-    async def follow(self, tracked: Tracked) -> None:
+    async def follow(self, tracked: tracked_object.Tracked) -> None:
         """Keep one object up to date until cancelled."""
         readable = False
         while True:
@@ -118,7 +108,7 @@ class ObjectFollower:
             if not readable:
                 await self._pause(tracked)
 
-    def _has_slot(self, tracked: Tracked) -> bool:
+    def _has_slot(self, tracked: tracked_object.Tracked) -> bool:
         most = self._api.watch_capacity
         if self._slots.acquire(tracked.key, tracked.users, most):
             return True
@@ -143,7 +133,7 @@ class ObjectFollower:
             )
         self._unwatchable[resource] = asyncio.get_running_loop().time() + WATCH_AGAIN_S
 
-    async def _pause(self, tracked: Tracked) -> None:
+    async def _pause(self, tracked: tracked_object.Tracked) -> None:
         """Wait until it is time to read an object without a watch again."""
         loop = asyncio.get_running_loop()
         until = loop.time() + POLL_S * self._rng.uniform(1.0, 1.5)
@@ -160,7 +150,7 @@ class ObjectFollower:
                 tracked.pace = max(tracked.pace, PRESSED_WAITS[0])
                 await asyncio.sleep(tracked.pace)
 
-    async def _watch(self, tracked: Tracked) -> bool:
+    async def _watch(self, tracked: tracked_object.Tracked) -> bool:
         """Follow an object with a watch until it must be polled: no room, or no permission.
 
         Returns whether earlier findings about the object are outdated: the watch lasted.
@@ -200,7 +190,7 @@ class ObjectFollower:
             on_replace=replaced,
             on_event=changed,
             field_selector=f"metadata.name={tracked.key.name}",
-            forbidden_waits=() if self._read_when_forbidden else FORBIDDEN_WAITS,
+            forbidden_waits=() if self._read_when_forbidden else tracked_object.FORBIDDEN_WAITS,
             on_error=failed,
             # there are hundreds: the watch of the pods reports that the API is unreachable
             foreseen=(_NoRoom, Unavailable, *((Forbidden,) if self._read_when_forbidden else ())),
@@ -215,7 +205,7 @@ class ObjectFollower:
             self._slots.give_back(tracked.key)
         return crowded_out or asyncio.get_running_loop().time() - begun >= POLL_S
 
-    async def _poll(self, tracked: Tracked) -> bool:
+    async def _poll(self, tracked: tracked_object.Tracked) -> bool:
         """Read an object once; returns whether the API answered."""
         try:
             found = await self._reader.read_object(tracked.key, first=not tracked.known)
@@ -233,8 +223,8 @@ IDLE_S = 60.0
 
 
 class WatchedObjects:
-    """:class:`~kubeletpy.kubeapi.tracked_object.PodObjects` with watches. Create it inside a running
-    event loop."""
+    """:class:`~kubeletpy.kubeapi.tracked_object.PodObjects` with watches. Create it inside a
+    running event loop."""
 
     def __init__(
         self,
@@ -252,7 +242,7 @@ class WatchedObjects:
         keep: the part of an object to keep in memory; by default what files are made of.
         read_when_forbidden: poll objects that may not be watched.
         """
-        self._keep = keep or worth_keeping
+        self._keep = keep or tracked_object.worth_keeping
         self._slots = slots or WatchSlots()
         self._follower = (
             None
@@ -267,8 +257,8 @@ class WatchedObjects:
                 read_when_forbidden=read_when_forbidden,
             )
         )
-        self._tracked: dict[ObjectKey, Tracked] = {}
-        self._keys: dict[str, dict[ObjectKey, bool]] = {}
+        self._tracked: dict[tracked_object.ObjectKey, tracked_object.Tracked] = {}
+        self._keys: dict[str, dict[tracked_object.ObjectKey, bool]] = {}
         self._wake: Callable[[str], None] = lambda uid: None
 
     def on_change(self, wake: Callable[[str], None]) -> None:
@@ -279,11 +269,14 @@ class WatchedObjects:
         """How many objects are currently followed, by a watch or by polling."""
         return sum(tracked.task is not None for tracked in self._tracked.values())
 
-    def unread(self, uid: str) -> Collection[ObjectKey]:
+    def unread(self, uid: str) -> Collection[tracked_object.ObjectKey]:
         return [key for key in self._keys.get(uid, {}) if not self._tracked[key].usable]
 
     def register(
-        self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
+        self,
+        uid: str,
+        live: Collection[tracked_object.ObjectKey],
+        on_demand: Collection[tracked_object.ObjectKey] = (),
     ) -> None:
         wanted = {**dict.fromkeys(on_demand, False), **dict.fromkeys(live, True)}
         before = self._keys.get(uid, {})
@@ -296,7 +289,7 @@ class WatchedObjects:
         else:
             self._keys.pop(uid, None)
         for key, is_live in wanted.items():
-            tracked = self._tracked.setdefault(key, Tracked(key))
+            tracked = self._tracked.setdefault(key, tracked_object.Tracked(key))
             tracked.users[uid] = is_live
             if key not in before:
                 self._outdate(tracked)
@@ -307,7 +300,7 @@ class WatchedObjects:
     def release(self, uid: str) -> None:
         self.register(uid, ())
 
-    async def get(self, key: ObjectKey) -> JSON | None:
+    async def get(self, key: tracked_object.ObjectKey) -> JSON | None:
         tracked = self._tracked.get(key)
         if tracked is None:
             raise Unavailable(f'object "{key.namespace}"/"{key.name}" not registered')
@@ -320,10 +313,12 @@ class WatchedObjects:
                     await tracked.settled.wait()
             except TimeoutError:
                 tracked.disappointed = True
-                raise NoAnswerYet(f"{shown(key)}: no answer from the API yet") from None
+                raise NoAnswerYet(
+                    f"{tracked_object.shown(key)}: no answer from the API yet"
+                ) from None
         if not tracked.usable:
             tracked.disappointed = True
-            raise tracked.error or Unavailable(f"{shown(key)} could not be read")
+            raise tracked.error or Unavailable(f"{tracked_object.shown(key)} could not be read")
         return tracked.object
 
     async def close(self) -> None:
@@ -335,25 +330,29 @@ class WatchedObjects:
         self._keys.clear()
         await cancel_tasks(tasks)
 
-    def _outdate(self, tracked: Tracked) -> None:
+    def _outdate(self, tracked: tracked_object.Tracked) -> None:
         """Have an object without a watch read for a pod that is new to it."""
         if tracked.known and (tracked.outdated or tracked.key not in self._slots):
             self._end(tracked)  # a read under way may have begun before the pod existed
             tracked.outdated = True
             tracked.settled.clear()
 
-    def _follow(self, tracked: Tracked) -> None:
-        if tracked.task is not None or (tracked.usable and is_immutable(tracked.object)):
+    def _follow(self, tracked: tracked_object.Tracked) -> None:
+        if tracked.task is not None or (
+            tracked.usable and tracked_object.is_immutable(tracked.object)
+        ):
             return
         if self._follower is None:
-            tracked.error = Unavailable(f"{shown(tracked.key)}: this node has no API")
+            tracked.error = Unavailable(
+                f"{tracked_object.shown(tracked.key)}: this node has no API"
+            )
             tracked.settled.set()
             return
         tracked.task = asyncio.get_running_loop().create_task(
-            self._follower.follow(tracked), name=f"watch {shown(tracked.key)}"
+            self._follower.follow(tracked), name=f"watch {tracked_object.shown(tracked.key)}"
         )
 
-    def press(self, uid: str, keys: Collection[ObjectKey]) -> None:
+    def press(self, uid: str, keys: Collection[tracked_object.ObjectKey]) -> None:
         """Set which of its objects a pod waits for: they are read again soon, watched or not.
 
         Objects that it no longer waits for return to their normal pace.
@@ -366,15 +365,15 @@ class WatchedObjects:
             else:
                 tracked.pressed.discard(uid)
 
-    def cached(self, key: ObjectKey) -> JSON | ApiError | None:
+    def cached(self, key: tracked_object.ObjectKey) -> JSON | ApiError | None:
         """An object as last read, without waiting; None: it does not exist. Never change it."""
         tracked = self._tracked.get(key)
         if tracked is None or not tracked.known:
             error = tracked.error if tracked is not None else None
-            return error or Unavailable(f"{shown(key)} was not read yet")
+            return error or Unavailable(f"{tracked_object.shown(key)} was not read yet")
         return tracked.object
 
-    def _let_go(self, uid: str, key: ObjectKey) -> None:
+    def _let_go(self, uid: str, key: tracked_object.ObjectKey) -> None:
         tracked = self._tracked[key]
         del tracked.users[uid]
         tracked.pressed.discard(uid)
@@ -385,17 +384,17 @@ class WatchedObjects:
         elif not tracked.live:
             self._rest_later(tracked)
 
-    def _rest_later(self, tracked: Tracked) -> None:
+    def _rest_later(self, tracked: tracked_object.Tracked) -> None:
         if tracked.idle is not None:
             tracked.idle.cancel()
         loop = asyncio.get_running_loop()
         tracked.idle = loop.call_later(IDLE_S, self._rest_if_idle, tracked)
 
-    def _rest_if_idle(self, tracked: Tracked) -> None:
+    def _rest_if_idle(self, tracked: tracked_object.Tracked) -> None:
         if not tracked.live:
             self._rest(tracked)
 
-    def _rest(self, tracked: Tracked) -> None:
+    def _rest(self, tracked: tracked_object.Tracked) -> None:
         """Stop following; drop what was known, because it may change unseen."""
         self._end(tracked)
         if tracked.idle is not None:
@@ -404,23 +403,25 @@ class WatchedObjects:
         tracked.object, tracked.known, tracked.outdated = None, False, False
         tracked.settled.clear()
 
-    def _end(self, tracked: Tracked) -> None:
+    def _end(self, tracked: tracked_object.Tracked) -> None:
         self._slots.give_back(tracked.key)
         if tracked.task is not None:
             tracked.task.cancel()
             tracked.task = None
 
-    def _replaced(self, tracked: Tracked, items: list[JSON]) -> None:
+    def _replaced(self, tracked: tracked_object.Tracked, items: list[JSON]) -> None:
         # an API that ignores the selector must not make us mistake another object for this one
-        named = [item for item in items if is_that_object(tracked.key, item)]
+        named = [item for item in items if tracked_object.is_that_object(tracked.key, item)]
         self._store(tracked, named[0] if named else None)
 
-    def _changed(self, tracked: Tracked, event: WatchEvent) -> None:
-        if is_that_object(tracked.key, event.object):
+    def _changed(self, tracked: tracked_object.Tracked, event: WatchEvent) -> None:
+        if tracked_object.is_that_object(tracked.key, event.object):
             self._store(tracked, None if event.type == "DELETED" else event.object)
 
-    def _store(self, tracked: Tracked, found: JSON | None) -> None:
-        changed = tracked.known and version(found) != version(tracked.object)
+    def _store(self, tracked: tracked_object.Tracked, found: JSON | None) -> None:
+        changed = tracked.known and tracked_object.version(found) != tracked_object.version(
+            tracked.object
+        )
         if changed or not tracked.known:
             tracked.object = None if found is None else self._keep(found)
         wake = changed or tracked.disappointed
@@ -429,13 +430,13 @@ class WatchedObjects:
         tracked.settled.set()
         if changed:
             tracked.pace = 0.0
-        if is_immutable(found):
+        if tracked_object.is_immutable(found):
             self._end(tracked)
         if wake:
             for uid in list(tracked.users):
                 self._wake(uid)
 
-    def _failed(self, tracked: Tracked, error: ApiError) -> None:
+    def _failed(self, tracked: tracked_object.Tracked, error: ApiError) -> None:
         if not tracked.usable:
             tracked.error = error
             tracked.settled.set()

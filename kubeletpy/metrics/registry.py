@@ -8,18 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.metrics import node as metrics_node
 from kubeletpy.metrics.families import Families, every_gate, render
-from kubeletpy.metrics.node import (
-    CertificateMetrics,
-    HealthMetrics,
-    HttpMetrics,
-    NodeMetrics,
-    PodsApiMetrics,
-    ProcessMetrics,
-    RestClientMetrics,
-    RuntimeMetrics,
-    show_start,
-)
 from kubeletpy.metrics.pods import (
     HookMetrics,
     PlegMetrics,
@@ -55,7 +45,7 @@ class Metrics:
     ) -> None:
         families = Families(version, enabled)
         self.registry = families.registry
-        self.runtime = RuntimeMetrics(families)
+        self.runtime = metrics_node.RuntimeMetrics(families)
         self.workers = PodWorkerMetrics(families)
         self.starts = PodStartMetrics(families)
         self.pods = PodCountMetrics(families)
@@ -68,26 +58,26 @@ class Metrics:
         self.plugins = PluginMetrics(families)
         self.devices = DeviceMetrics(families)
         self.pod_resources = PodResourcesMetrics(families)
-        self.pods_api = PodsApiMetrics(families)
+        self.pods_api = metrics_node.PodsApiMetrics(families)
         self.images = ImageMetrics(families)
         self.pull_records = PullRecordMetrics(families)
         self.credential_providers = CredentialProviderMetrics(families)
-        self.node = NodeMetrics(families)
+        self.node = metrics_node.NodeMetrics(families)
         self.resizes = ResizeMetrics(families)
         self.placement = PlacementMetrics(families)
-        self.rest_client = RestClientMetrics(families)
-        self.http = HttpMetrics(families)
-        self.process = ProcessMetrics(families)
+        self.rest_client = metrics_node.RestClientMetrics(families)
+        self.http = metrics_node.HttpMetrics(families)
+        self.process = metrics_node.ProcessMetrics(families)
         self.hooks = HookMetrics(families)
-        self.certificates = CertificateMetrics(families)
+        self.certificates = metrics_node.CertificateMetrics(families)
         apart = Families(version)
         self.probe_registry = apart.registry
         self.probes = ProbeMetrics(apart)
-        show_start(apart)
+        metrics_node.show_start(apart)
         checks = Families(version)
         self.sli_registry = checks.registry
-        show_start(checks)
-        self.health = HealthMetrics(checks)
+        metrics_node.show_start(checks)
+        self.health = metrics_node.HealthMetrics(checks)
 
     def render(self) -> bytes:
         """A scrape, in the text format of exposition.CONTENT_TYPE."""

@@ -73,8 +73,8 @@ class Pod:
         self.name = _text(metadata, "name")
         self.namespace = _text(metadata, "namespace")
         spec = _mapping(obj, "spec")
-        for field in _LISTS.values():
-            _check_containers(spec.get(field), field)
+        for list_name in _LISTS.values():
+            _check_containers(spec.get(list_name), list_name)
         if not spec.get("containers"):
             raise MalformedPod(f"pod {self.namespace}/{self.name}: spec.containers is empty")
 

@@ -195,8 +195,8 @@ class ProbeResults(Struct, frozen=True):
 # When the runtime sent an event, on the clock that orders what the agent observed.
 #
 #  An event carries wall time, which may have been set between its creation and its arrival, so
-# its age is only believed where it is plausible. Must never return a time after ``steady``: a status
-# read later would be refused as older.
+# its age is only believed where it is plausible. Must never return a time after ``steady``: a
+# status read later would be refused as older.
 
 PLAUSIBLE_EVENT_AGE = 7 * 24 * 3600 * 10**9
 PLAUSIBLE_EVENT_LEAD = 10**9

@@ -2,8 +2,8 @@
 
 Typed clients reject malformed objects while decoding. We work on plain JSON, so this is our
 decoding step, once for each object that arrives. From then on every field is absent or what
-:mod:`kubeletpy.base.api.types` declares. Unknown fields pass: newer APIs have more. Must never judge a
-value that can be read: that is validation, and the API's job.
+:mod:`kubeletpy.base.api.types` declares. Unknown fields pass: newer APIs have more. Must never
+judge a value that can be read: that is validation, and the API's job.
 """
 
 from __future__ import annotations

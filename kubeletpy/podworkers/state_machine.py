@@ -15,34 +15,8 @@ from typing import ClassVar
 
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.pods.pod import Pod
+from kubeletpy.podworkers import records
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
-from kubeletpy.podworkers.records import (
-    DesiredPods,
-    Effect,
-    Event,
-    EventTrail,
-    Finished,
-    Forgotten,
-    ImpossibleTransition,
-    Interrupt,
-    PodRejected,
-    RefreshStatus,
-    RunSync,
-    ShowRejection,
-    Stage,
-    StatusOutdated,
-    SyncEnded,
-    Terminated,
-    TimerFired,
-    UpdateArrived,
-    WakeAfter,
-    Work,
-    WorkerRecord,
-    WorkerSummary,
-    check_all,
-    event_uid,
-    violation,
-)
 
 # Assigns the full name of a static pod to one uid at a time: first come, first served.
 #
@@ -205,9 +179,9 @@ def _resync(settings: RequeueSettings, stretch: float, now: float) -> float:
 _NO_OPTIONS = KillOptions()
 
 
-def new_record(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord:
+def new_record(uid: str, full_name: str, event: records.UpdateArrived) -> records.WorkerRecord:
     """The record of a pod that has no worker yet."""
-    record = WorkerRecord(uid=uid, full_name=full_name, first_seen_at=event.now)
+    record = records.WorkerRecord(uid=uid, full_name=full_name, first_seen_at=event.now)
     pod = event.update.pod
     if pod is not None and pod.is_terminal_in_api and event.runtime_quiet:
         # it ended under an earlier run of the agent: only the finishing is left
@@ -215,15 +189,17 @@ def new_record(uid: str, full_name: str, event: UpdateArrived) -> WorkerRecord:
     return record
 
 
-def is_urgent(before: WorkerRecord, record: WorkerRecord) -> bool:
+def is_urgent(before: records.WorkerRecord, record: records.WorkerRecord) -> bool:
     """Whether to cut the sync in flight short: the pod is to end, or to end sooner."""
-    if record.running is Stage.SYNC:
+    if record.running is records.Stage.SYNC:
         return record.termination_requested and not before.termination_requested
     shorter = before.grace is not None and record.grace is not None and record.grace < before.grace
-    return record.running is Stage.TERMINATING and shorter
+    return record.running is records.Stage.TERMINATING and shorter
 
 
-def request_termination(record: WorkerRecord, update: PodUpdate, now: float) -> WorkerRecord:
+def request_termination(
+    record: records.WorkerRecord, update: PodUpdate, now: float
+) -> records.WorkerRecord:
     """The record after a message, which may request the pod's end; ``now`` in Unix seconds.
 
     A message without a pod does: the pod is not known any more.
@@ -240,7 +216,9 @@ def request_termination(record: WorkerRecord, update: PodUpdate, now: float) -> 
     return record
 
 
-def merge_kill(record: WorkerRecord, options: KillOptions | None, pod: Pod | None) -> WorkerRecord:
+def merge_kill(
+    record: records.WorkerRecord, options: KillOptions | None, pod: Pod | None
+) -> records.WorkerRecord:
     """The record of an ending pod with the shortest grace period that was requested."""
     options = options or _NO_OPTIONS
     if pod is None:
@@ -252,7 +230,7 @@ def merge_kill(record: WorkerRecord, options: KillOptions | None, pod: Pod | Non
     return replace(record, grace=grace, status_override=override)
 
 
-def next_work(record: WorkerRecord, update: PodUpdate, pod: Pod | None) -> Work:
+def next_work(record: records.WorkerRecord, update: PodUpdate, pod: Pod | None) -> records.Work:
     """The input of the next sync: the newest message, with the age of the oldest that waits."""
     earliest = update.received_at
     if record.pending is not None and record.pending.received_at:
@@ -260,7 +238,7 @@ def next_work(record: WorkerRecord, update: PodUpdate, pod: Pod | None) -> Work:
     mirror = update.mirror
     if mirror is None and update.pod is None and record.pending is not None:
         mirror = record.pending.mirror
-    return Work(
+    return records.Work(
         type=update.type,
         pod=pod,
         mirror=mirror,
@@ -279,57 +257,57 @@ class WorkerMachine:
     def __init__(
         self,
         settings: RequeueSettings | None = None,
-        impossible: Callable[[ImpossibleTransition], None] = lambda error: None,
+        impossible: Callable[[records.ImpossibleTransition], None] = lambda error: None,
     ) -> None:
         """``impossible`` is called if the record of an event's pod can't follow from its last."""
         self.settings = settings or RequeueSettings()
-        self.trail = EventTrail()
+        self.trail = records.EventTrail()
         self._impossible = impossible
-        self.records: dict[str, WorkerRecord] = {}
+        self.records: dict[str, records.WorkerRecord] = {}
         self.names = StaticNames()
         self.synced = False
         """Whether an orphan pass has been made: from then on, unknown pods are known not to run."""
 
-    def handle(self, event: Event) -> list[Effect]:
+    def handle(self, event: records.Event) -> list[records.Effect]:
         """Take one event, update the records, and return what is to be done, in order."""
-        uid, everything = event_uid(event), dict(self.records) if self.validate else None
+        uid, everything = records.event_uid(event), dict(self.records) if self.validate else None
         before = self.records.get(uid)
         effects = self._handle(event)
         after = self.records.get(uid)
         if after is not None:
             self.trail.add(uid, event)
         if everything is not None:
-            uid, why = check_all(everything, self.records)
+            uid, why = records.check_all(everything, self.records)
             if why:
-                raise ImpossibleTransition(uid, why, self.trail.last_events(uid))
-        elif why := violation(before, after):
-            self._impossible(ImpossibleTransition(uid, why, self.trail.last_events(uid)))
+                raise records.ImpossibleTransition(uid, why, self.trail.last_events(uid))
+        elif why := records.violation(before, after):
+            self._impossible(records.ImpossibleTransition(uid, why, self.trail.last_events(uid)))
         return effects
 
-    def _handle(self, event: Event) -> list[Effect]:
+    def _handle(self, event: records.Event) -> list[records.Effect]:
         match event:
-            case UpdateArrived():
+            case records.UpdateArrived():
                 return self._update(event)
-            case SyncEnded():
+            case records.SyncEnded():
                 return self._step_ended(event)
-            case TimerFired():
+            case records.TimerFired():
                 return self._timer(event)
-            case DesiredPods():
+            case records.DesiredPods():
                 return self._orphan_pass(event)
-            case StatusOutdated():
+            case records.StatusOutdated():
                 return self._refresh(event)
-            case PodRejected(pod, rejection):
+            case records.PodRejected(pod, rejection):
                 record = self.records.get(pod.uid)
                 if record is not None and record.termination_requested:
                     return []
-                return [ShowRejection(pod, rejection)]
+                return [records.ShowRejection(pod, rejection)]
 
-    def views(self, desired: frozenset[str]) -> dict[str, WorkerSummary]:
+    def views(self, desired: frozenset[str]) -> dict[str, records.WorkerSummary]:
         """Every worker known, for the counts of housekeeping."""
         result = {}
         for uid, record in self.records.items():
             pod = record.pod
-            result[uid] = WorkerSummary(
+            result[uid] = records.WorkerSummary(
                 stage=record.stage,
                 orphan=uid not in desired,
                 has_config=pod is not None,
@@ -339,7 +317,7 @@ class WorkerMachine:
 
     # -- a message ---------------------------------------------------------------------------
 
-    def _update(self, event: UpdateArrived) -> list[Effect]:
+    def _update(self, event: records.UpdateArrived) -> list[records.Effect]:
         update, now = event.update, event.now
         named = update.pod or update.runtime_pod
         if named is None or (update.pod is None and update.type is not UpdateType.KILL):
@@ -359,19 +337,19 @@ class WorkerMachine:
         pod = update.pod or record.pod
         before = record
         record = request_termination(record, update, now)
-        if record.stage is Stage.TERMINATING:
+        if record.stage is records.Stage.TERMINATING:
             record = merge_kill(record, update.kill, pod)
         record = replace(record, pending=next_work(before, update, pod))
         self.records[record.uid] = record
         if pod is not None and pod.is_static and record.started_at is None:
             self.names.wait(record.full_name, record.uid)
         if record.running is not None:
-            return [Interrupt(record.uid)] if is_urgent(before, record) else []
+            return [records.Interrupt(record.uid)] if is_urgent(before, record) else []
         return self._run_next(record.uid, now)
 
     # -- the next sync -----------------------------------------------------------------------
 
-    def _run_next(self, uid: str, now: float) -> list[Effect]:
+    def _run_next(self, uid: str, now: float) -> list[records.Effect]:
         record = self.records[uid]
         work = record.pending
         if record.running is not None or work is None:
@@ -392,33 +370,35 @@ class WorkerMachine:
             running=stage,
             started_at=now if record.started_at is None and work.pod else record.started_at,
         )
-        return [RunSync(uid, stage, work, record.grace or MIN_GRACE, record.status_override)]
+        return [
+            records.RunSync(uid, stage, work, record.grace or MIN_GRACE, record.status_override)
+        ]
 
-    def _never_start(self, record: WorkerRecord, now: float) -> list[Effect]:
+    def _never_start(self, record: records.WorkerRecord, now: float) -> list[records.Effect]:
         self.records[record.uid] = replace(record, pending=None, finished=True, terminated_at=now)
         return [
-            Terminated(record.uid),
-            Finished(record.uid),
+            records.Terminated(record.uid),
+            records.Finished(record.uid),
             *self._release_name(record, now),
         ]
 
-    def _may_start_static(self, record: WorkerRecord) -> bool:
+    def _may_start_static(self, record: records.WorkerRecord) -> bool:
         return self.names.may_start(
             record.full_name,
             record.uid,
             alive=lambda uid: uid in self.records and not self.records[uid].termination_requested,
         )
 
-    def _release_name(self, record: WorkerRecord, now: float) -> list[Effect]:
+    def _release_name(self, record: records.WorkerRecord, now: float) -> list[records.Effect]:
         """The pod releases its full name: the next static pod waiting for it may start."""
-        effects: list[Effect] = []
+        effects: list[records.Effect] = []
         for uid in self.names.release(record.full_name, record.uid):
             effects += self._run_next(uid, now)
         return effects
 
     # -- the end of a sync -------------------------------------------------------------------
 
-    def _step_ended(self, event: SyncEnded) -> list[Effect]:
+    def _step_ended(self, event: records.SyncEnded) -> list[records.Effect]:
         record = self.records.get(event.uid)
         if record is None or record.running is None:
             return []
@@ -427,24 +407,26 @@ class WorkerMachine:
         outcome = event.outcome
         if outcome is None or outcome.error:
             return self._again(record, outcome, event)
-        if stage is Stage.TERMINATED:
+        if stage is records.Stage.TERMINATED:
             self.records[record.uid] = replace(record, pending=None, finished=True)
-            return [Finished(record.uid), *self._release_name(record, event.now)]
-        if stage is Stage.TERMINATING:
+            return [records.Finished(record.uid), *self._release_name(record, event.now)]
+        if stage is records.Stage.TERMINATING:
             return self._terminated(record, event.now)
         if outcome.terminal:
             return self._terminal(record, outcome, event.now)
         return self._again(record, outcome, event)
 
     def _again(
-        self, record: WorkerRecord, outcome: SyncOutcome | None, event: SyncEnded
-    ) -> list[Effect]:
+        self, record: records.WorkerRecord, outcome: SyncOutcome | None, event: records.SyncEnded
+    ) -> list[records.Effect]:
         if record.pending is not None:
             return self._run_next(record.uid, event.now)
         delay = requeue_delay(outcome, event.now, event.jitter, self.settings)
-        return [WakeAfter(record.uid, delay)]
+        return [records.WakeAfter(record.uid, delay)]
 
-    def _terminal(self, record: WorkerRecord, outcome: SyncOutcome, now: float) -> list[Effect]:
+    def _terminal(
+        self, record: records.WorkerRecord, outcome: SyncOutcome, now: float
+    ) -> list[records.Effect]:
         """The pod has run to its end by itself, or this node can't run it."""
         override = record.status_override or outcome.status_override
         record = replace(record, status_override=override)
@@ -456,39 +438,43 @@ class WorkerMachine:
             )
         return self._requeue_last(record, now)
 
-    def _terminated(self, record: WorkerRecord, now: float) -> list[Effect]:
+    def _terminated(self, record: records.WorkerRecord, now: float) -> list[records.Effect]:
         if record.active is None or record.active.pod is None:
-            return [Terminated(record.uid), *self._forget(record, now)]
+            return [records.Terminated(record.uid), *self._forget(record, now)]
         record = replace(record, terminated_at=now, status_override=None)
-        return [Terminated(record.uid), *self._requeue_last(record, now)]
+        return [records.Terminated(record.uid), *self._requeue_last(record, now)]
 
-    def _requeue_last(self, record: WorkerRecord, now: float) -> list[Effect]:
+    def _requeue_last(self, record: records.WorkerRecord, now: float) -> list[records.Effect]:
         if record.pending is None:
             record = replace(record, pending=record.active)
         self.records[record.uid] = record
         return self._run_next(record.uid, now)
 
-    def _refresh(self, event: StatusOutdated) -> list[Effect]:
+    def _refresh(self, event: records.StatusOutdated) -> list[records.Effect]:
         """A pod has nothing to show before its first sync or after its end."""
         record = self.records.get(event.pod.uid)
         if record is None or record.started_at is None or record.terminated_at is not None:
             return []
-        return [RefreshStatus(event.pod, event.mirror, record.status_override)]
+        return [records.RefreshStatus(event.pod, event.mirror, record.status_override)]
 
     # -- time and housekeeping ---------------------------------------------------------------
 
-    def _timer(self, event: TimerFired) -> list[Effect]:
+    def _timer(self, event: records.TimerFired) -> list[records.Effect]:
         record = self.records.get(event.uid)
         if record is None or record.finished or record.running is not None:
             return []
-        if record.stage is Stage.SYNC and record.active is not None and record.pending is None:
+        if (
+            record.stage is records.Stage.SYNC
+            and record.active is not None
+            and record.pending is None
+        ):
             pending = replace(record.active, type=UpdateType.SYNC, received_at=0.0)
             record = replace(record, pending=pending)
         return self._requeue_last(record, event.now)
 
-    def _orphan_pass(self, event: DesiredPods) -> list[Effect]:
+    def _orphan_pass(self, event: records.DesiredPods) -> list[records.Effect]:
         self.synced = True
-        effects: list[Effect] = []
+        effects: list[records.Effect] = []
         for uid in list(self.records):
             record = self.records.get(uid)
             if record is None:
@@ -498,11 +484,11 @@ class WorkerMachine:
                 effects += self._orphan(record, event.now)
         return effects
 
-    def _orphan(self, record: WorkerRecord, now: float) -> list[Effect]:
+    def _orphan(self, record: records.WorkerRecord, now: float) -> list[records.Effect]:
         if record.finished:
             return self._forget(record, now)
         if record.started_at is None and not record.observed_runtime:
-            return [Terminated(record.uid), *self._forget(record, now)]
+            return [records.Terminated(record.uid), *self._forget(record, now)]
         record = replace(record, deleted=True)
         self.records[record.uid] = record
         if record.termination_requested:
@@ -510,13 +496,15 @@ class WorkerMachine:
         pod = record.active.pod if record.active else None
         grace = MIN_GRACE if pod is None else effective_grace(None, pod, None)
         record = replace(record, terminating_at=now, grace=grace)
-        interrupt: list[Effect] = [Interrupt(record.uid)] if record.running is Stage.SYNC else []
+        interrupt: list[records.Effect] = (
+            [records.Interrupt(record.uid)] if record.running is records.Stage.SYNC else []
+        )
         return interrupt + self._requeue_last(record, now)
 
-    def _forget(self, record: WorkerRecord, now: float) -> list[Effect]:
+    def _forget(self, record: records.WorkerRecord, now: float) -> list[records.Effect]:
         del self.records[record.uid]
         self.trail.forget(record.uid)
-        return [Forgotten(record.uid), *self._release_name(record, now)]
+        return [records.Forgotten(record.uid), *self._release_name(record, now)]
 
 
 # Queries about workers by the rest of the agent (docs/reference/behaviour.md, b9).
@@ -529,13 +517,13 @@ class WorkerQueries:
 
     def __init__(self, machine: WorkerMachine) -> None:
         self._machine = machine
-        self._records: Mapping[str, WorkerRecord] = machine.records
+        self._records: Mapping[str, records.WorkerRecord] = machine.records
 
-    def record(self, uid: str) -> WorkerRecord | None:
+    def record(self, uid: str) -> records.WorkerRecord | None:
         """The record of one pod's worker."""
         return self._records.get(uid)
 
-    def all(self) -> Mapping[str, WorkerRecord]:
+    def all(self) -> Mapping[str, records.WorkerRecord]:
         """All records, by uid."""
         return self._records
 

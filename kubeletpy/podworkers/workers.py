@@ -20,6 +20,7 @@ from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
+from kubeletpy.podworkers import records
 from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminating
 from kubeletpy.podworkers.protocol import (
     KillOptions,
@@ -28,28 +29,6 @@ from kubeletpy.podworkers.protocol import (
     PodUpdate,
     SyncOutcome,
     UpdateType,
-)
-from kubeletpy.podworkers.records import (
-    DesiredPods,
-    Effect,
-    Event,
-    Finished,
-    Forgotten,
-    ImpossibleTransition,
-    Interrupt,
-    PodRejected,
-    RefreshStatus,
-    RunSync,
-    ShowRejection,
-    Stage,
-    StatusOutdated,
-    SyncEnded,
-    Terminated,
-    TimerFired,
-    UpdateArrived,
-    WakeAfter,
-    WorkerRecord,
-    WorkerSummary,
 )
 from kubeletpy.podworkers.state_machine import WorkerMachine, WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -104,21 +83,21 @@ class SyncNotes:
         self.troubles = history.troubles
         self._metrics = metrics
 
-    def begins(self, run: RunSync, record: WorkerRecord, now: float) -> None:
+    def begins(self, run: records.RunSync, record: records.WorkerRecord, now: float) -> None:
         """A sync begins: note how long its pod has waited, and why the pod ends, if it does."""
         if run.work.pod is not None and run.uid not in self.last:
             self._metrics.pod_taken_on(len(run.work.pod.containers))
         if run.work.type is UpdateType.CREATE and run.work.received_at:
             self._metrics.worker_started(_since(run))
-        if run.stage is Stage.SYNC:
+        if run.stage is records.Stage.SYNC:
             self.troubles.no_end(run.uid)
-        if run.stage is Stage.TERMINATING:
+        if run.stage is records.Stage.TERMINATING:
             if record.evicted or record.status_override is not None:
                 # a deletion and a last exit have their times in the API
                 self.troubles.ends(run.uid, record.terminating_at or now)
             self.history.add_once(run.uid, why_terminating(record, run.grace), now)
 
-    def ended(self, run: RunSync, outcome: SyncOutcome | None, now: float) -> None:
+    def ended(self, run: records.RunSync, outcome: SyncOutcome | None, now: float) -> None:
         """A sync has ended; without an outcome it was cut short."""
         self.last[run.uid] = LastSync(run.stage, outcome, now)
         if outcome is None:
@@ -134,7 +113,7 @@ class SyncNotes:
             )
         self.history.add(run.uid, decisions, now)
         if run.work.received_at:
-            finished = run.stage is Stage.TERMINATED and not outcome.error
+            finished = run.stage is records.Stage.TERMINATED and not outcome.error
             operation = "terminated" if finished else run.work.type.value
             self._metrics.sync_done(operation, _since(run))
 
@@ -152,7 +131,7 @@ class SyncNotes:
         self.troubles.no_end(uid)
 
 
-def _since(run: RunSync) -> float:
+def _since(run: records.RunSync) -> float:
     return asyncio.get_running_loop().time() - run.work.received_at
 
 
@@ -166,7 +145,7 @@ CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 """The newest object of a pod and its mirror, by uid; None when it is not in the configuration."""
 
 
-def log_impossible(error: ImpossibleTransition) -> None:
+def log_impossible(error: records.ImpossibleTransition) -> None:
     """Report a fault of the state machine; the pod goes on."""
     extra = {"uid": error.uid, "why": error.why, "events": error.events}
     log.error("impossible transition of a pod worker, please report it", extra=extra)
@@ -193,7 +172,7 @@ class PodWorkers:
         traces: Traces | None = None,
         on_finished: Callable[[str], None] = lambda uid: None,
         on_update: Callable[[Pod], None] = lambda pod: None,
-        event_log: Callable[[Event, Sequence[Effect]], None] | None = None,
+        event_log: Callable[[records.Event, Sequence[records.Effect]], None] | None = None,
     ) -> None:
         """``statuses`` is what the workers report about their pods between syncs.
 
@@ -237,7 +216,7 @@ class PodWorkers:
             update = replace(update, pod=given)
         named = update.pod or update.runtime_pod
         quiet = named is not None and self._cache.quiet(named.uid)
-        self._handle(UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))
+        self._handle(records.UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))
         if update.pod is not None:
             self._on_update(update.pod)
 
@@ -246,11 +225,11 @@ class PodWorkers:
         once, whatever the worker is busy with."""
         if (current := self._current_pod(uid)) is not None:
             pod, mirror = current
-            self._handle(StatusOutdated(self._allocated(pod), mirror))
+            self._handle(records.StatusOutdated(self._allocated(pod), mirror))
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:
         """Report that the node refuses to run a pod. Never starts a worker."""
-        self._handle(PodRejected(pod, rejection))
+        self._handle(records.PodRejected(pod, rejection))
 
     def runtime_changed(self, uid: str) -> None:
         """The cache has a new status of a pod, not from the pod's own worker: sync it.
@@ -287,9 +266,9 @@ class PodWorkers:
             )
             raise
 
-    def orphan_pass(self, desired: frozenset[str]) -> dict[str, WorkerSummary]:
+    def orphan_pass(self, desired: frozenset[str]) -> dict[str, records.WorkerSummary]:
         """Terminate what is no longer desired; returns all workers by uid, for housekeeping."""
-        self._handle(DesiredPods(desired, self._clock.now()))
+        self._handle(records.DesiredPods(desired, self._clock.now()))
         return self._machine.views(desired)
 
     @property
@@ -320,7 +299,7 @@ class PodWorkers:
 
     # -- effects -----------------------------------------------------------------------------
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: records.Event) -> None:
         if self._closed:
             return
         effects = self._machine.handle(event)
@@ -329,31 +308,31 @@ class PodWorkers:
         for effect in effects:
             self._carry_out(effect)
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: records.Effect) -> None:
         match effect:
-            case RunSync():
+            case records.RunSync():
                 self._start(effect)
-            case Interrupt(uid):
+            case records.Interrupt(uid):
                 if (task := self._tasks.get(uid)) is not None:
                     task.cancel()
-            case WakeAfter(uid, delay):
+            case records.WakeAfter(uid, delay):
                 self._cancel_timer(uid)
                 loop = asyncio.get_running_loop()
                 self._timers[uid] = loop.call_later(delay, self._due, uid)
-            case RefreshStatus(pod, mirror, override):
+            case records.RefreshStatus(pod, mirror, override):
                 self._statuses.refresh(pod, mirror, override)
-            case ShowRejection(pod, rejection):
+            case records.ShowRejection(pod, rejection):
                 why = f"{rejection.reason}: {rejection.message}"
                 self.decided(pod.uid, (Decision("refuse the pod", why),))
                 self.notes.refused(pod.uid, self._clock.now())
                 self.traces.refused(pod.uid, pod.namespace, pod.name, why)
                 self._statuses.reject(pod, rejection)
-            case Terminated(uid):
+            case records.Terminated(uid):
                 self._kill_waits.terminated(uid)
-            case Finished(uid) | Forgotten(uid):
+            case records.Finished(uid) | records.Forgotten(uid):
                 self._cancel_timer(uid)
                 self._changed.discard(uid)
-                if isinstance(effect, Forgotten):
+                if isinstance(effect, records.Forgotten):
                     self.notes.forgotten(uid)
                 self.notes.gone(uid)
                 self.traces.gone(uid)
@@ -372,7 +351,7 @@ class PodWorkers:
         """Run a sync with the newest object from the configuration, else with the last one."""
         current = self._current_pod(uid)
         if current is None or self._queries.is_termination_requested(uid):
-            self._handle(TimerFired(uid, self._clock.now()))
+            self._handle(records.TimerFired(uid, self._clock.now()))
             return
         pod, mirror = current
         now = asyncio.get_running_loop().time()
@@ -380,7 +359,7 @@ class PodWorkers:
 
     # -- one sync ----------------------------------------------------------------------------
 
-    def _start(self, run: RunSync) -> None:
+    def _start(self, run: records.RunSync) -> None:
         self._cancel_timer(run.uid)
         self._changed.discard(run.uid)
         self.notes.begins(run, self._machine.records[run.uid], self._clock.now())
@@ -393,7 +372,7 @@ class PodWorkers:
     def _ends(self, uid: str) -> bool:
         return self._closed or self._queries.is_termination_requested(uid)
 
-    def _done(self, run: RunSync, task: asyncio.Task[SyncOutcome]) -> None:
+    def _done(self, run: records.RunSync, task: asyncio.Task[SyncOutcome]) -> None:
         del self._tasks[run.uid]
         if self._closed:
             return
@@ -416,7 +395,7 @@ class PodWorkers:
             log.error("sync of pod failed", extra=extra, exc_info=error)
         self.notes.ended(run, outcome, now)
         jitter = self._rng.uniform(0.0, 0.5)
-        self._handle(SyncEnded(run.uid, outcome, now, jitter))
+        self._handle(records.SyncEnded(run.uid, outcome, now, jitter))
         self._wake_if_changed(run.uid)
 
     def _wake_if_changed(self, uid: str) -> None:

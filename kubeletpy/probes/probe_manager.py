@@ -21,20 +21,9 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.metrics.pods import ProbeMetrics
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults
+from kubeletpy.probes import schedule
 from kubeletpy.probes.handlers.outcome import LOOPBACK
 from kubeletpy.probes.prober import Prober, Target
-from kubeletpy.probes.schedule import (
-    FIELDS,
-    ProbeFinding,
-    ProbeKind,
-    ProbeReport,
-    ProbeSpec,
-    ProbeState,
-    container_state,
-    end,
-    finished,
-    with_container_state,
-)
 
 # One timer for everything that is due: a heap on the event loop's clock.
 #
@@ -137,19 +126,19 @@ class Probe:
     )
 
     def __init__(
-        self, pod: Pod, kind: ContainerKind, container: api.Container, spec: ProbeSpec
+        self, pod: Pod, kind: ContainerKind, container: api.Container, spec: schedule.ProbeSpec
     ) -> None:
         self.pod = pod
         self.kind = kind
         self.container = container
         self.spec = spec
-        self.state = ProbeState()
+        self.state = schedule.ProbeState()
         self.pod_ip = ""
         self.entry: TimetableEntry[Probe] | None = None
-        self.task: asyncio.Task[ProbeFinding] | None = None
-        self.last: ProbeFinding | None = None
+        self.task: asyncio.Task[schedule.ProbeFinding] | None = None
+        self.last: schedule.ProbeFinding | None = None
         self.last_at = 0.0
-        self.killed_with: ProbeFinding | None = None
+        self.killed_with: schedule.ProbeFinding | None = None
         self.queued = False
 
     @property
@@ -166,17 +155,19 @@ def probes_of(pod: Pod) -> Iterator[Probe]:
             continue
         if container_kind is ContainerKind.INIT and not is_sidecar(container):
             continue
-        for kind, field in FIELDS.items():
+        for kind, field in schedule.FIELDS.items():
             probe = container.get(field)
             if isinstance(probe, dict):
-                yield Probe(pod, container_kind, container, ProbeSpec.from_probe(kind, probe))
+                yield Probe(
+                    pod, container_kind, container, schedule.ProbeSpec.from_probe(kind, probe)
+                )
 
 
-def report(probe: Probe) -> ProbeReport:
+def report(probe: Probe) -> schedule.ProbeReport:
     """Its last finding."""
     state, spec = probe.state, probe.spec
     succeeded = state.last is ProbeOutcome.SUCCESS
-    return ProbeReport(
+    return schedule.ProbeReport(
         probe.container["name"],
         spec.kind,
         state.result,
@@ -191,7 +182,7 @@ def report(probe: Probe) -> ProbeReport:
 
 def field_of(probe: Probe) -> api.Probe:
     """The probe from the container's spec."""
-    found: api.Probe = probe.container.get(FIELDS[probe.spec.kind], {})  # type: ignore[assignment]
+    found: api.Probe = probe.container.get(schedule.FIELDS[probe.spec.kind], {})  # type: ignore[assignment]
     return found
 
 
@@ -258,7 +249,7 @@ _WORDS = {
     ProbeOutcome.UNKNOWN: "unknown",
 }
 
-OnResult = Callable[[str, ProbeKind, ProbeOutcome], None]
+OnResult = Callable[[str, schedule.ProbeKind, ProbeOutcome], None]
 """Called with the pod's uid, which probe, and its new settled result; must not block."""
 
 
@@ -315,7 +306,7 @@ class KubeProbeManager:
         for probe in probes:
             probe.pod = pod
             probe.pod_ip = status.get("podIP") or (LOOPBACK if pod.host_network else "")
-            seen = container_state(
+            seen = schedule.container_state(
                 pod,
                 probe.container,
                 status,
@@ -323,19 +314,25 @@ class KubeProbeManager:
                 agent_started_at=self._agent_started_at(),
             )
             self._set(
-                probe, with_container_state(probe.spec, probe.state, seen, now, self._rng.random())
+                probe,
+                schedule.with_container_state(
+                    probe.spec, probe.state, seen, now, self._rng.random()
+                ),
             )
 
     def stop_liveness_and_startup(self, pod: Pod) -> None:
         """The pod is terminating: stop these probes of its regular containers."""
         for probe in self._pods.get(pod.uid, ()):
-            if probe.kind is ContainerKind.REGULAR and probe.spec.kind is not ProbeKind.READINESS:
-                self._set(probe, end(probe.state))
+            if (
+                probe.kind is ContainerKind.REGULAR
+                and probe.spec.kind is not schedule.ProbeKind.READINESS
+            ):
+                self._set(probe, schedule.end(probe.state))
 
     def remove_pod(self, pod_uid: str) -> None:
         """Stop all probes of a pod and forget their results."""
         for probe in self._pods.pop(pod_uid, ()):
-            self._set(probe, end(probe.state))
+            self._set(probe, schedule.end(probe.state))
             self._metrics.gone(probe.labels)
 
     def forget_except(self, uids: Iterable[str]) -> None:
@@ -348,17 +345,19 @@ class KubeProbeManager:
         probes = self._pods.get(pod.uid)
         if not probes:
             return NO_RESULTS
-        found: dict[ProbeKind, dict[str, ProbeOutcome]] = {kind: {} for kind in ProbeKind}
+        found: dict[schedule.ProbeKind, dict[str, ProbeOutcome]] = {
+            kind: {} for kind in schedule.ProbeKind
+        }
         for probe in probes:
             if probe.state.result is not None:
                 found[probe.spec.kind][probe.state.container_id] = probe.state.result
         return ProbeResults(
-            liveness=found[ProbeKind.LIVENESS],
-            startup=found[ProbeKind.STARTUP],
-            readiness=found[ProbeKind.READINESS],
+            liveness=found[schedule.ProbeKind.LIVENESS],
+            startup=found[schedule.ProbeKind.STARTUP],
+            readiness=found[schedule.ProbeKind.READINESS],
         )
 
-    def reports(self, pod_uid: str) -> tuple[ProbeReport, ...]:
+    def reports(self, pod_uid: str) -> tuple[schedule.ProbeReport, ...]:
         """The last finding of each probe of a pod, for explain."""
         return tuple(report(probe) for probe in self._pods.get(pod_uid, ()))
 
@@ -374,7 +373,7 @@ class KubeProbeManager:
 
     # -- running -----------------------------------------------------------------------------
 
-    def _set(self, probe: Probe, state: ProbeState) -> None:
+    def _set(self, probe: Probe, state: schedule.ProbeState) -> None:
         """Adopt a new state: abandon a run for another container, and set the timer."""
         old, probe.state = probe.state, state
         if state.container_id != old.container_id:
@@ -428,7 +427,7 @@ class KubeProbeManager:
         task = loop.create_task(self._prober.run(target, quietly=probe.state.early))
         probe.task = task
 
-        def done(task: asyncio.Task[ProbeFinding]) -> None:
+        def done(task: asyncio.Task[schedule.ProbeFinding]) -> None:
             release()
             probe.task = None
             self._ended(probe, task, target.container_id, loop.time() - begun)
@@ -438,7 +437,7 @@ class KubeProbeManager:
     def _ended(
         self,
         probe: Probe,
-        task: asyncio.Task[ProbeFinding],
+        task: asyncio.Task[schedule.ProbeFinding],
         container_id: str,
         seconds: float,
     ) -> None:
@@ -457,7 +456,7 @@ class KubeProbeManager:
         if found is not None:
             self._metrics.probed(probe.labels, _WORDS[found], seconds)
         before = probe.state.result
-        self._set(probe, finished(probe.spec, probe.state, found, now))
+        self._set(probe, schedule.finished(probe.spec, probe.state, found, now))
         after = probe.state.result
         if after is not None and after is not before:
             self._settled(probe, after)

@@ -19,20 +19,8 @@ from google.protobuf.message import DecodeError, Message
 from kubeletpy.base.text import scrub
 from kubeletpy.metrics.trace.model import NO_TRACER, OpenSpan, Tracer
 from kubeletpy.remote import connection as cancellation
+from kubeletpy.remote import errors as remote_errors
 from kubeletpy.remote.connection import MAX_RECEIVE, GrpcChannel, stubs
-from kubeletpy.remote.errors import (
-    DEFAULT_REQUEST_TIMEOUT,
-    Cancelled,
-    Code,
-    CRIError,
-    InvalidArgument,
-    InvalidResponse,
-    ResourceExhausted,
-    deadline_for,
-    error_for,
-    is_silence,
-    runtime_is_silent,
-)
 from kubeletpy.remote.generated import api_pb2 as cri
 
 # The names of CRI calls in the kubelet's metrics. Must never do more than name.
@@ -119,7 +107,7 @@ class ServiceCalls:
         connection: GrpcChannel,
         service: str,
         metrics: CallMetrics,
-        request_timeout: float = DEFAULT_REQUEST_TIMEOUT,
+        request_timeout: float = remote_errors.DEFAULT_REQUEST_TIMEOUT,
         tracer: Tracer = NO_TRACER,
     ) -> None:
         self.connection = connection
@@ -149,8 +137,10 @@ class ServiceCalls:
         CRIError.
         """
         if own < 0:
-            raise InvalidArgument(method, f"negative timeout {own:g} s", target=target)
-        timeout = deadline_for(method, self.request_timeout, own=own)
+            raise remote_errors.InvalidArgument(
+                method, f"negative timeout {own:g} s", target=target
+            )
+        timeout = remote_errors.deadline_for(method, self.request_timeout, own=own)
         with self._counted(method), self._traced(method) as span:
             self._must_be_open(method, target)
             metadata = tuple(span.carrier.items())
@@ -163,7 +153,7 @@ class ServiceCalls:
             response = _read_answer(answer, data, method, target)
             problem = check(response) if check else ""
             if problem:
-                raise InvalidResponse(method, problem, target=target)
+                raise remote_errors.InvalidResponse(method, problem, target=target)
             return response
 
     async def stream(
@@ -174,7 +164,7 @@ class ServiceCalls:
         ``most`` bounds the bytes of all answers; None: there is no bound. Raises CRIError, and
         ResourceExhausted for more bytes.
         """
-        timeout = deadline_for(method, self.request_timeout)
+        timeout = remote_errors.deadline_for(method, self.request_timeout)
         with self._counted(method), self._traced(method) as span:
             self._must_be_open(method, "")
             metadata = tuple(span.carrier.items())
@@ -184,7 +174,9 @@ class ServiceCalls:
                 async for data in call:
                     received += len(data)
                     if most is not None and received > most:
-                        raise ResourceExhausted(method, f"the list is larger than {most} bytes")
+                        raise remote_errors.ResourceExhausted(
+                            method, f"the list is larger than {most} bytes"
+                        )
                     yield _read_answer(answer, data, method, "")
             except grpc.aio.AioRpcError as error:
                 raise self._typed(error, method, "", (), timeout) from None
@@ -200,23 +192,23 @@ class ServiceCalls:
         target: str,
         secrets: Iterable[str],
         timeout: float | None,
-    ) -> CRIError:
+    ) -> remote_errors.CRIError:
         """Convert gRPC's error to one of ours, without the secrets."""
-        code, details = Code[error.code().name], scrub(error.details() or "", secrets)
-        if is_silence(code, details):
-            code = Code.DEADLINE_EXCEEDED
-            details = runtime_is_silent(method, self.connection.endpoint, timeout)
-        return error_for(code, method, details, target=target)
+        code, details = remote_errors.Code[error.code().name], scrub(error.details() or "", secrets)
+        if remote_errors.is_silence(code, details):
+            code = remote_errors.Code.DEADLINE_EXCEEDED
+            details = remote_errors.runtime_is_silent(method, self.connection.endpoint, timeout)
+        return remote_errors.error_for(code, method, details, target=target)
 
     def _must_be_open(self, method: str, target: str) -> None:
         """Raises Cancelled when the connection is closed (gRPC's own error is a bare Exception)."""
         if self.connection.closed:
-            raise Cancelled(method, "the connection is closed", target=target)
+            raise remote_errors.Cancelled(method, "the connection is closed", target=target)
 
     def _unless_ours(self, method: str, target: str) -> BaseException:
         """The cause of a cancelled wait: our task was cancelled, or a channel closed under it."""
         if self.connection.closed and not cancellation.is_ours():
-            return Cancelled(method, "the connection was closed", target=target)
+            return remote_errors.Cancelled(method, "the connection was closed", target=target)
         return asyncio.CancelledError()
 
     @contextmanager
@@ -229,14 +221,14 @@ class ServiceCalls:
             "server.address": self.connection.endpoint,
         }
         with self._tracer.span(name, given, client=True) as span:
-            code = Code.OK
+            code = remote_errors.Code.OK
             try:
                 yield span
-            except CRIError as error:
+            except remote_errors.CRIError as error:
                 code = error.code
                 raise
             except asyncio.CancelledError:
-                code = Code.CANCELLED
+                code = remote_errors.Code.CANCELLED
                 raise
             finally:
                 span.set("rpc.response.status_code", code.shown)
@@ -262,7 +254,7 @@ def _read_answer(kind: type[Answer], data: bytes, method: str, target: str) -> A
     try:
         return kind.FromString(data)
     except DecodeError:
-        raise InvalidResponse(
+        raise remote_errors.InvalidResponse(
             method,
             f"the runtime's answer of {len(data)} bytes is no {kind.DESCRIPTOR.name} of CRI v1 "
             "(a damaged message, or text that is not UTF-8): check the runtime's version and "

@@ -1,1 +1,2 @@
-"""What a pod may have of its node: admission, allocation, placement, cgroups, devices and claims."""
+"""What a pod may have of its node: admission, allocation, placement, cgroups, devices and
+claims."""

@@ -17,20 +17,8 @@ from kubeletpy.base.tasks import Backlog
 from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.metrics.pods import PodStartMetrics
+from kubeletpy.pods import runtime_status
 from kubeletpy.pods.pod import NOWHERE, Placement, Pod
-from kubeletpy.pods.runtime_status import (
-    PodRuntimeStatus,
-    PodSyncResult,
-    ProbeResults,
-    ResizeOutcome,
-    RuntimeClassError,
-    RuntimeHealth,
-    RuntimePodSummary,
-    StartError,
-    SyncIntent,
-    SyncResult,
-    restart_all_active,
-)
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
@@ -82,7 +70,7 @@ def default_concurrent_starts() -> int:
 
 async def _default_handler_only(pod: Pod) -> str:
     if name := pod.spec.get("runtimeClassName"):
-        raise RuntimeClassError(f'RuntimeClass "{name}" not found')
+        raise runtime_status.RuntimeClassError(f'RuntimeClass "{name}" not found')
     return ""
 
 
@@ -237,16 +225,18 @@ class KubeRuntimeManager:
         """The runtime's name, as container ids carry it."""
         return self._runtime_name
 
-    async def sync_pod(self, request: SyncPodRequest) -> PodSyncResult:
+    async def sync_pod(self, request: SyncPodRequest) -> runtime_status.PodSyncResult:
         """Compute the plan and carry it out. Never raises for what a pod can cause."""
         try:
             status = await self._current(request.pod.uid, request.status)
         except CRIError as error:
-            return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
+            return runtime_status.PodSyncResult(
+                sync_error=runtime_status.StartError(STATUS_ERROR, str(error))
+            )
         pod = request.pod
         found, status = status, with_shown_ends(pod, status, request.shown)
         in_effect = self._in_effect.pod_in_effect(pod, found)
-        restarting = restart_all_active(pod, found)
+        restarting = runtime_status.restart_all_active(pod, found)
         plan = compute_pod_actions(
             pod,
             status,
@@ -259,10 +249,10 @@ class KubeRuntimeManager:
         self._in_effect.note(pod, plan.resize)
         if plan.nothing_to_do:
             waits = resize_in_progress(pod, found, in_effect)
-            return PodSyncResult(
+            return runtime_status.PodSyncResult(
                 decisions=plan.decisions,
                 status=None if found is request.status else found,
-                resize=ResizeOutcome(in_progress=True) if waits else None,
+                resize=runtime_status.ResizeOutcome(in_progress=True) if waits else None,
             )
         run = SyncRun(request, status, plan, StatusDraft(found), plan.sandbox_id, status.ips)
         user_namespaced = plan.create_sandbox and pod.spec.get("hostUsers") is False
@@ -275,7 +265,7 @@ class KubeRuntimeManager:
         resize = self._resized(run, after or found)
         for ended_at in ended_in_their_start(run.start_errors, after or found):
             run.retry(ended_at)
-        result = PodSyncResult(
+        result = runtime_status.PodSyncResult(
             results=tuple(run.results),
             decisions=plan.decided(run.start_errors),
             sync_error=run.sync_error or read_error,
@@ -289,17 +279,19 @@ class KubeRuntimeManager:
             self._metrics.started_user_namespaced_pods_errors.inc()
         return result
 
-    def intends(self, pod: Pod, status: PodRuntimeStatus, probes: ProbeResults) -> SyncIntent:
+    def intends(
+        self, pod: Pod, status: runtime_status.PodRuntimeStatus, probes: runtime_status.ProbeResults
+    ) -> runtime_status.SyncIntent:
         """The actions that :meth:`sync_pod` would take; changes nothing, and reads no cgroup."""
         return sync_intent(pod, status, probes, self._in_effect.recorded(pod))
 
     async def kill_pod(
         self,
         pod: Pod | None,
-        status: PodRuntimeStatus,
+        status: runtime_status.PodRuntimeStatus,
         grace_override: int | None,
         on_stopped: OnStopped | None = None,
-    ) -> PodSyncResult:
+    ) -> runtime_status.PodSyncResult:
         """Stop all containers (in parallel, sidecars last) and all sandboxes of a pod.
 
         May be cancelled and called again with a shorter grace period: the stop then goes on with
@@ -308,7 +300,9 @@ class KubeRuntimeManager:
         try:
             status = await self._current(status.uid, status)
         except CRIError as error:
-            return PodSyncResult(sync_error=StartError(STATUS_ERROR, str(error)))
+            return runtime_status.PodSyncResult(
+                sync_error=runtime_status.StartError(STATUS_ERROR, str(error))
+            )
         draft = StatusDraft(status)
         results = await self._killer.kill_pod(
             pod, status, grace_override, draft, on_stopped=on_stopped
@@ -316,23 +310,29 @@ class KubeRuntimeManager:
         after, read_error = await self._after(draft, status, _all_worked(results))
         if after is not None and not after.ips:
             after = replace(after, ips=status.ips)
-        return PodSyncResult(results=tuple(results), sync_error=read_error, status=after)
+        return runtime_status.PodSyncResult(
+            results=tuple(results), sync_error=read_error, status=after
+        )
 
     def hurry(self, on: bool) -> None:
         """Whether the machine is shutting down: stops then don't wait for one another."""
         self._stop_slots.hurry(on)
 
-    async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
+    async def get_pod_status(
+        self, uid: str, name: str, namespace: str
+    ) -> runtime_status.PodRuntimeStatus:
         """Read all that the runtime has of a pod. Raises CRIError."""
         return await self._source.read_pod_status(uid, name, namespace)
 
-    async def list_pods(self) -> list[RuntimePodSummary]:
+    async def list_pods(self) -> list[runtime_status.RuntimePodSummary]:
         """Every pod the runtime has, dead ones included. Raises CRIError."""
         return await self._source.list_pods()
 
     async def event_to_status(
-        self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None = None
-    ) -> PodRuntimeStatus | None:
+        self,
+        event: cri.ContainerEventResponse,
+        previous: runtime_status.PodRuntimeStatus | None = None,
+    ) -> runtime_status.PodRuntimeStatus | None:
         """The pod's status as a runtime event shows it; None: it shows too little, so query the
         runtime.
 
@@ -364,32 +364,36 @@ class KubeRuntimeManager:
         self._in_effect.forget_except(found.known)
         return found.removed
 
-    async def health(self) -> RuntimeHealth:
+    async def health(self) -> runtime_status.RuntimeHealth:
         """Query the runtime's health. Never raises."""
         try:
             answer = await self._runtime.status()
         except CRIError as error:
-            return RuntimeHealth(False, False, str(error), str(error))
+            return runtime_status.RuntimeHealth(False, False, str(error), str(error))
         return health_from_conditions(answer.status.conditions)
 
     async def drain(self, timeout: float) -> None:
         """Wait for the runtime to finish the calls under way, at most ``timeout`` seconds."""
         await self._mutations.drain(timeout)
 
-    def _resized(self, run: SyncRun, after: PodRuntimeStatus) -> ResizeOutcome | None:
+    def _resized(
+        self, run: SyncRun, after: runtime_status.PodRuntimeStatus
+    ) -> runtime_status.ResizeOutcome | None:
         planned = not run.plan.resize.empty
         if planned:
             self._in_effect.resized(run.pod.uid, worked=run.resize_done)
         differs = resize_in_progress(run.pod, after, self._in_effect.pod_in_effect(run.pod, after))
         if not planned and not differs:
             return None
-        return ResizeOutcome(
+        return runtime_status.ResizeOutcome(
             in_progress=differs or bool(run.resize_error),
             error=run.resize_error,
             done=tuple(run.resized),
         )
 
-    async def _current(self, uid: str, status: PodRuntimeStatus) -> PodRuntimeStatus:
+    async def _current(
+        self, uid: str, status: runtime_status.PodRuntimeStatus
+    ) -> runtime_status.PodRuntimeStatus:
         """The status to decide from: the given one, unless the pod was changed since then."""
         await self._mutations.settled(uid)
         if not self._mutations.outdated(uid, status.observed_at):
@@ -397,8 +401,8 @@ class KubeRuntimeManager:
         return await self._source.read_pod_status(uid, status.name, status.namespace)
 
     async def _after(
-        self, draft: StatusDraft, before: PodRuntimeStatus, certain: bool
-    ) -> tuple[PodRuntimeStatus | None, StartError | None]:
+        self, draft: StatusDraft, before: runtime_status.PodRuntimeStatus, certain: bool
+    ) -> tuple[runtime_status.PodRuntimeStatus | None, runtime_status.StartError | None]:
         if not draft.changed:
             return None, None
         source = self._source
@@ -409,8 +413,10 @@ class KubeRuntimeManager:
             return await source.read_pod_status(before.uid, before.name, before.namespace), None
         except CRIError as error:
             # The effect of the calls is unknown: an old time makes the next sync read it.
-            return draft.now(before.observed_at), StartError(STATUS_ERROR, str(error))
+            return draft.now(before.observed_at), runtime_status.StartError(
+                STATUS_ERROR, str(error)
+            )
 
 
-def _all_worked(results: Sequence[SyncResult]) -> bool:
+def _all_worked(results: Sequence[runtime_status.SyncResult]) -> bool:
     return all(result.error is None for result in results)

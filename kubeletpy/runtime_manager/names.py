@@ -1,4 +1,5 @@
-"""Labels and annotations by which the agent, crictl and log collectors find a container's pod. Pure.
+"""Labels and annotations by which the agent, crictl and log collectors find a container's pod.
+Pure.
 
 Another agent or an untrusted peer may have written what is read back: anything may be missing or
 wrong, and reading never fails. Source: docs/reference/names.csv: cri-label, cri-annotation.

@@ -470,14 +470,16 @@ class ApiStatusManager:
         self._on_change(pod.uid)
 
     def _count_terminations(self, old: api.PodStatus, new: api.PodStatus) -> None:
-        for field in store.CONTAINER_LISTS:
-            entries: list[api.ContainerStatus] = new.get(field) or []  # type: ignore[assignment]
-            before: list[api.ContainerStatus] = old.get(field) or []  # type: ignore[assignment]
+        for list_name in store.CONTAINER_LISTS:
+            entries: list[api.ContainerStatus] = new.get(list_name) or []  # type: ignore[assignment]
+            before: list[api.ContainerStatus] = old.get(list_name) or []  # type: ignore[assignment]
             known = {_termination_key(entry) for entry in before}
             for entry in entries:
                 ended = (entry.get("state") or {}).get("terminated")
                 if ended is not None and _termination_key(entry) not in known:
-                    self._on_termination(field, ended.get("exitCode", 0), ended.get("reason", ""))
+                    self._on_termination(
+                        list_name, ended.get("exitCode", 0), ended.get("reason", "")
+                    )
 
     def _wake(self, entry: StatusEntry) -> None:
         if self._writer is None or self._closed or entry.writer is not None:

@@ -95,10 +95,10 @@ def _with_transition(
 def _cut_messages(pod: Pod, status: api.PodStatus) -> None:
     count = sum(1 for _ in pod.all_containers())
     limit = MESSAGE_BYTES_PER_POD // max(count, 1)
-    for field in CONTAINER_LISTS:
-        entries: list[api.ContainerStatus] = status.get(field) or []  # type: ignore[assignment]
+    for list_name in CONTAINER_LISTS:
+        entries: list[api.ContainerStatus] = status.get(list_name) or []  # type: ignore[assignment]
         if entries:
-            status[field] = [_cut_entry(entry, limit) for entry in entries]
+            status[list_name] = [_cut_entry(entry, limit) for entry in entries]
 
 
 def _cut_entry(entry: api.ContainerStatus, limit: int) -> api.ContainerStatus:
@@ -142,13 +142,13 @@ def illegal_transition(pod: Pod, old: api.PodStatus, new: api.PodStatus) -> str 
     """Why a status may not follow another: a container that may not restart is running again."""
     if pod.restart_policy == "Always" or could_restart_all(pod):
         return None
-    for field, containers in (
+    for list_name, containers in (
         ("containerStatuses", pod.containers),
         ("initContainerStatuses", pod.init_containers),
     ):
         specs = {container["name"]: container for container in containers}
-        after = {entry["name"]: entry for entry in _entries(new, field)}
-        for entry in _entries(old, field):
+        after = {entry["name"]: entry for entry in _entries(new, list_name)}
+        for entry in _entries(old, list_name):
             ended = (entry.get("state") or {}).get("terminated")
             container = specs.get(entry["name"])
             if ended is None or container is None or is_sidecar(container):
@@ -326,9 +326,9 @@ def _differences(old: api.PodStatus, new: api.PodStatus) -> Iterator[str]:
         yield f"phase {phase} instead of {shown}"
     if (ready := is_ready(new)) is not is_ready(old):
         yield "Ready" if ready else "not Ready"
-    before = {(field, each.get("name")): each for field, each in _entries_by_field(old)}
-    for field, each in _entries_by_field(new):
-        known = before.get((field, each.get("name")))
+    before = {(kind, each.get("name")): each for kind, each in _entries_by_field(old)}
+    for kind, each in _entries_by_field(new):
+        known = before.get((kind, each.get("name")))
         if known is None or _state(known) != _state(each):
             yield f"container {each.get('name')} {_state(each)}"
         elif known.get("restartCount") != each.get("restartCount"):

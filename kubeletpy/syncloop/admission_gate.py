@@ -1,7 +1,7 @@
 """Carries out admission: reads the node, preempts other pods, counts refusals.
 
-The decisions are made in :mod:`kubeletpy.resources.admission`. Must never make the sync loop wait: what takes
-a while is returned as something to wait for.
+The decisions are made in :mod:`kubeletpy.resources.admission`. Must never make the sync loop wait:
+what takes a while is returned as something to wait for.
 """
 
 from __future__ import annotations
@@ -19,23 +19,8 @@ from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_refere
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.resources.admission import checks
 from kubeletpy.resources.admission.at_start import Refusal, judge_any, refused_at_start
-from kubeletpy.resources.admission.checks import (
-    MESSAGE,
-    NOTHING,
-    Admitted,
-    AskForNode,
-    Needs,
-    NodeState,
-    Preempt,
-    Refused,
-    Rejection,
-    Shortage,
-    Verdict,
-    needs_in_force,
-    preempted,
-    victims_or_refusal,
-)
 from kubeletpy.resources.admission.declared_features import lacking_for_update
 from kubeletpy.resources.admission.handlers import before_placement, missing_features
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
@@ -47,7 +32,7 @@ from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 
 log = logging.getLogger(__name__)
 
-Settled = Callable[[str, Rejection | None], None]
+Settled = Callable[[str, checks.Rejection | None], None]
 
 
 class HeldPods:
@@ -57,7 +42,7 @@ class HeldPods:
         """``settled(uid, rejection)`` is called with the outcome of a pod's admission; None: it may
         run."""
         self._settled = settled
-        self._tasks: dict[str, asyncio.Task[Rejection | None]] = {}
+        self._tasks: dict[str, asyncio.Task[checks.Rejection | None]] = {}
         self._refused: set[str] = set()
 
     @property
@@ -78,7 +63,7 @@ class HeldPods:
         """Whether a pod may not be started now."""
         return uid in self._tasks or uid in self._refused
 
-    def hold_until(self, uid: str, answer: Awaitable[Rejection | None]) -> None:
+    def hold_until(self, uid: str, answer: Awaitable[checks.Rejection | None]) -> None:
         """Hold a pod until the answer arrives."""
         task = asyncio.ensure_future(answer)
         self._tasks[uid] = task
@@ -101,7 +86,7 @@ class HeldPods:
         self._tasks.clear()
         await cancel_tasks(tasks)
 
-    def _done(self, uid: str, task: asyncio.Task[Rejection | None]) -> None:
+    def _done(self, uid: str, task: asyncio.Task[checks.Rejection | None]) -> None:
         if self._tasks.get(uid) is not task:
             return
         del self._tasks[uid]
@@ -114,10 +99,10 @@ class HeldPods:
         # a task boundary: a fault in one pod's admission must not end the agent, nor hide the pod
         log.error("admission of pod failed", extra={"uid": uid}, exc_info=error)
         message = f"Unexpected error while attempting to recover from admission failure: {error}"
-        self._settled(uid, Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, message))
+        self._settled(uid, checks.Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, message))
 
 
-def _admits(task: asyncio.Task[Rejection | None]) -> bool:
+def _admits(task: asyncio.Task[checks.Rejection | None]) -> bool:
     if not task.done() or task.cancelled() or task.exception() is not None:
         return False
     return task.result() is None
@@ -134,15 +119,15 @@ Others = Callable[[], Sequence[Pod]]
 class Deferred(Struct, frozen=True):
     """The answer takes a while: await ``settle``; the pod must not be started before that."""
 
-    settle: Callable[[Others], Awaitable[Rejection | None]]
+    settle: Callable[[Others], Awaitable[checks.Rejection | None]]
 
 
-Admit = Callable[[Pod, Sequence[Pod]], Rejection | Deferred | None]
+Admit = Callable[[Pod, Sequence[Pod]], checks.Rejection | Deferred | None]
 """Judges a pod alongside the other active pods of the node; None: it may run."""
 
-Settle = Callable[[], Awaitable[Rejection | None]]
+Settle = Callable[[], Awaitable[checks.Rejection | None]]
 """Waits for what placing a pod takes: files, and plugins that may be slow."""
-Place = Callable[[Pod], "Rejection | Settle | None"]
+Place = Callable[[Pod], "checks.Rejection | Settle | None"]
 """Gives a pod its place on the machine; None: done."""
 
 
@@ -151,7 +136,7 @@ class AdmissionGate:
 
     def __init__(
         self,
-        state: Callable[[], NodeState],
+        state: Callable[[], checks.NodeState],
         recorder: EventRecorder,
         clock: Clock,
         metrics: PodWorkerMetrics,
@@ -160,7 +145,7 @@ class AdmissionGate:
         newest_node: Callable[[], Awaitable[api.Node | None]],
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
         place: Place,
-        held: Callable[[str], Mapping[str, int]] = lambda uid: NOTHING,
+        held: Callable[[str], Mapping[str, int]] = lambda uid: checks.NOTHING,
         plugins: Callable[[Pod], Awaitable[None] | None] = lambda pod: None,
         resizes_preempt: bool = True,
     ) -> None:
@@ -190,9 +175,9 @@ class AdmissionGate:
         self._one_by_one = asyncio.Lock()
         self._preempting: dict[str, asyncio.Future[None]] = {}
         """Preemptions for resizes, by uid of the resized pod."""
-        self._needs: dict[str, tuple[api.Pod, Needs]] = {}
+        self._needs: dict[str, tuple[api.Pod, checks.Needs]] = {}
 
-    def __call__(self, pod: Pod, others: Sequence[Pod]) -> Rejection | Deferred | None:
+    def __call__(self, pod: Pod, others: Sequence[Pod]) -> checks.Rejection | Deferred | None:
         """Judge a pod alongside the other active pods."""
         self._forget_all_but(others)
         if rejection := before_placement(pod, self._state()):
@@ -200,29 +185,29 @@ class AdmissionGate:
         if (returned := self._plugins(pod)) is not None:
             return Deferred(lambda of_others: self._wait(pod, of_others, returned))
         placed = self._place(pod)
-        if isinstance(placed, Rejection):
+        if isinstance(placed, checks.Rejection):
             return self._counted(placed)
         if placed is not None:
             return Deferred(lambda of_others: self._settle(pod, of_others, placed))
         verdict = self._judge(pod, others, self._node())
-        if isinstance(verdict, AskForNode | Preempt):
+        if isinstance(verdict, checks.AskForNode | checks.Preempt):
             return Deferred(lambda of_others: self._settle(pod, of_others))
         return self._answer(verdict)
 
-    def fits(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
+    def fits(self, pod: Pod, others: Sequence[Pod]) -> checks.Rejection | None:
         """Judge a pod as it would be after a resize, alongside the others.
 
         For a critical pod others are made to give way, unless the scheduler does that; until they
         have, it does not fit.
         """
         match self._judge(pod, others, self._node()):
-            case Admitted():
+            case checks.Admitted():
                 return None
-            case Preempt(shortages) if self._resizes_preempt:
+            case checks.Preempt(shortages) if self._resizes_preempt:
                 return self._start_preemption(pod, others, shortages)
-            case Preempt(shortages):
+            case checks.Preempt(shortages):
                 return shortages[0].rejection()
-            case Refused(rejection) | AskForNode(rejection):
+            case checks.Refused(rejection) | checks.AskForNode(rejection):
                 return rejection
 
     def updated(self, old: Pod, new: Pod) -> None:
@@ -238,13 +223,17 @@ class AdmissionGate:
             reason, text = Reason.FAILED_NODE_DECLARED_FEATURES_CHECK, missing_features(missing)
             self._recorder.event(pod_reference(new), WARNING, reason, text)
 
-    def foresee(self, pod: Pod, others: Sequence[Pod]) -> tuple[Verdict, Sequence[Pod]]:
+    def foresee(self, pod: Pod, others: Sequence[Pod]) -> tuple[checks.Verdict, Sequence[Pod]]:
         """Judge a pod that has not come; second, whom it would preempt. Changes nothing."""
         verdict = self._judge(pod, others, self._node(), newest=True)
-        if not isinstance(verdict, Preempt):
+        if not isinstance(verdict, checks.Preempt):
             return verdict, ()
-        chosen = victims_or_refusal(pod, others, verdict.shortages, self._needs_of)
-        return (Refused(chosen), ()) if isinstance(chosen, Rejection) else (verdict, chosen)
+        chosen = checks.victims_or_refusal(pod, others, verdict.shortages, self._needs_of)
+        return (
+            (checks.Refused(chosen), ())
+            if isinstance(chosen, checks.Rejection)
+            else (verdict, chosen)
+        )
 
     def at_next_start(self, pods: Sequence[Pod]) -> Mapping[str, Refusal]:
         """The pods, of those that use the node as allocated, that a start would not admit again."""
@@ -257,46 +246,48 @@ class AdmissionGate:
         await cancel_tasks(self._preempting.values())
 
     def _start_preemption(
-        self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
-    ) -> Rejection:
+        self, pod: Pod, others: Sequence[Pod], shortages: Sequence[checks.Shortage]
+    ) -> checks.Rejection:
         if pod.uid not in self._preempting:
-            chosen = victims_or_refusal(pod, others, shortages, self._needs_of)
-            if isinstance(chosen, Rejection):
+            chosen = checks.victims_or_refusal(pod, others, shortages, self._needs_of)
+            if isinstance(chosen, checks.Rejection):
                 return chosen
             task = asyncio.ensure_future(self._kill_victims(pod, chosen, shortages))
             self._preempting[pod.uid] = task
             task.add_done_callback(lambda _: self._preempting.pop(pod.uid, None))
         return shortages[0].rejection()
 
-    async def _wait(self, pod: Pod, others: Others, returned: Awaitable[None]) -> Rejection | None:
+    async def _wait(
+        self, pod: Pod, others: Others, returned: Awaitable[None]
+    ) -> checks.Rejection | None:
         """Judge a pod whose plugins have come back, or have had their time."""
         await returned
         if rejection := before_placement(pod, self._state()):
             return self._counted(rejection)
         placed = self._place(pod)
-        if isinstance(placed, Rejection):
+        if isinstance(placed, checks.Rejection):
             return self._counted(placed)
         return await self._settle(pod, others, placed)
 
     async def _settle(
         self, pod: Pod, others: Others, placed: Settle | None = None
-    ) -> Rejection | None:
+    ) -> checks.Rejection | None:
         """Judge again once the pods that came earlier are settled, and do what it takes."""
         if placed is not None and (rejection := await placed()):
             return self._counted(rejection)
         async with self._one_by_one:
             node = self._node()
             verdict = self._judge(pod, others(), node)
-            if isinstance(verdict, AskForNode):
+            if isinstance(verdict, checks.AskForNode):
                 node = await self._newest_node() or node
                 verdict = self._judge(pod, others(), node, newest=True)
-            if isinstance(verdict, Preempt):
+            if isinstance(verdict, checks.Preempt):
                 return await self._preempt(pod, others(), verdict.shortages)
             return self._answer(verdict)
 
     def _judge(
         self, pod: Pod, others: Sequence[Pod], node: api.Node | None, *, newest: bool = False
-    ) -> Verdict:
+    ) -> checks.Verdict:
         return judge_any(
             pod,
             others,
@@ -307,28 +298,28 @@ class AdmissionGate:
             held=self._held(pod.uid),
         )
 
-    def _answer(self, verdict: Verdict) -> Rejection | None:
+    def _answer(self, verdict: checks.Verdict) -> checks.Rejection | None:
         match verdict:
-            case Refused(rejection) | AskForNode(rejection):
+            case checks.Refused(rejection) | checks.AskForNode(rejection):
                 return self._counted(rejection)
-            case Admitted() | Preempt():
+            case checks.Admitted() | checks.Preempt():
                 return None
 
-    def _counted(self, rejection: Rejection) -> Rejection:
+    def _counted(self, rejection: checks.Rejection) -> checks.Rejection:
         self._metrics.admission_rejections.labels(rejection.reason.metric_label).inc()
         return rejection
 
     async def _preempt(
-        self, pod: Pod, others: Sequence[Pod], shortages: Sequence[Shortage]
-    ) -> Rejection | None:
-        chosen = victims_or_refusal(pod, others, shortages, self._needs_of)
-        if isinstance(chosen, Rejection):
+        self, pod: Pod, others: Sequence[Pod], shortages: Sequence[checks.Shortage]
+    ) -> checks.Rejection | None:
+        chosen = checks.victims_or_refusal(pod, others, shortages, self._needs_of)
+        if isinstance(chosen, checks.Rejection):
             return self._counted(chosen)
         await self._kill_victims(pod, chosen, shortages)
         return None
 
     async def _kill_victims(
-        self, pod: Pod, chosen: Sequence[Pod], shortages: Sequence[Shortage]
+        self, pod: Pod, chosen: Sequence[Pod], shortages: Sequence[checks.Shortage]
     ) -> None:
         log.info(
             "pods give way to a critical pod",
@@ -338,11 +329,11 @@ class AdmissionGate:
         await run_all(*(self._kill_victim(victim, signal) for victim in chosen))
 
     async def _kill_victim(self, victim: Pod, signal: str) -> None:
-        self._recorder.event(pod_reference(victim), WARNING, Reason.PREEMPTING, MESSAGE)
+        self._recorder.event(pod_reference(victim), WARNING, Reason.PREEMPTING, checks.MESSAGE)
         now = self._clock.now()
         options = KillOptions(
             evict=True,
-            status_override=lambda status: preempted(status, now, victim.generation),
+            status_override=lambda status: checks.preempted(status, now, victim.generation),
         )
         try:
             await self._kill(victim, options)
@@ -351,12 +342,12 @@ class AdmissionGate:
             return
         self._metrics.preemptions.labels(signal).inc()
 
-    def _needs_of(self, pod: Pod) -> Needs:
+    def _needs_of(self, pod: Pod) -> checks.Needs:
         """The resources that a pod already on the node takes."""
         kept = self._needs.get(pod.uid)
         if kept is not None and kept[0] is pod.object:
             return kept[1]
-        needs = needs_in_force(pod)
+        needs = checks.needs_in_force(pod)
         self._needs[pod.uid] = (pod.object, needs)
         return needs
 
@@ -382,7 +373,7 @@ class Admitting:
         allocations: AllocationManager,
         recorder: EventRecorder,
         *,
-        reject: Callable[[Pod, Rejection], None],
+        reject: Callable[[Pod, checks.Rejection], None],
         active: Callable[[], list[Pod]],
         current: Callable[[str], Pod | None],
         start: Callable[[str], None],
@@ -413,7 +404,7 @@ class Admitting:
         as_before = self._allocations.admitting(pod)
         others = [other for other in self.admitted_pods() if other.uid != pod.uid]
         answer = self._admit(as_before, others)
-        if isinstance(answer, Rejection):
+        if isinstance(answer, checks.Rejection):
             self._refuse(pod, answer)
             return False
         if isinstance(answer, Deferred):
@@ -424,7 +415,7 @@ class Admitting:
         self._on_admitted(pod)
         return True
 
-    async def _settle(self, pod: Pod, answer: Deferred) -> Rejection | None:
+    async def _settle(self, pod: Pod, answer: Deferred) -> checks.Rejection | None:
         """Await the outcome; an admitted pod is allocated what it was judged with."""
         rejection = await answer.settle(self.admitted_pods)
         if rejection is None:
@@ -437,7 +428,7 @@ class Admitting:
         active = self._active()
         return [self._allocations.allocated(pod) for pod in active if pod.uid not in undecided]
 
-    def _settled(self, uid: str, rejection: Rejection | None) -> None:
+    def _settled(self, uid: str, rejection: checks.Rejection | None) -> None:
         pod = self._current(uid)
         if pod is None:
             return
@@ -448,7 +439,7 @@ class Admitting:
             self._allocations.added((pod,))
             self._start(uid)
 
-    def _refuse(self, pod: Pod, rejection: Rejection) -> None:
+    def _refuse(self, pod: Pod, rejection: checks.Rejection) -> None:
         self.held.refuse(pod.uid)
         self._allocations.refused(pod.uid)
         self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)

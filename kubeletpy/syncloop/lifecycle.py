@@ -100,9 +100,9 @@ def _kinds(old: ContainerState | None, new: ContainerState | None) -> tuple[Life
 # Merges a CRI event into the known status of a pod.
 #
 #  An event carries the pod's status as it was just before the event was stamped, and only the
-# containers of one sandbox; a status read meanwhile may contain more. So an event's status is trusted
-# only where it moves forward; in all other cases the runtime is queried. It must never let a running
-# container vanish or an exited one come back.
+# containers of one sandbox; a status read meanwhile may contain more. So an event's status is
+# trusted only where it moves forward; in all other cases the runtime is queried. It must never let
+# a running container vanish or an exited one come back.
 
 _ORDER = (
     ContainerState.UNKNOWN,

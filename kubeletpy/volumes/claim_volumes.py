@@ -29,35 +29,8 @@ from kubeletpy.kubeapi.protocol import (
 from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import (
-    Describes,
-    Mode,
-    MountedVolume,
-    OperationFailed,
-    PublishedOnDisk,
-    SELinux,
-    SELinuxConflict,
-    SetUp,
-    VolumePlugin,
-    VolumeSpec,
-    VolumeStats,
-    VolumeWait,
-    WaitCause,
-    Waits,
-    mount_context,
-    wait_text,
-)
-from kubeletpy.volumes.claims.resolve import (
-    ClaimVolume,
-    NodeObservation,
-    Read,
-    UnreadObject,
-    attachment_name,
-    claim_name,
-    observe_node,
-    pv_name,
-    resolve,
-)
+from kubeletpy.volumes.claims import model as claims_model
+from kubeletpy.volumes.claims import resolve as claims_resolve
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import VolumeNotices
@@ -71,7 +44,7 @@ from kubeletpy.volumes.operations.runner import VolumeActs
 
 Keys = dict[ObjectKey, None]
 """Each object once, in the pod's order: requests do not depend on hashes."""
-Label = Callable[[Pod, VolumeSpec], VolumeSpec | Waits]
+Label = Callable[[Pod, claims_model.VolumeSpec], claims_model.VolumeSpec | claims_model.Waits]
 """Adds the SELinux context that a volume is to be mounted with."""
 
 
@@ -79,7 +52,11 @@ class ClaimObjects:
     """The API objects of this node's claim-backed volumes."""
 
     def __init__(
-        self, objects: WatchedObjects, plugins: Sequence[Describes], node_name: str, label: Label
+        self,
+        objects: WatchedObjects,
+        plugins: Sequence[claims_model.Describes],
+        node_name: str,
+        label: Label,
     ) -> None:
         """``objects``: for exclusive use."""
         self._objects = objects
@@ -89,11 +66,11 @@ class ClaimObjects:
         self._read_for: dict[str, Keys] = {}
 
     async def resolve(
-        self, pod: Pod, volumes: Sequence[ClaimVolume]
-    ) -> tuple[list[VolumeSpec], dict[str, Waits]]:
+        self, pod: Pod, volumes: Sequence[claims_resolve.ClaimVolume]
+    ) -> tuple[list[claims_model.VolumeSpec], dict[str, claims_model.Waits]]:
         """A pod's resolved volumes, and what the others wait for, by name."""
-        specs: list[VolumeSpec] = []
-        waits: dict[str, Waits] = {}
+        specs: list[claims_model.VolumeSpec] = []
+        waits: dict[str, claims_model.Waits] = {}
         claims = {volume.name: _claim_key(pod, volume) for volume in volumes}
         keys = dict.fromkeys(key for key in claims.values() if key is not None)
         before = self._read_for.get(pod.uid, {})  # kept until it is known to be useless
@@ -102,7 +79,7 @@ class ClaimObjects:
         pvs = {
             name: ObjectKey(PERSISTENTVOLUMES, "", of)
             for name, key in claims.items()
-            if key is not None and (of := pv_name(found[key])) is not None
+            if key is not None and (of := claims_resolve.pv_name(found[key])) is not None
         }
         volume_keys = dict.fromkeys(pvs.values())
         keys |= volume_keys
@@ -110,16 +87,16 @@ class ClaimObjects:
         found |= await self._read(volume_keys)
         for volume in volumes:
             claim_key, pv_key = claims[volume.name], pvs.get(volume.name)
-            got = resolve(
+            got = claims_resolve.resolve(
                 pod,
                 volume,
                 self._plugins,
                 claim=found[claim_key] if claim_key is not None else None,
                 pv=found[pv_key] if pv_key is not None else None,
             )
-            if not isinstance(got, Waits):
+            if not isinstance(got, claims_model.Waits):
                 got = self._label(pod, got)
-            if isinstance(got, Waits):
+            if isinstance(got, claims_model.Waits):
                 waits[volume.name] = got
             else:
                 specs.append(got)
@@ -131,10 +108,10 @@ class ClaimObjects:
         await self._read(attachments)
         return specs, waits
 
-    def attachment(self, spec: VolumeSpec) -> Read:
+    def attachment(self, spec: claims_model.VolumeSpec) -> claims_resolve.Read:
         """The VolumeAttachment of a CSI volume, as it was last read."""
         found = self._objects.cached(self._attachment_key(spec))
-        return UnreadObject(str(found)) if isinstance(found, ApiError) else found
+        return claims_resolve.UnreadObject(str(found)) if isinstance(found, ApiError) else found
 
     def press(self, uid: str, *, waiting: bool) -> None:
         """Have the objects of a pod polled often, or stop that."""
@@ -145,22 +122,22 @@ class ClaimObjects:
         self._read_for.pop(uid, None)
         self._objects.release(uid)
 
-    def _attachment_key(self, spec: VolumeSpec) -> ObjectKey:
-        name = attachment_name(spec.handle, spec.driver, self._node_name)
+    def _attachment_key(self, spec: claims_model.VolumeSpec) -> ObjectKey:
+        name = claims_resolve.attachment_name(spec.handle, spec.driver, self._node_name)
         return ObjectKey(VOLUMEATTACHMENTS, "", name)
 
-    async def _read(self, keys: Keys) -> dict[ObjectKey, Read]:
+    async def _read(self, keys: Keys) -> dict[ObjectKey, claims_resolve.Read]:
         return dict(zip(keys, await run_together(*(self._get(key) for key in keys)), strict=True))
 
-    async def _get(self, key: ObjectKey) -> Read:
+    async def _get(self, key: ObjectKey) -> claims_resolve.Read:
         try:
             return await self._objects.get(key)
         except ApiError as error:
-            return UnreadObject(str(error))
+            return claims_resolve.UnreadObject(str(error))
 
 
-def _claim_key(pod: Pod, volume: ClaimVolume) -> ObjectKey | None:
-    name = claim_name(pod, volume)
+def _claim_key(pod: Pod, volume: claims_resolve.ClaimVolume) -> ObjectKey | None:
+    name = claims_resolve.claim_name(pod, volume)
     return None if name is None else ObjectKey(PERSISTENTVOLUMECLAIMS, pod.namespace, name)
 
 
@@ -177,19 +154,25 @@ def kept(found: JSON) -> JSON:
 #
 # Pure: time is passed in. Source: docs/reference/behaviour-storage.md, se5, ss.
 
-_QUIET = frozenset({WaitCause.BUSY, WaitCause.BACKOFF, WaitCause.NOT_IN_USE_YET})
+_QUIET = frozenset(
+    {
+        claims_model.WaitCause.BUSY,
+        claims_model.WaitCause.BACKOFF,
+        claims_model.WaitCause.NOT_IN_USE_YET,
+    }
+)
 """Causes that will resolve soon, or that events have already reported."""
 OBJECT_CAUSES = frozenset(
     {
-        WaitCause.UNREAD,
-        WaitCause.CLAIM_MISSING,
-        WaitCause.CLAIM_UNBOUND,
-        WaitCause.PV_MISSING,
-        WaitCause.PV_OF_ANOTHER,
-        WaitCause.NOT_OWNED,
-        WaitCause.NOT_ATTACHED,
-        WaitCause.ATTACH_FAILED,
-        WaitCause.ATTACH_LIMIT,
+        claims_model.WaitCause.UNREAD,
+        claims_model.WaitCause.CLAIM_MISSING,
+        claims_model.WaitCause.CLAIM_UNBOUND,
+        claims_model.WaitCause.PV_MISSING,
+        claims_model.WaitCause.PV_OF_ANOTHER,
+        claims_model.WaitCause.NOT_OWNED,
+        claims_model.WaitCause.NOT_ATTACHED,
+        claims_model.WaitCause.ATTACH_FAILED,
+        claims_model.WaitCause.ATTACH_LIMIT,
     }
 )
 """Causes that end with the change of an object."""
@@ -211,14 +194,24 @@ class VolumesWait(Exception):
     """
 
     def __init__(
-        self, waits: Mapping[str, Waits], *, patient: bool = False, node_is_full: bool = False
+        self,
+        waits: Mapping[str, claims_model.Waits],
+        *,
+        patient: bool = False,
+        node_is_full: bool = False,
     ) -> None:
         """``patient``: no wait for an attachment has been long."""
-        super().__init__("; ".join(f'volume "{name}": {wait_text(w)}' for name, w in waits.items()))
+        super().__init__(
+            "; ".join(f'volume "{name}": {claims_model.wait_text(w)}' for name, w in waits.items())
+        )
         self.waits = waits
-        quiet = _QUIET | {WaitCause.NOT_ATTACHED} if patient else _QUIET
+        quiet = _QUIET | {claims_model.WaitCause.NOT_ATTACHED} if patient else _QUIET
         self.reported = all(wait.cause in quiet for wait in waits.values())
-        limited = (name for name, wait in waits.items() if wait.cause is WaitCause.ATTACH_LIMIT)
+        limited = (
+            name
+            for name, wait in waits.items()
+            if wait.cause is claims_model.WaitCause.ATTACH_LIMIT
+        )
         self.node_is_full = tuple(limited) if node_is_full else ()
 
 
@@ -229,9 +222,9 @@ class Patience:
         self._attaching: dict[str, float] = {}
         self._full: dict[str, float] = {}
 
-    def has(self, uid: str, missing: Mapping[str, Waits], now: float) -> bool:
+    def has(self, uid: str, missing: Mapping[str, claims_model.Waits], now: float) -> bool:
         """Whether a pod's attachments may take a little longer."""
-        waits = any(wait.cause is WaitCause.NOT_ATTACHED for wait in missing.values())
+        waits = any(wait.cause is claims_model.WaitCause.NOT_ATTACHED for wait in missing.values())
         return now - _begun(self._attaching, uid, now, waits=waits) < ATTACH_PATIENCE_S
 
     def ends(self, uid: str, now: float, *, full: bool) -> bool:
@@ -262,7 +255,7 @@ class ClaimVolumes:
     def __init__(
         self,
         api: KubeApi | None,
-        plugins: Sequence[VolumePlugin],
+        plugins: Sequence[claims_model.VolumePlugin],
         recorder: EventRecorder,
         clock: Clock,
         *,
@@ -271,7 +264,7 @@ class ClaimVolumes:
         controller_attaches: bool = True,
         objects: WatchedObjects,
         metrics: VolumeMetrics,
-        selinux: SELinux | None = None,
+        selinux: claims_model.SELinux | None = None,
         changed: Callable[[str], None],
         in_use_changed: Callable[[], None],
         full: Callable[[str], bool] = lambda driver: False,
@@ -288,7 +281,7 @@ class ClaimVolumes:
             cluster informed of how many it can.
         """
         self._plugins = tuple(plugins)
-        self._selinux = selinux or SELinux()
+        self._selinux = selinux or claims_model.SELinux()
         self._objects = objects
         self._loop = asyncio.get_running_loop()
         self._reader = ClaimObjects(objects, plugins, node_name, self._labelled)
@@ -300,8 +293,8 @@ class ClaimVolumes:
         self._changed = changed
         objects.on_change(self._object_changed)
 
-        def observe(specs: Collection[VolumeSpec]) -> NodeObservation:
-            return observe_node(
+        def observe(specs: Collection[claims_model.VolumeSpec]) -> claims_resolve.NodeObservation:
+            return claims_resolve.observe_node(
                 node(),
                 specs,
                 node_name=node_name,
@@ -327,7 +320,9 @@ class ClaimVolumes:
         """Take over what a previous agent has left; call it once."""
         await self.operations.take_over()
 
-    async def set_up(self, pod: Pod, volumes: Sequence[ClaimVolume]) -> Mapping[str, SetUp]:
+    async def set_up(
+        self, pod: Pod, volumes: Sequence[claims_resolve.ClaimVolume]
+    ) -> Mapping[str, claims_model.SetUp]:
         """Set up a pod's volumes; returns them by name.
 
         Raises:
@@ -338,23 +333,25 @@ class ClaimVolumes:
         waits = {**waits, **await self.operations.settled(pod.uid)}
         waiting = any(wait.cause in OBJECT_CAUSES for wait in waits.values())
         self._reader.press(pod.uid, waiting=waiting)
-        there: dict[str, SetUp] = {}
+        there: dict[str, claims_model.SetUp] = {}
         for spec in specs:
             published = self.operations.state.published(pod.uid, spec)
             if published is not None:
-                there[spec.pod_volume] = SetUp(
+                there[spec.pod_volume] = claims_model.SetUp(
                     published.path,
                     spec.spec_name,
                     spec.read_only,
                     published.selinux_relabel,
-                    spec.mode is Mode.BLOCK,
+                    spec.mode is claims_model.Mode.BLOCK,
                     _group(spec),
                 )
         missing = {v.name: waits[v.name] for v in volumes if v.name in waits}
         for volume in volumes:
             if volume.name not in there and volume.name not in missing:
                 why = "its set up has only begun"
-                missing[volume.name] = Waits(WaitCause.BUSY, f'volume "{volume.name}"', why)
+                missing[volume.name] = claims_model.Waits(
+                    claims_model.WaitCause.BUSY, f'volume "{volume.name}"', why
+                )
         now = self._loop.time()
         patient = self._patience.has(pod.uid, missing, now)
         full = self._patience.ends(pod.uid, now, full=self._is_full(specs, missing))
@@ -362,40 +359,44 @@ class ClaimVolumes:
             raise VolumesWait(missing, patient=patient, node_is_full=full)
         return there
 
-    def _is_full(self, specs: Sequence[VolumeSpec], missing: Mapping[str, Waits]) -> bool:
+    def _is_full(
+        self, specs: Sequence[claims_model.VolumeSpec], missing: Mapping[str, claims_model.Waits]
+    ) -> bool:
         """Whether a driver of one of the volumes reports that the node has reached its limit."""
         drivers = {
             spec.driver
             for spec in specs
             if (wait := missing.get(spec.pod_volume)) is not None
-            and wait.cause is WaitCause.ATTACH_LIMIT
+            and wait.cause is claims_model.WaitCause.ATTACH_LIMIT
         }
         found = [self._full(driver) for driver in sorted(drivers)]
         return any(found)
 
-    def reports(self, uid: str) -> list[VolumeWait]:
+    def reports(self, uid: str) -> list[claims_model.VolumeWait]:
         """The wait of each volume of a pod, naming its claim, and when it began."""
         return [replace(each, wait=self._named(uid, each)) for each in self.operations.reports(uid)]
 
-    def _named(self, uid: str, found: VolumeWait) -> Waits:
+    def _named(self, uid: str, found: claims_model.VolumeWait) -> claims_model.Waits:
         """The wait, with the claim and the volume in place of our internal names."""
         spec = self.operations.state.spec(uid, found.volume)
         if spec is None or spec.pv is None or spec.claim is None:
             return found.wait
-        if found.wait.cause not in (WaitCause.BUSY, WaitCause.BACKOFF):
+        if found.wait.cause not in (claims_model.WaitCause.BUSY, claims_model.WaitCause.BACKOFF):
             return found.wait
         claim = spec.claim["metadata"]
         about = f'persistentvolumeclaim "{claim.get("namespace")}/{claim.get("name")}"'
         return replace(found.wait, object=f'{about}, persistentvolume "{spec.spec_name}"')
 
-    def mounted(self) -> list[MountedVolume]:
+    def mounted(self) -> list[claims_model.MountedVolume]:
         """All volumes of pods."""
         return [
-            MountedVolume(uid, spec.pod_volume, _claim_of(spec), _source(mount.left), mount.left)
+            claims_model.MountedVolume(
+                uid, spec.pod_volume, _claim_of(spec), _source(mount.left), mount.left
+            )
             for uid, spec, mount in self.operations.state.all_published()
         ]
 
-    async def measure(self, left: PublishedOnDisk) -> VolumeStats | None:
+    async def measure(self, left: claims_model.PublishedOnDisk) -> claims_model.VolumeStats | None:
         """The usage of a volume; None: its plugin cannot measure it. Raises OperationFailed."""
         plugin = next(each for each in self._plugins if each.name == left.plugin)
         return await plugin.stats(left)
@@ -404,7 +405,7 @@ class ClaimVolumes:
         """Tear down the volumes of a pod whose containers have exited. Raises OperationFailed."""
         try:
             await self.operations.end(uid)
-        except OperationFailed as error:
+        except claims_model.OperationFailed as error:
             log.debug(
                 "volumes of a pod could not be torn down", extra={"uid": uid, "why": str(error)}
             )
@@ -449,17 +450,21 @@ class ClaimVolumes:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def _labelled(self, pod: Pod, spec: VolumeSpec) -> VolumeSpec | Waits:
+    def _labelled(
+        self, pod: Pod, spec: claims_model.VolumeSpec
+    ) -> claims_model.VolumeSpec | claims_model.Waits:
         """Adds the SELinux context that a volume is to be mounted with."""
         plugin = next(each for each in self._plugins if each.name == spec.plugin)
         supported = plugin.supports_selinux_mount(spec)
-        context = mount_context(spec, pod, self._selinux, supported=supported)
-        if isinstance(context, SELinuxConflict):
+        context = claims_model.mount_context(spec, pod, self._selinux, supported=supported)
+        if isinstance(context, claims_model.SELinuxConflict):
             why = f"conflicting SELinux labels of volume {spec.pod_volume}: "
             text = why + ", ".join(
                 label or "one that the runtime draws" for label in context.labels
             )
-            return Waits(WaitCause.SELINUX_CONFLICT, f'pod "{pod.key}"', text)
+            return claims_model.Waits(
+                claims_model.WaitCause.SELINUX_CONFLICT, f'pod "{pod.key}"', text
+            )
         return replace(spec, selinux_context=context)
 
     def _object_changed(self, uid: str) -> None:
@@ -471,18 +476,18 @@ class ClaimVolumes:
         self._reader.release(uid)
 
 
-def _claim_of(spec: VolumeSpec) -> tuple[str, str] | None:
+def _claim_of(spec: claims_model.VolumeSpec) -> tuple[str, str] | None:
     if spec.claim is None:
         return None
     return spec.claim["metadata"]["namespace"], spec.claim["metadata"]["name"]
 
 
-def _source(left: PublishedOnDisk) -> str:
+def _source(left: claims_model.PublishedOnDisk) -> str:
     """The name in metrics of what measures a volume: its driver, ``block`` or ``statfs``."""
-    return left.driver or ("block" if left.mode is Mode.BLOCK else "statfs")
+    return left.driver or ("block" if left.mode is claims_model.Mode.BLOCK else "statfs")
 
 
-def _group(spec: VolumeSpec) -> int | None:
+def _group(spec: claims_model.VolumeSpec) -> int | None:
     notes = ((spec.pv or {}).get("metadata") or {}).get("annotations") or {}
     text = str(notes.get(GID_ANNOTATION) or "")
     return int(text) if text.isascii() and text.isdigit() and int(text) < 1 << 32 else None

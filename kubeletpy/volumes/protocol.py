@@ -1,4 +1,4 @@
-"""The volume manager as seen by the pod workers."""
+"""The volume manager as seen by the pod workers. Pure."""
 
 from __future__ import annotations
 

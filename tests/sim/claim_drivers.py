@@ -192,7 +192,8 @@ def _devices(container: Container) -> set[str]:
 
 
 class ClaimDriverCalls:
-    """One life's connection to a driver (:class:`kubeletpy.resources.dra.drivers.DriverService`)."""
+    """One life's connection to a driver
+    (:class:`kubeletpy.resources.dra.drivers.DriverService`)."""
 
     def __init__(self, driver: ClaimDriver, step: Step) -> None:
         self._driver = driver

@@ -1,4 +1,5 @@
-"""Each version is stated in one place: kubeletpy/base/version.py, kubeletpy/base/kubernetes_version.py."""
+"""Each version is stated in one place: kubeletpy/base/version.py,
+kubeletpy/base/kubernetes_version.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """An agent as a guest of another program, on a machine that is not its own.
 
-The other edge of the composition besides :mod:`kubeletpy.agent.launch.start`: the runtime is an object of
-the program, and nothing of the machine is changed. Files are written below the root directory only.
+The other edge of the composition besides :mod:`kubeletpy.agent.launch.start`: the runtime is an
+object of the program, and nothing of the machine is changed. Files are written below the root
+directory only.
 """
 
 from __future__ import annotations

@@ -14,19 +14,9 @@ from pathlib import Path
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
 from kubeletpy.agent.context import ApiClients, Machine, Outside
+from kubeletpy.agent.launch import runtime as launch_runtime
 from kubeletpy.agent.launch.errors import LaunchError
 from kubeletpy.agent.launch.identity import join
-from kubeletpy.agent.launch.runtime import (
-    OtherVersion,
-    find_node_ips,
-    follow_addresses,
-    made,
-    pod_selectors,
-    query_runtime,
-    resolve_version,
-    settle,
-    wait_for_runtime,
-)
 from kubeletpy.agent.placement import has_placement
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.host.files import remove_unfinished
@@ -114,7 +104,7 @@ async def make_agent(
     ``manager``: the one whose watchdog to notify; None: there is none.
     """
     asyncio.get_running_loop().set_default_executor(SteadyThreads())
-    return await made(loaded, stack, partial(_create_agent, manager=manager))
+    return await launch_runtime.made(loaded, stack, partial(_create_agent, manager=manager))
 
 
 async def _create_agent(
@@ -135,15 +125,17 @@ async def _create_agent(
     clear_unfinished(flags)
     identity = await join(settings, flags, name, metrics, stack, tracer=tracer)
     asking = asyncio.ensure_future(
-        resolve_version(loaded, identity.client if identity is not None else None, resolved)
+        launch_runtime.resolve_version(
+            loaded, identity.client if identity is not None else None, resolved
+        )
     )
     stack.push_async_callback(cancel_tasks, (asking,))
-    info = await wait_for_runtime(runtime)
-    node_ips = NodeAddresses(await find_node_ips(flags, facts))
+    info = await launch_runtime.wait_for_runtime(runtime)
+    node_ips = NodeAddresses(await launch_runtime.find_node_ips(flags, facts))
     resolved = await asking
     if resolved.version != settings.feature_gates.version:
-        raise OtherVersion(resolved)
-    await settle(resolved, root)
+        raise launch_runtime.OtherVersion(resolved)
+    await launch_runtime.settle(resolved, root)
     _share_root(root)
     kernel = read_kernel_facts()
     now = clock.now()
@@ -170,13 +162,13 @@ async def _create_agent(
         runtime=runtime,
         images=runtime,
         runtime_info=info,
-        read_runtime_info=partial(query_runtime, runtime),
+        read_runtime_info=partial(launch_runtime.query_runtime, runtime),
         clock=clock,
         api=api_clients(settings, identity.client) if identity is not None else None,
         metrics=metrics,
         credentials=[
             *(identity.tasks if identity is not None else ()),
-            *follow_addresses(flags, facts, node_ips),
+            *launch_runtime.follow_addresses(flags, facts, node_ips),
         ],
         ports=ports,
         on_connection=runtime.add_listener,
@@ -276,7 +268,7 @@ def _connect(
             image_endpoint=settings.image_endpoint,
             request_timeout=settings.runtime_request_timeout,
             metrics=metrics.runtime,
-            pod_selectors=partial(pod_selectors, root, settings.pod_logs_dir),
+            pod_selectors=partial(launch_runtime.pod_selectors, root, settings.pod_logs_dir),
             tracer=tracer,
         )
     except EndpointError as error:

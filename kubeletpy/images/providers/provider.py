@@ -32,16 +32,7 @@ from kubeletpy.config.files import (
 )
 from kubeletpy.images.credentials import AccountSource, Config, Keyring, Source
 from kubeletpy.images.policy import ProviderMetrics
-from kubeletpy.images.providers.protocol import (
-    Auths,
-    CacheKeyType,
-    ProviderError,
-    ProviderResponse,
-    ResponseCache,
-    read_response,
-    registry_of,
-    write_request,
-)
+from kubeletpy.images.providers import protocol as providers_protocol
 from kubeletpy.images.reference import RegistryPattern, Repository
 from kubeletpy.metrics.resources import CredentialProviderMetrics
 from kubeletpy.pods.pod import Pod
@@ -101,10 +92,10 @@ def chosen_annotations(
 
 MAX_CALLS = 10
 """Concurrent calls of one provider."""
-_GROUPS: Mapping[CacheKeyType, Callable[[str], str]] = {
-    CacheKeyType.IMAGE: lambda repository: repository,
-    CacheKeyType.REGISTRY: registry_of,
-    CacheKeyType.GLOBAL: lambda repository: "",
+_GROUPS: Mapping[providers_protocol.CacheKeyType, Callable[[str], str]] = {
+    providers_protocol.CacheKeyType.IMAGE: lambda repository: repository,
+    providers_protocol.CacheKeyType.REGISTRY: providers_protocol.registry_of,
+    providers_protocol.CacheKeyType.GLOBAL: lambda repository: "",
 }
 """Groups questions that one answer may settle, going by the last answer's cache key type."""
 
@@ -112,7 +103,7 @@ _GROUPS: Mapping[CacheKeyType, Callable[[str], str]] = {
 class _Flight(Struct, frozen=True):
     """A running call."""
 
-    task: asyncio.Task[Auths]
+    task: asyncio.Task[providers_protocol.Auths]
     group: Hashable
     """Calls in one group may answer each other's questions."""
 
@@ -137,16 +128,18 @@ class Provider:
         self._patterns = [
             pattern for text in settings.match_images if (pattern := RegistryPattern.parse(text))
         ]
-        self._cache = ResponseCache()
+        self._cache = providers_protocol.ResponseCache()
         self._flights: dict[Hashable, _Flight] = {}
         self._places = asyncio.Semaphore(MAX_CALLS)
-        self._last_key_type = CacheKeyType.IMAGE
+        self._last_key_type = providers_protocol.CacheKeyType.IMAGE
 
     def fits(self, repository: Repository) -> bool:
         """Whether it is responsible for images of a repository."""
         return any(pattern.fits(repository) for pattern in self._patterns)
 
-    async def auths(self, repository: str, pod: Pod) -> tuple[Auths, AccountSource | None]:
+    async def auths(
+        self, repository: str, pod: Pod
+    ) -> tuple[providers_protocol.Auths, AccountSource | None]:
         """Its credentials, and the service account they were issued to.
 
         Raises:
@@ -170,7 +163,9 @@ class Provider:
                 account = await self._with_token(account, attributes, pod)
             return await self._answer(repository, pod, account), account.source
         except AccountError as error:
-            raise ProviderError(f"service account {pod.namespace}/{name}: {error}") from error
+            raise providers_protocol.ProviderError(
+                f"service account {pod.namespace}/{name}: {error}"
+            ) from error
 
     async def close(self) -> None:
         """Stop the running calls."""
@@ -183,7 +178,9 @@ class Provider:
         token = await self._accounts.token(pod, account.source, audience)
         return replace(account, token=token)
 
-    async def _answer(self, repository: str, pod: Pod, account: AccountFacts | None) -> Auths:
+    async def _answer(
+        self, repository: str, pod: Pod, account: AccountFacts | None
+    ) -> providers_protocol.Auths:
         attributes = self._settings.token_attributes
         scope: Hashable = None
         if account is not None and attributes is not None:
@@ -206,17 +203,19 @@ class Provider:
             task.add_done_callback(partial(self._landed, exact))
         return await asyncio.shield(flight.task)
 
-    def _cached_auths(self, repository: str, scope: Hashable) -> Auths | None:
+    def _cached_auths(self, repository: str, scope: Hashable) -> providers_protocol.Auths | None:
         return self._cache.get(repository, scope, asyncio.get_running_loop().time())
 
-    def _landed(self, exact: Hashable, task: asyncio.Task[Auths]) -> None:
+    def _landed(self, exact: Hashable, task: asyncio.Task[providers_protocol.Auths]) -> None:
         self._flights.pop(exact, None)
         if not task.cancelled():
             task.exception()  # raised in those still waiting
 
-    async def _call(self, repository: str, scope: Hashable, account: AccountFacts | None) -> Auths:
+    async def _call(
+        self, repository: str, scope: Hashable, account: AccountFacts | None
+    ) -> providers_protocol.Auths:
         token = account.token if account is not None else ""
-        request = write_request(
+        request = providers_protocol.write_request(
             self._settings.api_version,
             repository,
             token,
@@ -230,10 +229,10 @@ class Provider:
                 output = await self._run(self._program, request, hidden=(token,))
                 failed = False
             except ProgramFailed as error:
-                raise ProviderError(str(error)) from error
+                raise providers_protocol.ProviderError(str(error)) from error
             finally:
                 self._metrics.provider_called(self.name, loop.time() - began, failed=failed)
-        response = read_response(output, self._settings.api_version)
+        response = providers_protocol.read_response(output, self._settings.api_version)
         self._check_echo(response, token)
         self._last_key_type = response.cache_key_type
         self._cache.store(
@@ -245,7 +244,7 @@ class Provider:
         )
         return response.auths
 
-    def _check_echo(self, response: ProviderResponse, token: str) -> None:
+    def _check_echo(self, response: providers_protocol.ProviderResponse, token: str) -> None:
         """A token lives no longer than its pod: cached by account, it would be given to other pods.
 
         Raises:
@@ -255,7 +254,7 @@ class Provider:
         if not token or attributes is None or attributes.cache_type == "Token":
             return
         if any(login.get("password") == token for login in response.auths.values()):
-            raise ProviderError(
+            raise providers_protocol.ProviderError(
                 "the response holds the service account token itself as the password: that needs "
                 "tokenAttributes.cacheType: Token"
             )
@@ -294,7 +293,7 @@ async def _provider_auths(
 ) -> tuple[Config, Source] | None:
     try:
         auths, source = await provider.auths(repository, pod)
-    except ProviderError as error:
+    except providers_protocol.ProviderError as error:
         logger.warning(
             "no credentials from provider",
             extra={

@@ -18,22 +18,7 @@ from kubeletpy.base.tasks import Lasting
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images.credentials import Credential
 from kubeletpy.images.policy import RecordMetrics
-from kubeletpy.images.records.model import (
-    NOBODY,
-    Grants,
-    Intent,
-    MalformedRecord,
-    MustPullResult,
-    PulledRecord,
-    Verification,
-    VerificationPolicy,
-    by_credentials,
-    by_record,
-    full_name,
-    grants_of,
-    ids_by_name,
-    repository_as_given,
-)
+from kubeletpy.images.records import model as records
 from kubeletpy.images.records.store import RecordFiles, RecordStore
 from kubeletpy.images.uses import PullRateExceeded
 from kubeletpy.remote.errors import Code, CRIError
@@ -59,7 +44,7 @@ class RecordsUnreadable(Exception):
 class PullInProgress:
     """One pull, from its intent to its end."""
 
-    def __init__(self, ledger: PullRecords, image: str, intent: Intent) -> None:
+    def __init__(self, ledger: PullRecords, image: str, intent: records.Intent) -> None:
         self._ledger = ledger
         self._image = image
         self._intent = intent
@@ -73,7 +58,9 @@ class PullInProgress:
         Completed even if the pod is deleted meanwhile.
         """
         self.recorded = True
-        await self._ledger.finish(self._image, self._intent, image_ref, grants_of(credential))
+        await self._ledger.finish(
+            self._image, self._intent, image_ref, records.grants_of(credential)
+        )
 
 
 class PullRecords:
@@ -82,7 +69,7 @@ class PullRecords:
     def __init__(
         self,
         store: RecordStore,
-        verification: Verification,
+        verification: records.Verification,
         list_images: ListImages,
         metrics: RecordMetrics,
     ) -> None:
@@ -114,7 +101,7 @@ class PullRecords:
             if self._opened:
                 return
             for image in await self._store.load():
-                intent = self._store.intents.get_or_create(full_name(image))
+                intent = self._store.intents.get_or_create(records.full_name(image))
                 intent.names.add(image)
                 intent.uncertain = True
             self._opened = True
@@ -137,28 +124,32 @@ class PullRecords:
         try:
             await self.open()
             record = await self._store.find(image_ref)
-        except (MalformedRecord, OSError) as error:
+        except (records.MalformedRecord, OSError) as error:
             logger.warning(
                 "pull record not readable: the image is pulled again",
                 extra={"image": image, "image_ref": image_ref, "error": str(error)},
             )
-            outcome = MustPullResult.ERROR
+            outcome = records.MustPullResult.ERROR
         else:
             outcome = await self._verify(image, record, image_ref, credentials)
         self._metrics.access_checked(outcome)
         return outcome.allows
 
     async def _verify(
-        self, image: str, record: PulledRecord | None, image_ref: str, credentials: AskCredentials
-    ) -> MustPullResult:
-        pulled_here = record is not None or full_name(image) in self._store.intents
+        self,
+        image: str,
+        record: records.PulledRecord | None,
+        image_ref: str,
+        credentials: AskCredentials,
+    ) -> records.MustPullResult:
+        pulled_here = record is not None or records.full_name(image) in self._store.intents
         if not self._verification.needed(image, pulled_here=pulled_here):
-            return MustPullResult.POLICY_ALLOWED
-        repository = repository_as_given(image)
-        reported = by_record(record, repository)
-        if isinstance(reported, MustPullResult):
+            return records.MustPullResult.POLICY_ALLOWED
+        repository = records.repository_as_given(image)
+        reported = records.by_record(record, repository)
+        if isinstance(reported, records.MustPullResult):
             return reported
-        proof = by_credentials(reported, await credentials())
+        proof = records.by_credentials(reported, await credentials())
         if not proof.learned.empty:
             try:
                 await self._lasting.finish(self._grow(image_ref, repository, proof.learned))
@@ -180,7 +171,7 @@ class PullRecords:
             await self.open()
         except OSError as error:
             raise _unrecorded(error) from error
-        name = full_name(image)
+        name = records.full_name(image)
         intent = self._store.intents.get_or_create(name)
         intent.pulls += 1
         pull = PullInProgress(self, image, intent)
@@ -200,7 +191,9 @@ class PullRecords:
                 intent.uncertain = intent.uncertain or not certain
                 await self._lasting.finish(self._end(name, intent))
 
-    async def finish(self, image: str, intent: Intent, image_ref: str, grants: Grants) -> None:
+    async def finish(
+        self, image: str, intent: records.Intent, image_ref: str, grants: records.Grants
+    ) -> None:
         """Record a pull that succeeded, then drop its intent."""
         await self._lasting.finish(self._finish(image, intent, image_ref, grants))
 
@@ -228,20 +221,20 @@ class PullRecords:
     async def _settle(self) -> None:
         """Images of uncertain pulls that are on the node get records that grant nobody access."""
         try:
-            arrived = ids_by_name(await self._list_images())
+            arrived = records.ids_by_name(await self._list_images())
         except CRIError as error:
             logger.warning("unfinished pulls not looked up", extra={"error": str(error)})
             return
         for name, intent in self._store.intents.uncertain():
             if (image_ref := arrived.get(name)) is not None:
-                await self._store.grow(image_ref, "", NOBODY)
+                await self._store.grow(image_ref, "", records.NOBODY)
                 intent.uncertain = False
                 await self._store.withdraw(name, intent)
         for name, intent in self._store.intents.excess(self._store.max_intents, arrived):
             intent.uncertain = False
             await self._store.withdraw(name, intent)
 
-    async def _announce(self, image: str, intent: Intent) -> None:
+    async def _announce(self, image: str, intent: records.Intent) -> None:
         async with self._store.lock:
             try:
                 await self._store.announce(image, intent)
@@ -250,21 +243,23 @@ class PullRecords:
             finally:
                 self._store.count()
 
-    async def _grow(self, image_ref: str, repository: str, grants: Grants) -> None:
+    async def _grow(self, image_ref: str, repository: str, grants: records.Grants) -> None:
         async with self._store.lock:
             await self._store.grow(image_ref, repository, grants)
             self._store.count()
 
-    async def _finish(self, image: str, intent: Intent, image_ref: str, grants: Grants) -> None:
+    async def _finish(
+        self, image: str, intent: records.Intent, image_ref: str, grants: records.Grants
+    ) -> None:
         try:
-            await self._grow(image_ref, repository_as_given(image), grants)
+            await self._grow(image_ref, records.repository_as_given(image), grants)
             intent.uncertain = False
         except OSError as error:
             intent.uncertain = True
             _not_written(image, error)
-        await self._end(full_name(image), intent)
+        await self._end(records.full_name(image), intent)
 
-    async def _end(self, name: str, intent: Intent) -> None:
+    async def _end(self, name: str, intent: records.Intent) -> None:
         intent.pulls -= 1
         async with self._store.lock:
             try:
@@ -309,8 +304,8 @@ def pull_records(
         max_intents=_INTENTS_PER_POD * max(settings.max_pods, parallel),
         max_records=_RECORDS_PER_POD * settings.max_pods,
     )
-    verification = Verification(
-        VerificationPolicy(settings.image_pull_credentials_verification_policy),
+    verification = records.Verification(
+        records.VerificationPolicy(settings.image_pull_credentials_verification_policy),
         settings.preloaded_images_verification_allowlist,
     )
     return PullRecords(store, verification, images.list_images, metrics)

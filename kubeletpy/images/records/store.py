@@ -17,21 +17,7 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.images.policy import RecordMetrics
-from kubeletpy.images.records.model import (
-    FILE_PREFIX,
-    Grants,
-    Intent,
-    Intents,
-    MalformedRecord,
-    PulledRecord,
-    RecordIndex,
-    file_name,
-    read_intent,
-    read_record,
-    with_grants,
-    write_intent,
-    write_record,
-)
+from kubeletpy.images.records import model as records_model
 
 # Pull records on disk: ``{root}/image_manager/pulling`` and ``pulled``, one small file each.
 #
@@ -48,7 +34,7 @@ class LoadedRecords(Struct):
 
     intents: list[str] = field(default_factory=list)
     """Images, oldest first."""
-    records: list[PulledRecord] = field(default_factory=list)
+    records: list[records_model.PulledRecord] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     """Names of files in ``pulled`` that are not records."""
     problems: list[str] = field(default_factory=list)
@@ -69,28 +55,28 @@ class RecordFiles:
         found = LoadedRecords()
         for path in self._list(self._pulling):
             try:
-                image = read_intent(_read(path))
+                image = records_model.read_intent(_read(path))
                 _check_name(path, image)
                 found.intents.append(image)
-            except (MalformedRecord, OSError) as error:
+            except (records_model.MalformedRecord, OSError) as error:
                 found.problems.append(f"{path}: {_why(error)}")
         for path in self._list(self._pulled):
             try:
                 found.records.append(_read_record(path))
-            except (MalformedRecord, OSError) as error:
+            except (records_model.MalformedRecord, OSError) as error:
                 found.unreadable.append(path.name)
                 found.problems.append(f"{path}: {_why(error)}")
         return found
 
     def write_intent(self, image: str) -> None:
         """Record that an image is being pulled. Raises OSError."""
-        _replace(self._pulling / file_name(image), write_intent(image))
+        _replace(self._pulling / records_model.file_name(image), records_model.write_intent(image))
 
     def remove_intent(self, image: str) -> None:
         """The pull has ended. Raises OSError."""
-        (self._pulling / file_name(image)).unlink(missing_ok=True)
+        (self._pulling / records_model.file_name(image)).unlink(missing_ok=True)
 
-    def read_record(self, image_ref: str) -> PulledRecord | None:
+    def read_record(self, image_ref: str) -> records_model.PulledRecord | None:
         """One record; None when there is none.
 
         Raises:
@@ -98,17 +84,20 @@ class RecordFiles:
             OSError: it can't be read.
         """
         try:
-            return _read_record(self._pulled / file_name(image_ref))
+            return _read_record(self._pulled / records_model.file_name(image_ref))
         except FileNotFoundError:
             return None
 
-    def write_record(self, record: PulledRecord) -> None:
+    def write_record(self, record: records_model.PulledRecord) -> None:
         """Write a record. Raises OSError."""
-        _replace(self._pulled / file_name(record.image_ref), write_record(record))
+        _replace(
+            self._pulled / records_model.file_name(record.image_ref),
+            records_model.write_record(record),
+        )
 
     def remove_record(self, image_ref: str) -> None:
         """Its image was removed. Raises OSError."""
-        (self._pulled / file_name(image_ref)).unlink(missing_ok=True)
+        (self._pulled / records_model.file_name(image_ref)).unlink(missing_ok=True)
 
     def remove_file(self, name: str) -> None:
         """Remove a file that is not a record. Raises OSError."""
@@ -116,7 +105,11 @@ class RecordFiles:
 
     def _list(self, directory: Path) -> Iterator[Path]:
         """Each of our files, oldest first; unfinished ones are removed."""
-        entries = [entry for entry in os.scandir(directory) if entry.name.startswith(FILE_PREFIX)]
+        entries = [
+            entry
+            for entry in os.scandir(directory)
+            if entry.name.startswith(records_model.FILE_PREFIX)
+        ]
         entries = [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
         for entry in sorted(entries, key=_age):
             path = Path(entry.path)
@@ -139,15 +132,15 @@ def _read(path: Path) -> bytes:
         return file.read(MAX_FILE)
 
 
-def _read_record(path: Path) -> PulledRecord:
-    record = read_record(_read(path))
+def _read_record(path: Path) -> records_model.PulledRecord:
+    record = records_model.read_record(_read(path))
     _check_name(path, record.image_ref)
     return record
 
 
 def _check_name(path: Path, image: str) -> None:
-    if file_name(image) != path.name:
-        raise MalformedRecord("the file is named for another image")
+    if records_model.file_name(image) != path.name:
+        raise records_model.MalformedRecord("the file is named for another image")
 
 
 def _why(error: Exception) -> str:
@@ -200,8 +193,8 @@ class RecordStore:
         self._metrics = metrics
         self.max_intents = max(1, min(max_intents, MAX_INTENTS))
         self._max_records = max(1, min(max_records, MAX_RECORDS))
-        self.intents = Intents()
-        self._index = RecordIndex(self._max_records)
+        self.intents = records_model.Intents()
+        self._index = records_model.RecordIndex(self._max_records)
         self._on_disk = 0
         self.lock = asyncio.Lock()
 
@@ -214,7 +207,7 @@ class RecordStore:
         self._on_disk = len(loaded.records)
         return loaded.intents
 
-    async def find(self, image_ref: str) -> PulledRecord | None:
+    async def find(self, image_ref: str) -> records_model.PulledRecord | None:
         """The record of an image, nearly always from memory.
 
         Raises:
@@ -223,8 +216,8 @@ class RecordStore:
         found = self._index.get(image_ref)
         if found is not None:
             return found
-        if file_name(image_ref) in self._index.unreadable:
-            raise MalformedRecord("the file is no pull record")
+        if records_model.file_name(image_ref) in self._index.unreadable:
+            raise records_model.MalformedRecord("the file is no pull record")
         if self._index.complete:
             return None
         found = await asyncio.to_thread(self._files.read_record, image_ref)
@@ -232,7 +225,7 @@ class RecordStore:
             self._index.put(found)
         return found
 
-    async def grow(self, image_ref: str, repository: str, grants: Grants) -> None:
+    async def grow(self, image_ref: str, repository: str, grants: records_model.Grants) -> None:
         """Add to the record of an image, created if missing.
 
         Writes only if something is new. In memory the record is updated anyway: a :meth:`prune`
@@ -240,10 +233,10 @@ class RecordStore:
         """
         try:
             old = await self.find(image_ref)
-        except MalformedRecord:
+        except records_model.MalformedRecord:
             old = None
         now = self._clock.now()
-        new = with_grants(old, image_ref, repository, grants, now)
+        new = records_model.with_grants(old, image_ref, repository, grants, now)
         if new is old:
             self._index.put(replace(new, updated_at=now))
             return
@@ -251,7 +244,7 @@ class RecordStore:
         self._on_disk += old is None
         self._index.put(new)
 
-    async def announce(self, image: str, intent: Intent) -> None:
+    async def announce(self, image: str, intent: records_model.Intent) -> None:
         """Write an intent; ``image`` is as in the pod."""
         if image in intent.names:
             return
@@ -261,7 +254,7 @@ class RecordStore:
             # even if this is cancelled: the thread goes on and creates the file
             intent.names.add(image)
 
-    async def withdraw(self, name: str, intent: Intent) -> None:
+    async def withdraw(self, name: str, intent: records_model.Intent) -> None:
         """Remove an intent, if it is over."""
         for image in sorted(intent.names):
             if not intent.over:
@@ -281,7 +274,7 @@ class RecordStore:
                 await asyncio.to_thread(self._files.remove_record, record.image_ref)
                 self._index.remove(record.image_ref)
                 self._on_disk -= 1
-        names = {file_name(image_ref) for image_ref in present}
+        names = {records_model.file_name(image_ref) for image_ref in present}
         for name in self._index.unreadable - names:
             await asyncio.to_thread(self._files.remove_file, name)
             self._index.unreadable.discard(name)

@@ -1,7 +1,7 @@
 """How the agent's packages report what happened: Kubernetes Events about an object. Pure.
 
-This is the interface; the writer to the API is :mod:`kubeletpy.kubeapi.events.writer`. Recording never
-blocks and never fails: an event that cannot be kept is counted and dropped.
+This is the interface; the writer to the API is :mod:`kubeletpy.kubeapi.events.writer`. Recording
+never blocks and never fails: an event that cannot be kept is counted and dropped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def node_reference(node_name: str, uid: str = "") -> api.ObjectReference:
 
 
 class NodeUidRecorder:
-    """An :class:`~kubeletpy.kubeapi.events.recorder.AnnotatingRecorder` that completes node references.
+    """An :class:`~kubeletpy.kubeapi.events.recorder.AnnotatingRecorder` that completes node
+    references.
 
     The uid is resolved once: a Node that is deleted and made again while the agent runs keeps the
     first uid in its events.

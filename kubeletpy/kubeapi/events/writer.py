@@ -202,7 +202,8 @@ class KeptEvent(Struct, frozen=True):
 
 
 class KeptEvents:
-    """An :class:`~kubeletpy.kubeapi.events.recorder.AnnotatingRecorder` that keeps what it hands on."""
+    """An :class:`~kubeletpy.kubeapi.events.recorder.AnnotatingRecorder` that keeps what it hands
+    on."""
 
     def __init__(self, to: AnnotatingRecorder, clock: Clock) -> None:
         self._to = to

@@ -14,19 +14,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 
-from kubeletpy.metrics.trace.model import (
-    MAX_OPEN,
-    MAX_TEXT,
-    NO_TRACER,
-    SHORT_S,
-    Name,
-    OpenSpan,
-    PodTrace,
-    Span,
-    Step,
-    TraceCall,
-    Tracer,
-)
+from kubeletpy.metrics.trace import model as trace_model
 
 MAX_PODS = 300
 MOST_AT_ONCE = 12
@@ -35,11 +23,11 @@ SAME_S = 0.5
 """Waits that end within so many seconds are one."""
 
 
-SpanLog = Callable[[PodTrace, Span], None]
+SpanLog = Callable[[trace_model.PodTrace, trace_model.Span], None]
 """Is given each span that is kept."""
 
-_current: ContextVar[tuple[PodTrace, Tracer, SpanLog | None] | None] = ContextVar(
-    "pod_trace", default=None
+_current: ContextVar[tuple[trace_model.PodTrace, trace_model.Tracer, SpanLog | None] | None] = (
+    ContextVar("pod_trace", default=None)
 )
 
 
@@ -49,7 +37,12 @@ class _OfPod:
     __slots__ = ("_log", "_loop", "_milestone", "_sent", "_trace", "span")
 
     def __init__(
-        self, trace: PodTrace, span: Span, sent: OpenSpan, milestone: bool, log: SpanLog | None
+        self,
+        trace: trace_model.PodTrace,
+        span: trace_model.Span,
+        sent: trace_model.OpenSpan,
+        milestone: bool,
+        log: SpanLog | None,
     ) -> None:
         self._trace, self._log = trace, log
         self._milestone = milestone
@@ -57,9 +50,9 @@ class _OfPod:
         self.span = span
         self._loop = asyncio.get_running_loop()
 
-    def __enter__(self) -> Span:
+    def __enter__(self) -> trace_model.Span:
         self.span.began = self._loop.time()
-        if len(self._trace.open) < MAX_OPEN:
+        if len(self._trace.open) < trace_model.MAX_OPEN:
             self._trace.open[id(self)] = self.span
         self._sent.__enter__()
         return self.span
@@ -76,8 +69,8 @@ class _OfPod:
         trace.open.pop(id(self), None)
         if error is not None:
             cut = kind is asyncio.CancelledError
-            span.error = "cut short" if cut else (str(error) or repr(error))[:MAX_TEXT]
-        if self._milestone or span.error or span.ended - span.began >= SHORT_S:
+            span.error = "cut short" if cut else (str(error) or repr(error))[: trace_model.MAX_TEXT]
+        if self._milestone or span.error or span.ended - span.began >= trace_model.SHORT_S:
             _keep(trace, span, self._log)
 
 
@@ -86,8 +79,8 @@ class _OfNobody:
 
     __slots__ = ()
 
-    def __enter__(self) -> Span:
-        return Span(Step.STATUS, "", 0.0)
+    def __enter__(self) -> trace_model.Span:
+        return trace_model.Span(trace_model.Step.STATUS, "", 0.0)
 
     def __exit__(self, *_: object) -> None:
         return None
@@ -97,7 +90,7 @@ _NOTHING = _OfNobody()
 
 
 def span(
-    name: Name, detail: str = "", *, limit: float | None = None, milestone: bool = False
+    name: trace_model.Name, detail: str = "", *, limit: float | None = None, milestone: bool = False
 ) -> _OfPod | _OfNobody:
     """Record what is done inside ``with`` as a span of the current pod.
 
@@ -111,10 +104,10 @@ def span(
     trace, tracer, log = current
     until = None if limit is None else asyncio.get_running_loop().time() + limit
     sent = tracer.span(name, {"detail": detail} if detail else {})
-    return _OfPod(trace, Span(name, detail, 0.0, None, "", until), sent, milestone, log)
+    return _OfPod(trace, trace_model.Span(name, detail, 0.0, None, "", until), sent, milestone, log)
 
 
-def note(name: Name, detail: str = "", *, error: str = "", lasts: float = 0.0) -> None:
+def note(name: trace_model.Name, detail: str = "", *, error: str = "", lasts: float = 0.0) -> None:
     """Record something of the current pod that is no work: a refusal, or a wait that begins now.
 
     Args:
@@ -131,10 +124,10 @@ def note(name: Name, detail: str = "", *, error: str = "", lasts: float = 0.0) -
         for each in trace.latest(MOST_AT_ONCE)
     ):
         return
-    _keep(trace, Span(name, detail, now, ends, error[:MAX_TEXT]), log)
+    _keep(trace, trace_model.Span(name, detail, now, ends, error[: trace_model.MAX_TEXT]), log)
 
 
-def _keep(trace: PodTrace, span: Span, log: SpanLog | None) -> None:
+def _keep(trace: trace_model.PodTrace, span: trace_model.Span, log: SpanLog | None) -> None:
     trace.add_span(span)
     if log is not None:
         log(trace, span)
@@ -145,7 +138,7 @@ class Traces:
 
     def __init__(
         self,
-        tracer: Tracer = NO_TRACER,
+        tracer: trace_model.Tracer = trace_model.NO_TRACER,
         max_pods: int = MAX_PODS,
         *,
         span_log: SpanLog | None = None,
@@ -154,36 +147,36 @@ class Traces:
         self._span_log = span_log
         self.tracer = tracer
         self._max_pods = max_pods
-        self._pods: OrderedDict[str, PodTrace] = OrderedDict()
+        self._pods: OrderedDict[str, trace_model.PodTrace] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def __iter__(self) -> Iterator[PodTrace]:
+    def __iter__(self) -> Iterator[trace_model.PodTrace]:
         return iter(self._pods.values())
 
-    def pod_trace(self, uid: str) -> PodTrace | None:
+    def pod_trace(self, uid: str) -> trace_model.PodTrace | None:
         """The trace of a pod."""
         return self._pods.get(uid)
 
-    def find(self, namespace: str, name: str) -> PodTrace | None:
+    def find(self, namespace: str, name: str) -> trace_model.PodTrace | None:
         """The trace of the newest pod of that name."""
         for trace in reversed(self._pods.values()):
             if trace.name == name and trace.namespace == namespace:
                 return trace
         return None
 
-    def enter(self, uid: str, namespace: str, name: str) -> PodTrace:
+    def enter(self, uid: str, namespace: str, name: str) -> trace_model.PodTrace:
         """Assign the running task's spans to a pod, whose trace is begun if it is new."""
         trace = self._of_new(uid, namespace, name)
         _current.set((trace, self.tracer, self._span_log))
         return trace
 
-    def _of_new(self, uid: str, namespace: str, name: str) -> PodTrace:
+    def _of_new(self, uid: str, namespace: str, name: str) -> trace_model.PodTrace:
         trace = self._pods.get(uid)
         if trace is None:
             now = asyncio.get_running_loop().time()
-            trace = self._pods[uid] = PodTrace(uid, namespace, name, now)
+            trace = self._pods[uid] = trace_model.PodTrace(uid, namespace, name, now)
             while len(self._pods) > self._max_pods:
                 self._pods.popitem(last=False)
         return trace
@@ -192,7 +185,9 @@ class Traces:
         """A pod was not admitted: that is all there is of its start."""
         trace = self._of_new(uid, namespace, name)
         now = asyncio.get_running_loop().time()
-        trace.add_span(Span(TraceCall.ADMIT, "", now, now, why[:MAX_TEXT]))
+        trace.add_span(
+            trace_model.Span(trace_model.TraceCall.ADMIT, "", now, now, why[: trace_model.MAX_TEXT])
+        )
         trace.ended_at = now
 
     def written(
@@ -210,7 +205,9 @@ class Traces:
         if trace is None:
             return
         now = asyncio.get_running_loop().time()
-        span = Span(TraceCall.WRITE_STATUS, detail, began, now, error[:MAX_TEXT])
+        span = trace_model.Span(
+            trace_model.TraceCall.WRITE_STATUS, detail, began, now, error[: trace_model.MAX_TEXT]
+        )
         _keep(trace, span, self._span_log)
         if ready or ended:
             trace.ready(now, ended=ended)

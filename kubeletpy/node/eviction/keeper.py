@@ -18,24 +18,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, AnnotatingRecorder, pod_reference
-from kubeletpy.node.eviction.decide import (
-    AT_ONCE,
-    CONFIRM_S,
-    GRACE_S,
-    PERIOD_S,
-    Condition,
-    Crossing,
-    EvictionDecision,
-    EvictionState,
-    LimitEviction,
-    Offender,
-    Rules,
-    decide,
-    evicted_status,
-    hold_ends,
-    observation_delay,
-    restored,
-)
+from kubeletpy.node.eviction import decide as eviction_decide
 from kubeletpy.node.eviction.endings import Clear, Ending, Endings
 from kubeletpy.node.eviction.node_pressure import REMEMBERED, NodePressure
 from kubeletpy.node.eviction.ranking import LAYER_S, Awaited, NodeSignals, PodUses, Reclaim
@@ -55,7 +38,7 @@ class EvictionKeeper:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: eviction_decide.Rules,
         signals: NodeSignals,
         uses: PodUses,
         limits: LimitWatch | None,
@@ -117,8 +100,8 @@ class EvictionKeeper:
         self.done = self._pressure.done
         if limits is not None:
             limits.is_ending, limits.wake = self._endings.is_ending_for_limit, signals.wake
-        self.state = EvictionState()
-        self.done_for_limits: deque[LimitEviction] = deque(maxlen=REMEMBERED)
+        self.state = eviction_decide.EvictionState()
+        self.done_for_limits: deque[eviction_decide.LimitEviction] = deque(maxlen=REMEMBERED)
         """Pods that were evicted for limits of their own, newest at the end."""
         self._restored = False
 
@@ -151,10 +134,10 @@ class EvictionKeeper:
         self._restored = True
         conditions = (node.get("status") or {}).get("conditions") or ()
         reported = {each["type"] for each in conditions if each.get("status") == "True"}
-        shown = [each for each in Condition if each.value in reported]
+        shown = [each for each in eviction_decide.Condition if each.value in reported]
         if shown:
             now = asyncio.get_running_loop().time()
-            self.state = restored(self.state, shown, now)
+            self.state = eviction_decide.restored(self.state, shown, now)
             self._signals.wake()
 
     def pods_changed(self, uids: Collection[str]) -> None:
@@ -173,7 +156,7 @@ class EvictionKeeper:
         self._pressure.begin()
         try:
             while True:
-                wait: float | None = PERIOD_S
+                wait: float | None = eviction_decide.PERIOD_S
                 try:
                     wait = await self._round()
                 except Exception:  # the boundary of a round: the next one comes anyway
@@ -195,13 +178,13 @@ class EvictionKeeper:
         seen = await self._observer.observe()
         now = asyncio.get_running_loop().time()
         before = self.state
-        decision = decide(
+        decision = eviction_decide.decide(
             seen.observations,
             self._rules,
             before,
             now,
             over=self._limits.over() if self._limits is not None else (),
-            at_once=AT_ONCE - len(self._endings.over_limits),
+            at_once=eviction_decide.AT_ONCE - len(self._endings.over_limits),
         )
         self.state = decision.state
         if decision.state.conditions != before.conditions:
@@ -213,18 +196,20 @@ class EvictionKeeper:
         if self._limits is not None:
             waits.append(self._limits.due(now))
         if self._rules.thresholds:
-            waits.append(observation_delay(seen.observations, before.last, self._rules))
+            waits.append(
+                eviction_decide.observation_delay(seen.observations, before.last, self._rules)
+            )
         if decision.unsure:
-            waits.append(CONFIRM_S)
-        if (held := hold_ends(self.state, self._rules, now)) is not None:
-            waits.append(max(held, CONFIRM_S))
+            waits.append(eviction_decide.CONFIRM_S)
+        if (held := eviction_decide.hold_ends(self.state, self._rules, now)) is not None:
+            waits.append(max(held, eviction_decide.CONFIRM_S))
         return min((each for each in waits if each is not None), default=None)
 
     def spared(self, uid: str) -> Spared | None:
         """How a critical pod exceeds a limit of its own storage and stays; None: it does not."""
         return None if self._limits is None else self._limits.spared(uid)
 
-    def _end_offenders(self, decision: EvictionDecision) -> None:
+    def _end_offenders(self, decision: eviction_decide.EvictionDecision) -> None:
         if self._limits is None:
             return
         going = [(each, pod) for each in decision.over if (pod := self._pod(each.uid)) is not None]
@@ -236,15 +221,17 @@ class EvictionKeeper:
             self._limits.goes(offender)
             self._end(offender, pod, decision.held)
 
-    def _end(self, offender: Offender, pod: Pod, held: Sequence[Crossing]) -> None:
+    def _end(
+        self, offender: eviction_decide.Offender, pod: Pod, held: Sequence[eviction_decide.Crossing]
+    ) -> None:
         verdict = offender.verdict
         log.warning("pod is evicted", extra={"pod": pod.key, "why": verdict.message.strip()})
         self._recorder.event(pod_reference(pod), WARNING, Reason.EVICTED, verdict.message)
         self._evicted(verdict.signal)
         options = KillOptions(
-            grace_override=GRACE_S,
+            grace_override=eviction_decide.GRACE_S,
             evict=True,
-            status_override=partial(evicted_status, verdict=verdict),
+            status_override=partial(eviction_decide.evicted_status, verdict=verdict),
         )
         # what it leaves may be all that the node is short of
         awaited = Awaited(held[0].threshold, patience=LAYER_S) if held else None

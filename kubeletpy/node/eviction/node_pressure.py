@@ -24,36 +24,9 @@ from kubeletpy.kubeapi.events.recorder import (
     node_reference,
     pod_reference,
 )
-from kubeletpy.node.eviction import report
-from kubeletpy.node.eviction.decide import (
-    DISK,
-    Condition,
-    Crossing,
-    EvictionDecision,
-    EvictionState,
-    Layout,
-    Rules,
-    Threshold,
-    condition_of,
-    is_well,
-    resource_of,
-)
+from kubeletpy.node.eviction import decide, report
+from kubeletpy.node.eviction import ranking as eviction_ranking
 from kubeletpy.node.eviction.endings import Ending, Endings
-from kubeletpy.node.eviction.ranking import (
-    LAYERS_S,
-    Awaited,
-    Candidate,
-    NodeSignals,
-    PodUses,
-    Reclaim,
-    first_to_go,
-    freed_by,
-    freed_by_reclaim,
-    is_premature,
-    may_be_settling,
-    rank,
-    reclaims,
-)
 from kubeletpy.node.eviction.report import SHOWN, EvictionRecord
 from kubeletpy.node.eviction.signal_observer import LimitWatch, SignalObserver
 from kubeletpy.pods.pod import Pod
@@ -76,15 +49,15 @@ class NodePressure:
 
     def __init__(
         self,
-        rules: Rules,
-        signals: NodeSignals,
+        rules: decide.Rules,
+        signals: eviction_ranking.NodeSignals,
         observer: SignalObserver,
-        uses: PodUses,
+        uses: eviction_ranking.PodUses,
         *,
         limits: LimitWatch | None,
         endings: Endings,
         pods: Callable[[], Sequence[Pod]],
-        reclaim: Callable[[Reclaim], Awaitable[bool]],
+        reclaim: Callable[[eviction_ranking.Reclaim], Awaitable[bool]],
         recorder: AnnotatingRecorder,
         clock: Clock,
         node_name: str,
@@ -114,7 +87,7 @@ class NodePressure:
         """Nobody goes until what pods use is counted again, or old layers are removed."""
         self._began = 0.0
         """Event-loop seconds."""
-        self._warned: set[tuple[str, Threshold]] = set()
+        self._warned: set[tuple[str, decide.Threshold]] = set()
         """Why nothing is done, as it was logged."""
 
     def begin(self) -> None:
@@ -125,9 +98,11 @@ class NodePressure:
         """Stop a reclaim; it saves first what it has removed."""
         await cancel_tasks((self._reclaiming,))
 
-    async def act(self, decision: EvictionDecision) -> float | None:
+    async def act(self, decision: decide.EvictionDecision) -> float | None:
         """Do it; seconds after which a round is to try again, None: no need of one."""
-        if not any(condition_of(t.signal) is Condition.DISK for t in decision.state.ready):
+        if not any(
+            decide.condition_of(t.signal) is decide.Condition.DISK for t in decision.state.ready
+        ):
             self._reclaimed = False
         self._counts_wait = False
         for crossing in (*decision.all, *decision.held):
@@ -140,13 +115,14 @@ class NodePressure:
         await self._act_on_first(decision)
         return COUNTED_AGAIN_S if self._counts_wait else None
 
-    async def _act_on_first(self, decision: EvictionDecision) -> None:
+    async def _act_on_first(self, decision: decide.EvictionDecision) -> None:
         for place, crossing in enumerate(decision.all):
             if not self._is_busy_with(crossing):
                 same = [
                     each
                     for each in decision.all[place:]
-                    if resource_of(each.threshold.signal) == resource_of(crossing.threshold.signal)
+                    if decide.resource_of(each.threshold.signal)
+                    == decide.resource_of(crossing.threshold.signal)
                 ]
                 await self._act_on(crossing, same)
                 if not self._counts_wait:
@@ -155,23 +131,23 @@ class NodePressure:
     def _age(self) -> float:
         return asyncio.get_running_loop().time() - self._began
 
-    def _limits_measured(self, crossing: Crossing) -> bool:
+    def _limits_measured(self, crossing: decide.Crossing) -> bool:
         """Whether it is known, or not worth waiting for, who exceeds a limit of their own."""
         now = asyncio.get_running_loop().time()
-        if self._limits is None or now - crossing.since >= LAYERS_S:
+        if self._limits is None or now - crossing.since >= eviction_ranking.LAYERS_S:
             return True
         return self._limits.measured_since(crossing.since, now)
 
-    def _is_busy_with(self, crossing: Crossing) -> bool:
-        condition = condition_of(crossing.threshold.signal)
-        if condition is Condition.DISK and self._reclaiming is not None:
+    def _is_busy_with(self, crossing: decide.Crossing) -> bool:
+        condition = decide.condition_of(crossing.threshold.signal)
+        if condition is decide.Condition.DISK and self._reclaiming is not None:
             return True
         return self._endings.is_busy(condition, hard=crossing.threshold.hard)
 
-    async def _act_on(self, crossing: Crossing, same: Sequence[Crossing]) -> None:
+    async def _act_on(self, crossing: decide.Crossing, same: Sequence[decide.Crossing]) -> None:
         signal = crossing.threshold.signal
-        layout: Layout | None = Layout.ONE
-        on_disk = condition_of(signal) is Condition.DISK
+        layout: decide.Layout | None = decide.Layout.ONE
+        on_disk = decide.condition_of(signal) is decide.Condition.DISK
         if on_disk:
             layout = await self._signals.layout()
             if layout is None:
@@ -180,15 +156,17 @@ class NodePressure:
                 )
                 return
         assert layout is not None, "known, or this is not about disks"
-        text = report.reclaiming(resource_of(signal))
-        what = reclaims(signal, layout)
+        text = report.reclaiming(decide.resource_of(signal))
+        what = eviction_ranking.reclaims(signal, layout)
         if what and not self._reclaimed:
             self._recorder.event(self._node, WARNING, Reason.EVICTION_THRESHOLD_MET, text)
             self._reclaiming = asyncio.create_task(self._clear_away(crossing, what), name="reclaim")
             return
         if not what:
             self._recorder.event(self._node, WARNING, Reason.EVICTION_THRESHOLD_MET, text)
-        if on_disk and (may_be_settling(self._age()) or not self._limits_measured(crossing)):
+        if on_disk and (
+            eviction_ranking.may_be_settling(self._age()) or not self._limits_measured(crossing)
+        ):
             self._counts_wait = True
             return
         active = self._evictable()
@@ -196,15 +174,15 @@ class NodePressure:
             self._warn("the node runs short, and there is no pod to evict", crossing)
             return
         uses = await self._uses.candidates(list(active.values()), disk=on_disk)
-        ranking = rank(uses, signal, layout)
-        chosen = first_to_go(ranking)
+        ranking = eviction_ranking.rank(uses, signal, layout)
+        chosen = eviction_ranking.first_to_go(ranking)
         if chosen is None:
             self._warn("the node runs short, and only critical pods run", crossing)
             return
         crossed_for = asyncio.get_running_loop().time() - crossing.since
         written = self._observer.most_left(signal) - crossing.seen.available
-        if on_disk and crossed_for < LAYERS_S:
-            self._counts_wait = is_premature(
+        if on_disk and crossed_for < eviction_ranking.LAYERS_S:
+            self._counts_wait = eviction_ranking.is_premature(
                 chosen,
                 uses,
                 signal,
@@ -218,7 +196,11 @@ class NodePressure:
         self.done.append(
             EvictionRecord(self._clock.now(), crossing, tuple(ranking[:SHOWN]), chosen)
         )
-        awaited = freed_by(chosen, crossing.threshold, layout, written) if on_disk else None
+        awaited = (
+            eviction_ranking.freed_by(chosen, crossing.threshold, layout, written)
+            if on_disk
+            else None
+        )
         self._evict(active[chosen.pod.uid], chosen.pod, crossing, same, awaited)
 
     def _evictable(self) -> dict[str, Pod]:
@@ -228,14 +210,14 @@ class NodePressure:
         return {uid: pod for uid, pod in active.items() if uid not in stuck}
 
     async def order(
-        self, state: EvictionState, asked: Pod | None, without: Collection[str]
+        self, state: decide.EvictionState, asked: Pod | None, without: Collection[str]
     ) -> tuple[EvictionOrder, ...]:
         """The result of :meth:`kubeletpy.node.eviction.keeper.EvictionKeeper.order`."""
         from kubeletpy.node.eviction.ranking import candidate
         from kubeletpy.node.eviction.report import orders
 
         watched = {threshold.signal for threshold in self._rules.thresholds}
-        on_disk = bool(watched & DISK)
+        on_disk = bool(watched & decide.DISK)
         layout = await self._signals.layout() if on_disk else None
         pods = [pod for uid, pod in self._evictable().items() if uid not in without]
         uses = await self._uses.candidates(pods, disk=on_disk) if pods else []
@@ -246,7 +228,9 @@ class NodePressure:
             wanted = replace(candidate(asked, None, None), use=runs)
         return orders(watched, layout, uses, crossed, wanted)
 
-    async def _clear_away(self, crossing: Crossing, what: tuple[Reclaim, ...]) -> None:
+    async def _clear_away(
+        self, crossing: decide.Crossing, what: tuple[eviction_ranking.Reclaim, ...]
+    ) -> None:
         """Reclaim, then check whether that was enough."""
         well = freed_later = False
         try:
@@ -257,10 +241,10 @@ class NodePressure:
                 except Exception:  # the boundary of one kind of garbage: the other, and pods, go on
                     log.exception("node resources could not be reclaimed", extra={"of": each.value})
             if freed_later:
-                freed = freed_by_reclaim(crossing.threshold, self._age())
+                freed = eviction_ranking.freed_by_reclaim(crossing.threshold, self._age())
                 await self._observer.settled(freed, before)
             seen = await self._observer.observe()
-            well = is_well(seen.observations, self._rules, crossing.threshold.signal)
+            well = decide.is_well(seen.observations, self._rules, crossing.threshold.signal)
             self.done.append(
                 EvictionRecord(self._clock.now(), crossing, reclaimed=what, helped=well)
             )
@@ -272,10 +256,10 @@ class NodePressure:
     def _evict(
         self,
         pod: Pod,
-        candidate: Candidate,
-        crossing: Crossing,
-        same: Sequence[Crossing],
-        awaited: Awaited | None,
+        candidate: eviction_ranking.Candidate,
+        crossing: decide.Crossing,
+        same: Sequence[decide.Crossing],
+        awaited: eviction_ranking.Awaited | None,
     ) -> None:
         signal, hard = crossing.threshold.signal, crossing.threshold.hard
         text = report.message(candidate, same)
@@ -299,9 +283,9 @@ class NodePressure:
         )
         self._warned.clear()
         self._evicted(signal.value)
-        self._endings.begin(Ending(pod, condition_of(signal), options, hard, awaited))
+        self._endings.begin(Ending(pod, decide.condition_of(signal), options, hard, awaited))
 
-    def _warn(self, what: str, crossing: Crossing) -> None:
+    def _warn(self, what: str, crossing: decide.Crossing) -> None:
         """Log once why no pod is evicted, until one is or the pressure ends."""
         warning = what, crossing.threshold
         if warning not in self._warned:

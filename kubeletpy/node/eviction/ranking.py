@@ -13,17 +13,7 @@ from typing import Protocol
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import Quantity, parse_quantity, whole
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.node.eviction.decide import (
-    CONTAINER_FS,
-    INODES,
-    MEMORY,
-    Layout,
-    Observations,
-    Signal,
-    SignalObservation,
-    Threshold,
-    resource_of,
-)
+from kubeletpy.node.eviction import decide
 from kubeletpy.node.stats.usage import PodDisk, PodReading, TreeUse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import is_critical, pod_requests
@@ -199,18 +189,18 @@ class Reclaim(StrEnum):
 
 
 _BOTH = (Reclaim.CONTAINERS, Reclaim.IMAGES)
-_OF_IMAGES = (Signal.IMAGEFS, Signal.IMAGEFS_INODES)
+_OF_IMAGES = (decide.Signal.IMAGEFS, decide.Signal.IMAGEFS_INODES)
 
 
-def reclaims(signal: Signal, layout: Layout) -> tuple[Reclaim, ...]:
+def reclaims(signal: decide.Signal, layout: decide.Layout) -> tuple[Reclaim, ...]:
     """The reclaims that help against too little of a signal."""
-    if signal in MEMORY or signal is Signal.PIDS:
+    if signal in decide.MEMORY or signal is decide.Signal.PIDS:
         return ()
-    if layout is Layout.ONE:
+    if layout is decide.Layout.ONE:
         return _BOTH
     on_images = signal in _OF_IMAGES
-    if layout is Layout.APART:
-        return _BOTH if on_images or signal in CONTAINER_FS else ()
+    if layout is decide.Layout.APART:
+        return _BOTH if on_images or signal in decide.CONTAINER_FS else ()
     return (Reclaim.IMAGES,) if on_images else (Reclaim.CONTAINERS,)
 
 
@@ -232,9 +222,9 @@ class Ranked(Struct, frozen=True):
         return self.used is not None and self.used > self.request
 
 
-def rank(pods: Sequence[Candidate], signal: Signal, layout: Layout) -> list[Ranked]:
+def rank(pods: Sequence[Candidate], signal: decide.Signal, layout: decide.Layout) -> list[Ranked]:
     """The pods in eviction order, including critical ones, which stay."""
-    resource = resource_of(signal)
+    resource = decide.resource_of(signal)
     ranked = [
         Ranked(
             pod,
@@ -243,13 +233,13 @@ def rank(pods: Sequence[Candidate], signal: Signal, layout: Layout) -> list[Rank
         )
         for pod in pods
     ]
-    if signal is Signal.PIDS:
+    if signal is decide.Signal.PIDS:
         return sorted(
             ranked,
             key=lambda r: (r.pod.priority, r.used is not None, -(r.used or 0), r.pod.uid),
         )
     # inodes are compared with a request for bytes in the end, as the kubelet does
-    compared = STORAGE if signal in INODES else resource
+    compared = STORAGE if signal in decide.INODES else resource
     return sorted(
         ranked,
         key=lambda r: (
@@ -270,8 +260,8 @@ def first_to_go(ranking: Sequence[Ranked]) -> Ranked | None:
 def is_premature(
     chosen: Ranked,
     pods: Sequence[Candidate],
-    signal: Signal,
-    layout: Layout,
+    signal: decide.Signal,
+    layout: decide.Layout,
     *,
     grown: int,
     crossed: float,
@@ -298,7 +288,7 @@ def is_premature(
     return first is not None and first.pod is not chosen.pod
 
 
-def _may_hide(pod: Candidate, signal: Signal, layout: Layout, crossed: float) -> bool:
+def _may_hide(pod: Candidate, signal: decide.Signal, layout: decide.Layout, crossed: float) -> bool:
     """Whether a pod may have written more to the disk of a signal than is known."""
     if pod.use is None:
         return False
@@ -309,7 +299,9 @@ def _may_hide(pod: Candidate, signal: Signal, layout: Layout, crossed: float) ->
     )
 
 
-def _with_more(pod: Candidate, signal: Signal, layout: Layout, grown: int) -> Candidate:
+def _with_more(
+    pod: Candidate, signal: decide.Signal, layout: decide.Layout, grown: int
+) -> Candidate:
     """A pod as if it had written so much that is not counted: bytes or inodes, as the signal
     counts, to which the other number means nothing."""
     assert pod.use is not None, "it may hide something"
@@ -325,27 +317,27 @@ def _plus(pair: tuple[int, int], more: int) -> tuple[int, int]:
     return (pair[0] + more, pair[1] + more)
 
 
-def counts_layers(signal: Signal, layout: Layout) -> bool:
+def counts_layers(signal: decide.Signal, layout: decide.Layout) -> bool:
     """Whether writable layers are on a signal's file system."""
     on_images = signal in _OF_IMAGES
-    if layout is Layout.APART:
-        return on_images or signal in CONTAINER_FS
-    return layout is Layout.ONE or not on_images
+    if layout is decide.Layout.APART:
+        return on_images or signal in decide.CONTAINER_FS
+    return layout is decide.Layout.ONE or not on_images
 
 
-def _counts_trees(signal: Signal, layout: Layout) -> bool:
+def _counts_trees(signal: decide.Signal, layout: decide.Layout) -> bool:
     """Whether logs and volumes are on a signal's file system."""
-    if layout is Layout.APART:
-        return signal in (Signal.NODEFS, Signal.NODEFS_INODES)
-    return layout is Layout.ONE or signal not in _OF_IMAGES
+    if layout is decide.Layout.APART:
+        return signal in (decide.Signal.NODEFS, decide.Signal.NODEFS_INODES)
+    return layout is decide.Layout.ONE or signal not in _OF_IMAGES
 
 
-def _used(use: Use, signal: Signal, layout: Layout) -> int:
-    if signal in MEMORY:
+def _used(use: Use, signal: decide.Signal, layout: decide.Layout) -> int:
+    if signal in decide.MEMORY:
         return use.memory
-    if signal is Signal.PIDS:
+    if signal is decide.Signal.PIDS:
         return use.tasks
-    which = 1 if signal in INODES else 0
+    which = 1 if signal in decide.INODES else 0
     disk = use.disk
     layers = disk.layers[which] if counts_layers(signal, layout) else 0
     trees = disk.logs[which] + disk.volumes[which] if _counts_trees(signal, layout) else 0
@@ -358,15 +350,15 @@ def _used(use: Use, signal: Signal, layout: Layout) -> int:
 class NodeSignals(Protocol):
     """Observes how much of each resource a node has left."""
 
-    async def observe(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, wanted: Collection[decide.Signal]) -> decide.Observations:
         """Observe what is available for each signal, as far as that is possible."""
         ...
 
-    async def layout(self) -> Layout | None:
+    async def layout(self) -> decide.Layout | None:
         """Where images and writable layers are; None: not known yet."""
         ...
 
-    def arm(self, margins: Mapping[Signal, int]) -> None:
+    def arm(self, margins: Mapping[decide.Signal, int]) -> None:
         """Have :meth:`noticed` return when this many more bytes are used."""
         ...
 
@@ -423,13 +415,13 @@ class Awaited(Struct, frozen=True):
         patience: seconds for which none of it may show.
     """
 
-    threshold: Threshold
+    threshold: decide.Threshold
     counted: int | None = None
     written: int = 0
     patience: float = GARBAGE_S
 
     @property
-    def signal(self) -> Signal:
+    def signal(self) -> decide.Signal:
         """The signal that is to recover."""
         return self.threshold.signal
 
@@ -453,7 +445,9 @@ class Settling(Struct, frozen=True):
     still_since: float
 
 
-def freed_by(going: Ranked, threshold: Threshold, layout: Layout, written: int) -> Awaited | None:
+def freed_by(
+    going: Ranked, threshold: decide.Threshold, layout: decide.Layout, written: int
+) -> Awaited | None:
     """The space that the runtime frees later, after a pod's end; None: the agent frees all itself.
 
     Args:
@@ -462,12 +456,12 @@ def freed_by(going: Ranked, threshold: Threshold, layout: Layout, written: int) 
     signal = threshold.signal
     if not counts_layers(signal, layout):
         return None
-    use, which = going.pod.use, 1 if signal in INODES else 0
+    use, which = going.pod.use, 1 if signal in decide.INODES else 0
     if use is None or use.disk.layers_at == 0:
         return Awaited(threshold, patience=LAYER_S)
     # logs may stay until the pod is deleted
     counted = use.disk.layers[which]
-    if layout is not Layout.APART:
+    if layout is not decide.Layout.APART:
         counted += use.disk.volumes[which]
     return Awaited(threshold, counted, max(0, written), LAYER_S)
 
@@ -483,7 +477,7 @@ def may_be_settling(age: float) -> bool:
     return age < LAYER_S
 
 
-def freed_by_reclaim(threshold: Threshold, age: float) -> Awaited:
+def freed_by_reclaim(threshold: decide.Threshold, age: float) -> Awaited:
     """The space that the runtime frees later, after the removal of dead containers.
 
     Args:
@@ -493,12 +487,12 @@ def freed_by_reclaim(threshold: Threshold, age: float) -> Awaited:
     return Awaited(threshold, patience=LAYER_S if age < EARLY_S else GARBAGE_S)
 
 
-def begun(awaited: Awaited, seen: SignalObservation, now: float) -> Settling:
+def begun(awaited: Awaited, seen: decide.SignalObservation, now: float) -> Settling:
     """State before anything has been reclaimed."""
     return Settling(awaited, seen.available, seen.available, seen.available, now)
 
 
-def observed(settling: Settling, seen: SignalObservation, now: float) -> Settling:
+def observed(settling: Settling, seen: decide.SignalObservation, now: float) -> Settling:
     """The state after one more observation."""
     sure = min(settling.last, seen.available)
     return replace(
@@ -518,7 +512,7 @@ def is_settled(settling: Settling, capacity: int, now: float) -> bool:
     is still to come: what comes later counts when the node runs short again.
     """
     awaited, threshold = settling.awaited, settling.awaited.threshold
-    seen = SignalObservation(settling.sure, capacity, now)
+    seen = decide.SignalObservation(settling.sure, capacity, now)
     patience = awaited.patience
     if awaited.counted is None:
         if not threshold.unresolved(seen):

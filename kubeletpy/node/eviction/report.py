@@ -12,36 +12,8 @@ from enum import StrEnum
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import Quantity, spelled
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.node.eviction.decide import (
-    DISK,
-    INODES,
-    ORDER,
-    Condition,
-    Crossing,
-    Doubt,
-    EvictionState,
-    Layout,
-    Rules,
-    Signal,
-    SignalObservation,
-    Threshold,
-    condition_of,
-    resource_of,
-)
-from kubeletpy.node.eviction.ranking import (
-    MEMORY_REQUEST,
-    STORAGE,
-    Candidate,
-    ContainerUse,
-    DiskUse,
-    Ranked,
-    Reclaim,
-    Use,
-    counts_layers,
-    first_to_go,
-    rank,
-    reclaims,
-)
+from kubeletpy.node.eviction import decide
+from kubeletpy.node.eviction import ranking as eviction_ranking
 from kubeletpy.pods.pod import with_disruption
 
 SHOWN = 5
@@ -58,10 +30,10 @@ class EvictionRecord(Struct, frozen=True):
     """
 
     at: float
-    crossing: Crossing
-    ranking: tuple[Ranked, ...] = ()
-    pod: Ranked | None = None
-    reclaimed: tuple[Reclaim, ...] = ()
+    crossing: decide.Crossing
+    ranking: tuple[eviction_ranking.Ranked, ...] = ()
+    pod: eviction_ranking.Ranked | None = None
+    reclaimed: tuple[eviction_ranking.Reclaim, ...] = ()
     helped: bool = False
 
 
@@ -84,7 +56,10 @@ class Remedy(StrEnum):
     """There is enough; the condition is held until its transition period is over."""
 
 
-_REMEDIES = {Condition.MEMORY: Remedy.FREE_MEMORY, Condition.PID: Remedy.END_PROCESSES}
+_REMEDIES = {
+    decide.Condition.MEMORY: Remedy.FREE_MEMORY,
+    decide.Condition.PID: Remedy.END_PROCESSES,
+}
 
 
 class RankingEntry(Struct, frozen=True):
@@ -108,7 +83,7 @@ class EvictionReport(Struct, frozen=True):
 
     at: float
     outcome: EvictionOutcome
-    signal: Signal
+    signal: decide.Signal
     threshold: int
     available: int
     capacity: int
@@ -116,7 +91,7 @@ class EvictionReport(Struct, frozen=True):
     """Seconds; 0 for a hard threshold."""
     since: float
     """When the threshold was crossed."""
-    reclaimed: tuple[Reclaim, ...]
+    reclaimed: tuple[eviction_ranking.Reclaim, ...]
     pod: RankingEntry | None
     ranking: tuple[RankingEntry, ...]
     """The first of the ranking, including the pod that was evicted."""
@@ -127,7 +102,7 @@ class EvictionReport(Struct, frozen=True):
 class HeldCondition(Struct, frozen=True):
     """A condition that the node reports."""
 
-    condition: Condition
+    condition: decide.Condition
     since: float
     ends_at: float | None
     """None: the node is still under that pressure."""
@@ -136,7 +111,7 @@ class HeldCondition(Struct, frozen=True):
 class Level(Struct, frozen=True):
     """A threshold, and what is left of its signal."""
 
-    signal: Signal
+    signal: decide.Signal
     field: str
     threshold: int
     grace: float
@@ -149,7 +124,7 @@ class Help(Struct, frozen=True):
     """A remedy, and how much of it."""
 
     remedy: Remedy
-    signal: Signal | None
+    signal: decide.Signal | None
     amount: int
     """Bytes, files or processes; 0 where all that helps is to wait."""
 
@@ -160,7 +135,7 @@ class PressureReport(Struct, frozen=True):
     at: float
     conditions: tuple[HeldCondition, ...]
     levels: tuple[Level, ...]
-    doubts: tuple[tuple[Signal, Doubt], ...]
+    doubts: tuple[tuple[decide.Signal, decide.Doubt], ...]
     """Implausible numbers that are ignored, and why."""
     evictions: tuple[EvictionReport, ...]
     """Oldest first."""
@@ -168,9 +143,9 @@ class PressureReport(Struct, frozen=True):
 
 
 def report(
-    rules: Rules,
-    state: EvictionState,
-    doubts: Mapping[Signal, Doubt],
+    rules: decide.Rules,
+    state: decide.EvictionState,
+    doubts: Mapping[decide.Signal, decide.Doubt],
     done: Iterable[EvictionRecord],
     *,
     now: float,
@@ -182,7 +157,7 @@ def report(
         now: event-loop seconds; ``wall``: the same moment in Unix seconds.
     """
     offset = wall - now
-    seen = {condition_of(threshold.signal) for threshold in state.first_seen}
+    seen = {decide.condition_of(threshold.signal) for threshold in state.first_seen}
     held = tuple(
         HeldCondition(
             each,
@@ -207,7 +182,10 @@ def report(
 
 
 def _level(
-    threshold: Threshold, seen: SignalObservation, state: EvictionState, offset: float
+    threshold: decide.Threshold,
+    seen: decide.SignalObservation,
+    state: decide.EvictionState,
+    offset: float,
 ) -> Level:
     since = state.first_seen.get(threshold)
     return Level(
@@ -221,15 +199,17 @@ def _level(
     )
 
 
-def _helps(rules: Rules, state: EvictionState, held: tuple[HeldCondition, ...]) -> Iterable[Help]:
-    missing: dict[Signal, int] = {}
+def _helps(
+    rules: decide.Rules, state: decide.EvictionState, held: tuple[HeldCondition, ...]
+) -> Iterable[Help]:
+    missing: dict[decide.Signal, int] = {}
     for threshold in rules.thresholds:
         seen = state.last.get(threshold.signal)
         if threshold in state.first_seen and seen is not None:
             signal = threshold.signal
             missing[signal] = max(threshold.missing(seen), missing.get(signal, 0))
     for signal, amount in missing.items():
-        remedy = _REMEDIES.get(condition_of(signal), Remedy.FREE_SPACE)
+        remedy = _REMEDIES.get(decide.condition_of(signal), Remedy.FREE_SPACE)
         if signal.endswith("inodesFree"):
             remedy = Remedy.REMOVE_FILES
         yield Help(remedy, signal, amount)
@@ -243,7 +223,7 @@ def _eviction_report(done: EvictionRecord, offset: float) -> EvictionReport:
     if done.pod is None:
         outcome = EvictionOutcome.RECLAIMED if done.helped else EvictionOutcome.RECLAIM_NOT_ENOUGH
     rest = [each for each in done.ranking if each is not done.pod]
-    after = first_to_go(rest) if done.pod is not None else None
+    after = eviction_ranking.first_to_go(rest) if done.pod is not None else None
     return EvictionReport(
         at=done.at,
         outcome=outcome,
@@ -260,7 +240,7 @@ def _eviction_report(done: EvictionRecord, offset: float) -> EvictionReport:
     )
 
 
-def place_of(ranked: Ranked) -> RankingEntry:
+def place_of(ranked: eviction_ranking.Ranked) -> RankingEntry:
     """The entry for a pod in a ranking, as explain shows it."""
     namespace, _, name = ranked.pod.key.rpartition("/")
     return RankingEntry(
@@ -310,9 +290,9 @@ class EvictionOrder(Struct, frozen=True):
             runs, stays, or requests nothing, so that any use is more.
     """
 
-    signals: tuple[Signal, ...]
+    signals: tuple[decide.Signal, ...]
     crossed: bool
-    reclaims: tuple[Reclaim, ...]
+    reclaims: tuple[eviction_ranking.Reclaim, ...]
     pods: tuple[Next, ...]
     count: int
     stay: int
@@ -321,11 +301,11 @@ class EvictionOrder(Struct, frozen=True):
 
 
 def orders(
-    watched: Iterable[Signal],
-    layout: Layout | None,
-    pods: Sequence[Candidate],
-    crossed: Collection[Signal] = (),
-    asked: Candidate | None = None,
+    watched: Iterable[decide.Signal],
+    layout: decide.Layout | None,
+    pods: Sequence[eviction_ranking.Candidate],
+    crossed: Collection[decide.Signal] = (),
+    asked: eviction_ranking.Candidate | None = None,
 ) -> tuple[EvictionOrder, ...]:
     """The orders for the signals that have thresholds; signals with the same order share one.
 
@@ -337,13 +317,13 @@ def orders(
     """
     others = [pod for pod in pods if asked is None or pod.uid != asked.uid]
     found: dict[tuple[object, ...], EvictionOrder] = {}
-    for signal in sorted(set(watched), key=ORDER.__getitem__):
-        if layout is None and signal in DISK:
+    for signal in sorted(set(watched), key=decide.ORDER.__getitem__):
+        if layout is None and signal in decide.DISK:
             continue
-        on = layout or Layout.ONE
+        on = layout or decide.Layout.ONE
         made = _order(signal, on, others, signal in crossed, asked)
         same = (
-            resource_of(signal),
+            decide.resource_of(signal),
             made.reclaims,
             *((each.number, each.place) for each in made.pods),
             made.beyond,
@@ -357,11 +337,11 @@ def orders(
 
 
 def _order(
-    signal: Signal,
-    layout: Layout,
-    others: Sequence[Candidate],
+    signal: decide.Signal,
+    layout: decide.Layout,
+    others: Sequence[eviction_ranking.Candidate],
     crossed: bool,
-    asked: Candidate | None,
+    asked: eviction_ranking.Candidate | None,
 ) -> EvictionOrder:
     beyond, uid, stays, assumed = None, "", False, False
     candidates = list(others)
@@ -369,34 +349,42 @@ def _order(
         uid, stays, assumed = asked.uid, asked.critical, asked.use is None
         candidates.append(_running(asked, signal, layout) if assumed else asked)
         if assumed and not stays and _requested(asked, signal):
-            more = _going(rank([*others, _running(asked, signal, layout, 1)], signal, layout))
+            more = _going(
+                eviction_ranking.rank([*others, _running(asked, signal, layout, 1)], signal, layout)
+            )
             beyond = next(n for n, each in enumerate(more, 1) if each.pod.uid == uid)
-    going = _going(rank(candidates, signal, layout))
+    going = _going(eviction_ranking.rank(candidates, signal, layout))
     named = tuple(
         Next(number, place_of(each), each.pod.uid == uid, assumed and each.pod.uid == uid)
         for number, each in enumerate(going, 1)
         if number <= FIRST or each.pod.uid == uid
     )
     stay = len(candidates) - len(going) - stays
-    what = reclaims(signal, layout)
+    what = eviction_ranking.reclaims(signal, layout)
     return EvictionOrder((signal,), crossed, what, named, len(going), stay, stays, beyond)
 
 
-def _going(ranking: Sequence[Ranked]) -> list[Ranked]:
+def _going(ranking: Sequence[eviction_ranking.Ranked]) -> list[eviction_ranking.Ranked]:
     return [each for each in ranking if not each.pod.critical]
 
 
-def _requested(pod: Candidate, signal: Signal) -> int:
-    return pod.requests.get(resource_of(signal), 0)
+def _requested(pod: eviction_ranking.Candidate, signal: decide.Signal) -> int:
+    return pod.requests.get(decide.resource_of(signal), 0)
 
 
-def _running(pod: Candidate, signal: Signal, layout: Layout, more: int = 0) -> Candidate:
+def _running(
+    pod: eviction_ranking.Candidate, signal: decide.Signal, layout: decide.Layout, more: int = 0
+) -> eviction_ranking.Candidate:
     """A pod that uses what it requests and ``more``; one that requests nothing uses something."""
     amount = (_requested(pod, signal) or 1) + more
-    pair = (0, amount) if signal in INODES else (amount, 0)
-    on_layers = counts_layers(signal, layout)
-    disk = DiskUse(layers=pair) if on_layers else DiskUse(volumes=pair)
-    return replace(pod, use=Use(memory=amount, tasks=1, disk=disk))
+    pair = (0, amount) if signal in decide.INODES else (amount, 0)
+    on_layers = eviction_ranking.counts_layers(signal, layout)
+    disk = (
+        eviction_ranking.DiskUse(layers=pair)
+        if on_layers
+        else eviction_ranking.DiskUse(volumes=pair)
+    )
+    return replace(pod, use=eviction_ranking.Use(memory=amount, tasks=1, disk=disk))
 
 
 # How an eviction is reported: message, annotations, status.
@@ -412,7 +400,7 @@ def reclaiming(resource: str) -> str:
     return f"Attempting to reclaim {resource}"
 
 
-def message(pod: Candidate, crossings: Sequence[Crossing]) -> str:
+def message(pod: eviction_ranking.Candidate, crossings: Sequence[decide.Crossing]) -> str:
     """Why a pod is evicted.
 
     Args:
@@ -420,7 +408,7 @@ def message(pod: Candidate, crossings: Sequence[Crossing]) -> str:
         crossings: all crossed thresholds; the first is acted on.
     """
     first = crossings[0]
-    resource = resource_of(first.threshold.signal)
+    resource = decide.resource_of(first.threshold.signal)
     parts = [
         f"The node was low on resource: {resource}. ",
         f"Threshold quantity: {_number(first.quantity)}, "
@@ -428,7 +416,7 @@ def message(pod: Candidate, crossings: Sequence[Crossing]) -> str:
     ]
     if pod.use is None:
         return "".join(parts)
-    if resource == MEMORY_REQUEST and pod.pod_level is not None:
+    if resource == eviction_ranking.MEMORY_REQUEST and pod.pod_level is not None:
         parts.append(
             f"Pod {pod.key.rpartition('/')[2]} was using {_number(pod.use.memory)}, request is "
             f"{pod.pod_level}, has larger consumption of {resource}. "
@@ -441,18 +429,18 @@ def message(pod: Candidate, crossings: Sequence[Crossing]) -> str:
     return "".join(parts)
 
 
-def event_annotations(pod: Candidate, crossing: Crossing) -> dict[str, str]:
+def event_annotations(pod: eviction_ranking.Candidate, crossing: decide.Crossing) -> dict[str, str]:
     """The annotations of an eviction event."""
     if pod.use is None:
         return {}
-    resource = resource_of(crossing.threshold.signal)
+    resource = decide.resource_of(crossing.threshold.signal)
     found = _offending(pod.use, resource)
     made = {
         "offending_containers": ",".join(container.name for container, _, _ in found),
         "offending_containers_usage": ",".join(_number(used) for _, used, _ in found),
         "starved_resource": resource,
     }
-    if resource == MEMORY_REQUEST and pod.pod_level is not None:
+    if resource == eviction_ranking.MEMORY_REQUEST and pod.pod_level is not None:
         made["offending_pod"] = pod.key.rpartition("/")[2]
         made["offending_pod_usage"] = _number(pod.use.memory)
     return made
@@ -470,11 +458,16 @@ def evicted_status(status: api.PodStatus, text: str, now: float, generation: int
     }
 
 
-def _offending(use: Use, resource: str) -> list[tuple[ContainerUse, int, Quantity | None]]:
+def _offending(
+    use: eviction_ranking.Use, resource: str
+) -> list[tuple[eviction_ranking.ContainerUse, int, Quantity | None]]:
     """Containers that use more than they requested, with both amounts."""
     found = []
     for container in use.containers:
-        used = {MEMORY_REQUEST: container.memory, STORAGE: container.storage}.get(resource)
+        used = {
+            eviction_ranking.MEMORY_REQUEST: container.memory,
+            eviction_ranking.STORAGE: container.storage,
+        }.get(resource)
         request = container.requests.get(resource)
         if used is not None and used > (request.amount if request else 0):
             found.append((container, used, request))

@@ -9,26 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.node.eviction.decide import (
-    MEMORY,
-    PERIOD_S,
-    CheckedObservations,
-    Doubt,
-    LimitEviction,
-    LimitPlace,
-    LocalStorageLimits,
-    Observations,
-    Offender,
-    Rules,
-    Share,
-    Signal,
-    SignalObservation,
-    believable,
-    judge,
-    limits_of,
-    nearest,
-    next_to_go,
-)
+from kubeletpy.node.eviction import decide
 from kubeletpy.node.eviction.ranking import (
     LAYERS_S,
     Awaited,
@@ -52,19 +33,19 @@ SETTLE_LOOK_S = 0.2
 class SignalObserver:
     """Observes the signals of a node and keeps recent observations."""
 
-    def __init__(self, signals: NodeSignals, rules: Rules) -> None:
+    def __init__(self, signals: NodeSignals, rules: decide.Rules) -> None:
         self._signals = signals
         self._rules = rules
-        self.doubts: Mapping[Signal, Doubt] = {}
+        self.doubts: Mapping[decide.Signal, decide.Doubt] = {}
         """Those of the last observation."""
-        self._left: deque[tuple[float, Observations]] = deque(maxlen=LOOKS)
+        self._left: deque[tuple[float, decide.Observations]] = deque(maxlen=LOOKS)
         """Observations of the last seconds, at most one a second."""
 
-    async def observe(self) -> CheckedObservations:
+    async def observe(self) -> decide.CheckedObservations:
         """Observe what is available now."""
         found = await self._signals.observe(self._rules.signals)
         now = asyncio.get_running_loop().time()
-        seen = believable(found, now)
+        seen = decide.believable(found, now)
         if seen.doubts and seen.doubts != self.doubts:
             why = {signal.value: doubt.value for signal, doubt in seen.doubts.items()}
             log.warning("implausible measurements of the node are ignored", extra={"why": why})
@@ -73,28 +54,28 @@ class SignalObserver:
             self._left.append((now, seen.observations))
         return seen
 
-    async def left(self, signal: Signal) -> SignalObservation | None:
+    async def left(self, signal: decide.Signal) -> decide.SignalObservation | None:
         """Observe what is available for one signal now."""
         return (await self.observe()).observations.get(signal)
 
-    def most_left(self, signal: Signal) -> int:
+    def most_left(self, signal: decide.Signal) -> int:
         """The most that was available since the layers may have been counted."""
-        since = asyncio.get_running_loop().time() - LAYERS_S - PERIOD_S
+        since = asyncio.get_running_loop().time() - LAYERS_S - decide.PERIOD_S
         seen = (found for at, found in self._left if at >= since)
         return max((found[signal].available for found in seen if signal in found), default=0)
 
-    def arm(self, seen: Observations) -> None:
+    def arm(self, seen: decide.Observations) -> None:
         """Be woken when a memory threshold is reached."""
-        margins: dict[Signal, int] = {}
+        margins: dict[decide.Signal, int] = {}
         for threshold in self._rules.thresholds:
             at = seen.get(threshold.signal)
-            if threshold.signal in MEMORY and at is not None:
+            if threshold.signal in decide.MEMORY and at is not None:
                 left = at.available - threshold.amount.in_units(at.capacity)
                 if left > 0:
                     margins[threshold.signal] = min(left, margins.get(threshold.signal, left))
         self._signals.arm(margins)
 
-    async def settled(self, awaited: Awaited, before: SignalObservation | None) -> None:
+    async def settled(self, awaited: Awaited, before: decide.SignalObservation | None) -> None:
         """Wait until what is to be freed has been, or is no longer worth waiting for.
 
         ``before``: what was available before any of it could be freed.
@@ -150,11 +131,11 @@ class LimitWatch:
         """Whether a pod (by uid) is being ended already."""
         self.wake: Callable[[], None] = lambda: None
         """Called when a round has something new to decide on."""
-        self._known: dict[str, LocalStorageLimits | None] = {}
+        self._known: dict[str, decide.LocalStorageLimits | None] = {}
         """Limits of the pods that may run; they never change."""
         self._uses: Mapping[str, PodStorage] = {}
         """The last measurement."""
-        self._offenders: list[Offender] = []
+        self._offenders: list[decide.Offender] = []
         """The pods to evict, by that measurement."""
         self._spared: dict[str, Spared] = {}
         """Critical pods that exceed a limit, by that measurement."""
@@ -165,17 +146,17 @@ class LimitWatch:
 
     def pods_changed(self, uids: Iterable[str]) -> None:
         """Set the pods that may run now; no others may. Never blocks."""
-        found: dict[str, LocalStorageLimits | None] = {}
+        found: dict[str, decide.LocalStorageLimits | None] = {}
         for uid in uids:
             if uid in self._known:
                 found[uid] = self._known[uid]
             elif (pod := self._pod(uid)) is not None:
-                found[uid] = limits_of(pod)
+                found[uid] = decide.limits_of(pod)
         self._known = found
         if not any(found.values()):
             self._due_at = None
         elif self._due_at is None:
-            self._due_at = asyncio.get_running_loop().time() + PERIOD_S
+            self._due_at = asyncio.get_running_loop().time() + decide.PERIOD_S
             self.wake()
 
     def due(self, now: float) -> float | None:
@@ -200,7 +181,7 @@ class LimitWatch:
             self._begin(now)
         return False
 
-    def over(self) -> list[Offender]:
+    def over(self) -> list[decide.Offender]:
         """The pods that exceed a limit and are not ending yet, by the last measurement."""
         if not self._offenders:
             return []
@@ -211,22 +192,26 @@ class LimitWatch:
         """How a critical pod exceeds a limit of its own: it is not evicted for it."""
         return self._spared.get(uid) if uid in self._watched() else None
 
-    def goes(self, offender: Offender) -> None:
+    def goes(self, offender: decide.Offender) -> None:
         """Note that it is being ended: only another measurement can blame it again."""
         self._offenders.remove(offender)
 
-    def describe_eviction(self, pod: Pod, offender: Offender, at: float) -> LimitEviction:
+    def describe_eviction(
+        self, pod: Pod, offender: decide.Offender, at: float
+    ) -> decide.LimitEviction:
         """The record of an eviction at that time (Unix seconds): make it before the pod ends."""
         watched, offenders = self._watched(), {each.uid for each in self._offenders}
         others = (
-            _place(other, nearest(watched[uid], use))
+            _place(other, decide.nearest(watched[uid], use))
             for uid, use in self._uses.items()
             if uid in watched
             and uid not in offenders
             and (other := self._pod(uid)) is not None
             and not is_critical(other)
         )
-        return LimitEviction(at, _place(pod, offender.verdict.share), next_to_go(others))
+        return decide.LimitEviction(
+            at, _place(pod, offender.verdict.share), decide.next_to_go(others)
+        )
 
     async def close(self) -> None:
         """Stop measuring."""
@@ -237,7 +222,7 @@ class LimitWatch:
         pod = self._pod(uid)
         return pod is not None and is_critical(pod)
 
-    def _spare(self, over: Iterable[Offender]) -> None:
+    def _spare(self, over: Iterable[decide.Offender]) -> None:
         """Keep which critical pods exceed a limit since when; each is logged once."""
         before, self._spared = self._spared, {}
         for each in over:
@@ -251,7 +236,7 @@ class LimitWatch:
                     extra={"pod": pod.key, "why": each.verdict.message.strip()},
                 )
 
-    def _watched(self) -> dict[str, LocalStorageLimits]:
+    def _watched(self) -> dict[str, decide.LocalStorageLimits]:
         return {
             uid: limits
             for uid, limits in self._known.items()
@@ -272,9 +257,9 @@ class LimitWatch:
             wanted = {uid: limits.of_layers for uid, limits in watched.items()}
             self._uses = await self._meter.measure(wanted) if wanted else {}
             over = [
-                Offender(uid, verdict)
+                decide.Offender(uid, verdict)
                 for uid, use in self._uses.items()
-                if (verdict := judge(watched[uid], use)) is not None
+                if (verdict := decide.judge(watched[uid], use)) is not None
             ]
             self._offenders = [each for each in over if not self._is_critical(each.uid)]
             self._spare([each for each in over if self._is_critical(each.uid)])
@@ -283,9 +268,9 @@ class LimitWatch:
         finally:
             self._measuring = None
             if self._due_at is not None:
-                self._due_at = asyncio.get_running_loop().time() + PERIOD_S
+                self._due_at = asyncio.get_running_loop().time() + decide.PERIOD_S
             self.wake()
 
 
-def _place(pod: Pod, share: Share) -> LimitPlace:
-    return LimitPlace(pod.namespace, pod.name, pod.uid, share)
+def _place(pod: Pod, share: decide.Share) -> decide.LimitPlace:
+    return decide.LimitPlace(pod.namespace, pod.name, pod.uid, share)

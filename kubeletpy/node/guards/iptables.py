@@ -12,17 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kubeletpy.base.host.program import Program, ProgramFailed, run_program
 from kubeletpy.base.structs import Struct
-from kubeletpy.node.guards.kernel_settings import (
-    CANARY_TABLES,
-    IptablesExit,
-    Wanted,
-    answer,
-    canaries,
-    canary_check,
-    command,
-    is_usable,
-    required_rules,
-)
+from kubeletpy.node.guards import kernel_settings
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +51,7 @@ class IPTablesChains:
     async def run(self) -> None:
         """Keep the chains in place until cancelled; return where iptables can't be used."""
         try:
-            await self._run_check(is_usable(self._version))
+            await self._run_check(kernel_settings.is_usable(self._version))
         except IPTablesError as error:
             log.info(
                 "iptables can't be used: its chains for other components are not created",
@@ -70,7 +60,9 @@ class IPTablesChains:
             return
         while True:
             try:
-                await self._ensure([*required_rules(self._version), *canaries()])
+                await self._ensure(
+                    [*kernel_settings.required_rules(self._version), *kernel_settings.canaries()]
+                )
                 self._failing = False
                 await self._flushed()
             except IPTablesError as error:
@@ -87,25 +79,25 @@ class IPTablesChains:
                     extra={"ip": self._version},
                 )
 
-    async def _ensure(self, things: Iterable[Wanted]) -> None:
+    async def _ensure(self, things: Iterable[kernel_settings.Wanted]) -> None:
         for each in things:
             there = bool(each.check) and await self._run_check(self._command(each, each.check))
             if not there:
                 await self._run_check(self._command(each, each.make))
 
-    def _command(self, thing: Wanted, arguments: tuple[str, ...]) -> list[str]:
-        return command(self._version, thing.table, arguments)
+    def _command(self, thing: kernel_settings.Wanted, arguments: tuple[str, ...]) -> list[str]:
+        return kernel_settings.command(self._version, thing.table, arguments)
 
     async def _flushed(self) -> None:
         """Wait until the canaries have disappeared."""
-        first, *others = CANARY_TABLES
+        first, *others = kernel_settings.CANARY_TABLES
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
-            if not await self._run_check(canary_check(self._version, first)):
+            if not await self._run_check(kernel_settings.canary_check(self._version, first)):
                 break
         looks = round(FLUSH_TAKES_S / FLUSH_LOOK_S)
         for _ in range(looks):
-            checks = (canary_check(self._version, table) for table in others)
+            checks = (kernel_settings.canary_check(self._version, table) for table in others)
             if not any([await self._run_check(check) for check in checks]):
                 return
             await asyncio.sleep(FLUSH_LOOK_S)
@@ -116,10 +108,10 @@ class IPTablesChains:
             ended = await self._run(words)
         except ProgramFailed as error:
             raise IPTablesError(f"{words[0]}: {error}") from error
-        if (said := answer(ended.code)) is IptablesExit.FAILED:
+        if (said := kernel_settings.answer(ended.code)) is kernel_settings.IptablesExit.FAILED:
             text = f": {ended.text}" if ended.text else ""
             raise IPTablesError(f"{' '.join(words)} ended with {ended.code}{text}")
-        return said is IptablesExit.YES
+        return said is kernel_settings.IptablesExit.YES
 
 
 async def run_command(words: Sequence[str]) -> Ended:

@@ -23,23 +23,10 @@ from kubeletpy.config import KubeletSettings
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.stats import disk_plan, proc_text
 from kubeletpy.node.stats import usage as from_cri
+from kubeletpy.node.stats import usage as stats_usage
 from kubeletpy.node.stats.disks import DiskMeter, space_with_device
 from kubeletpy.node.stats.group_files import GroupFiles, Locator, read_text
 from kubeletpy.node.stats.node_files import NodeFiles, PodFiles, RunningPod
-from kubeletpy.node.stats.usage import (
-    WINDOW_MIN_NS,
-    CriStats,
-    Disks,
-    FsSpace,
-    NodeReading,
-    PodReading,
-    PodRef,
-    Rates,
-    Reading,
-    TreeUse,
-    completed,
-    mount_points,
-)
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.resources import QoSClass
@@ -146,28 +133,28 @@ class StatsCollector:
         self._silent = False
         """It has been logged that the runtime gives no stats."""
 
-    async def usage(self, begun_after: float = -math.inf) -> Reading:
+    async def usage(self, begun_after: float = -math.inf) -> stats_usage.Reading:
         """Cpu, memory and swap. A runtime that fails is reported in ``Reading.problem``.
 
         ``begun_after``: a time of the loop's clock; earlier readings do not serve.
         """
         return await self._usage.get(begun_after)
 
-    async def detail(self, begun_after: float = -math.inf) -> Reading:
+    async def detail(self, begun_after: float = -math.inf) -> stats_usage.Reading:
         """Everything that cgroups, interfaces and the runtime report, including writable layers."""
         return await self._detail.get(begun_after)
 
-    async def disks(self) -> Disks:
+    async def disks(self) -> stats_usage.Disks:
         """File systems, volumes and logs: some numbers are up to a minute old."""
         return await self._disks.get()
 
-    async def at_once(self, *, disk: bool) -> tuple[Reading, Disks | None]:
+    async def at_once(self, *, disk: bool) -> tuple[stats_usage.Reading, stats_usage.Disks | None]:
         """A fresh reading, regardless of cached ones; ``disk``: disk usage too."""
         if not disk:
             return await self._collect(detail=False), None
         return await self._collect(detail=True), await self._measure()
 
-    def refs(self) -> Mapping[str, PodRef]:
+    def refs(self) -> Mapping[str, stats_usage.PodRef]:
         """The running pods, by uid."""
         return {pod.ref.uid: pod.ref for pod in self._running()}
 
@@ -183,17 +170,19 @@ class StatsCollector:
     def _running(self) -> list[RunningPod]:
         return [RunningPod(each) for each in self._from.statuses() if each.has_ready_sandbox]
 
-    async def _collect(self, *, detail: bool) -> Reading:
+    async def _collect(self, *, detail: bool) -> stats_usage.Reading:
         pods = self._running()
         located = await self._located(pods)
         at = self._now()
         node, found = await self._threads.run(self._read_usage, pods, located, detail)
         said, problem = await self._runtime_stats(found, detail=detail)
         if said is not None:
-            spaces = await self._threads.run(_spaces, mount_points(said), at)
+            spaces = await self._threads.run(_spaces, stats_usage.mount_points(said), at)
             first = self._from.prefer_runtime
-            found = [completed(pod, said, spaces, prefer_runtime=first) for pod in found]
-        return Reading(at, node, tuple(found), problem)
+            found = [
+                stats_usage.completed(pod, said, spaces, prefer_runtime=first) for pod in found
+            ]
+        return stats_usage.Reading(at, node, tuple(found), problem)
 
     async def _located(self, pods: Sequence[RunningPod]) -> Mapping[str, str]:
         """Paths of cgroups that are not below their pod's."""
@@ -207,13 +196,13 @@ class StatsCollector:
 
     def _read_usage(
         self, pods: Sequence[RunningPod], located: Mapping[str, str], detail: bool
-    ) -> tuple[NodeReading, list[PodReading]]:
+    ) -> tuple[stats_usage.NodeReading, list[stats_usage.PodReading]]:
         node = self._from.node.read_node(detail=detail)
         return node, [self._pods.read_pod(pod, located, detail=detail) for pod in pods]
 
     async def _runtime_stats(
-        self, pods: Sequence[PodReading], *, detail: bool
-    ) -> tuple[CriStats | None, str]:
+        self, pods: Sequence[stats_usage.PodReading], *, detail: bool
+    ) -> tuple[stats_usage.CriStats | None, str]:
         """The runtime's stats, if they are needed; and why they could not be read."""
         lacking = any(group.stats is None for pod in pods for group in pod.containers)
         of_sandboxes = self._from.prefer_runtime or lacking
@@ -229,7 +218,7 @@ class StatsCollector:
         self._silent = False
         return found, ""
 
-    async def _query_runtime(self, *, of_sandboxes: bool) -> CriStats:
+    async def _query_runtime(self, *, of_sandboxes: bool) -> stats_usage.CriStats:
         runtime = self._from.runtime
         if of_sandboxes:
             try:
@@ -238,7 +227,7 @@ class StatsCollector:
                 log.debug("the runtime has no statistics of sandboxes", extra={"why": str(error)})
         return from_cri.from_containers(await runtime.list_container_stats())
 
-    async def _measure(self) -> Disks:
+    async def _measure(self) -> stats_usage.Disks:
         plans = [plan for pod in self._running() if (plan := self._plan(pod)) is not None]
         measured = await self._from.disks.measure(p for plan in plans for p in plan.paths())
         pending = self._from.disks.pending(p for plan in plans for p in plan.paths())
@@ -246,7 +235,7 @@ class StatsCollector:
         root = await self._threads.run(space_with_device, self._from.root_dir, at)
         image, containers = await self._runtime_file_systems(at)
         disks = {plan.uid: disk_plan.pod_disk(plan, measured, pending) for plan in plans}
-        return Disks(root, image, containers, disks, self._from.claimed())
+        return stats_usage.Disks(root, image, containers, disks, self._from.claimed())
 
     def _plan(self, pod: RunningPod) -> disk_plan.PodTrees | None:
         return disk_plan.trees(
@@ -257,7 +246,9 @@ class StatsCollector:
             self._from.pod_logs_dir,
         )
 
-    async def _runtime_file_systems(self, at: int) -> tuple[TreeUse | None, TreeUse | None]:
+    async def _runtime_file_systems(
+        self, at: int
+    ) -> tuple[stats_usage.TreeUse | None, stats_usage.TreeUse | None]:
         """File systems of images and of writable layers; if the runtime names one, it is both."""
         try:
             info = await self._from.images.image_fs_info()
@@ -267,25 +258,27 @@ class StatsCollector:
         return await self._threads.run(_file_systems, info, at)
 
 
-def _spaces(points: Iterable[str], at: int) -> dict[str, FsSpace]:
+def _spaces(points: Iterable[str], at: int) -> dict[str, stats_usage.FsSpace]:
     found = ((point, space_with_device(point, at)) for point in points)
     return {point: space for point, space in found if space is not None}
 
 
-def _file_systems(info: cri.ImageFsInfoResponse, at: int) -> tuple[TreeUse | None, TreeUse | None]:
+def _file_systems(
+    info: cri.ImageFsInfoResponse, at: int
+) -> tuple[stats_usage.TreeUse | None, stats_usage.TreeUse | None]:
     images = [_file_system(each, at) for each in info.image_filesystems[:1]]
     layers = [_file_system(each, at) for each in info.container_filesystems[:1]]
     both = [*images, *(layers or images)]
     return (both[0], both[1]) if len(both) > 1 else (None, None)
 
 
-def _file_system(given: cri.FilesystemUsage, at: int) -> TreeUse:
+def _file_system(given: cri.FilesystemUsage, at: int) -> stats_usage.TreeUse:
     used = given.used_bytes.value if given.HasField("used_bytes") else None
     inodes = given.inodes_used.value if given.HasField("inodes_used") else None
     space = space_with_device(given.fs_id.mountpoint, at)
     if space is not None and not inodes:
         inodes = space.inodes - space.inodes_free
-    return TreeUse(given.timestamp or at, used, inodes, space)
+    return stats_usage.TreeUse(given.timestamp or at, used, inodes, space)
 
 
 # Builds the served statistics on demand: the summary and the two scrapes.
@@ -294,7 +287,7 @@ def _file_system(given: cri.FilesystemUsage, at: int) -> TreeUse:
 # anything of a pod except its last cpu times, and those only while it runs. A format's module is
 # loaded on first use: many nodes serve only one or two.
 
-SECOND_READING_S = 1.1 * WINDOW_MIN_NS / 1e9
+SECOND_READING_S = 1.1 * stats_usage.WINDOW_MIN_NS / 1e9
 """Time from a reading to the next one by which it has rates."""
 
 FROM_FILES, FROM_RUNTIME = "cadvisor", "cri"
@@ -326,7 +319,7 @@ class StatsViews:
         self._runtime = from_runtime
         self._descriptors: Sequence[cri.MetricDescriptor] | None = None
         self._provider = provider
-        self._rates = Rates()
+        self._rates = stats_usage.Rates()
         self._rating = asyncio.Lock()
         self._threads = PatientThreads(WRITERS)
         provider(FROM_FILES)
@@ -342,8 +335,8 @@ class StatsViews:
         return await self._threads.run(self._summary, reading, rates, disks)
 
     async def _rated(
-        self, read: Callable[[float], Awaitable[Reading]]
-    ) -> tuple[Reading, Mapping[str, int]]:
+        self, read: Callable[[float], Awaitable[stats_usage.Reading]]
+    ) -> tuple[stats_usage.Reading, Mapping[str, int]]:
         """A reading, and the cpu rates up to it.
 
         The first request after a start, or after a long time, waits for a second reading.
@@ -394,13 +387,18 @@ class StatsViews:
 
         return await self._threads.run(scrapes.render_cri_metrics, self._descriptors, pods)
 
-    def _summary(self, reading: Reading, rates: Mapping[str, int], disks: Disks | None) -> bytes:
+    def _summary(
+        self,
+        reading: stats_usage.Reading,
+        rates: Mapping[str, int],
+        disks: stats_usage.Disks | None,
+    ) -> bytes:
         from kubeletpy.node.stats.summary import summary
 
         document = summary(reading, rates, disks, self._node_name)
         return json.dumps(document, separators=(",", ":")).encode()
 
-    def _cadvisor(self, reading: Reading) -> bytes:
+    def _cadvisor(self, reading: stats_usage.Reading) -> bytes:
         from kubeletpy.node.stats import cadvisor
 
         devices = proc_text.devices(read_text("/proc/diskstats"))

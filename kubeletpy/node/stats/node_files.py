@@ -16,19 +16,9 @@ from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import replace
 from kubeletpy.base.text import number
-from kubeletpy.node.stats import proc_text
+from kubeletpy.node.stats import proc_text, usage
 from kubeletpy.node.stats.disks import space_with_device
 from kubeletpy.node.stats.group_files import GroupFiles, descriptors, read_text, with_kubelet_shares
-from kubeletpy.node.stats.usage import (
-    CgroupUsage,
-    GroupKind,
-    GroupStats,
-    Network,
-    NodeReading,
-    PodReading,
-    PodRef,
-    RlimitStats,
-)
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import cpu_request, cpu_shares, shares_of_container
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
@@ -73,7 +63,7 @@ class NodeFiles:
         self._started_at = int(clock.now() * 1e9)
         self._runtime_pid = 0
 
-    def read_node(self, *, detail: bool) -> NodeReading:
+    def read_node(self, *, detail: bool) -> usage.NodeReading:
         """The whole reading; ``detail`` as in GroupFiles.stats."""
         at = int(self._clock.now() * 1e9)
         texts = {name: read_text(f"{self._proc}/{name}") for name in _FILES}
@@ -85,19 +75,21 @@ class NodeFiles:
         for name in ("pods", "misc"):
             if name in self._named:
                 path = self._named[name]
-                system.append(self._group(GroupKind.SYSTEM, path, name, detail=detail))
-        return NodeReading(
-            CgroupUsage(GroupKind.NODE, stats, path="/", created_at=boot, started_at=boot),
+                system.append(self._group(usage.GroupKind.SYSTEM, path, name, detail=detail))
+        return usage.NodeReading(
+            usage.CgroupUsage(
+                usage.GroupKind.NODE, stats, path="/", created_at=boot, started_at=boot
+            ),
             network=self.network("net", at),
             root=space_with_device(self._root, at) if detail else None,
-            limits=RlimitStats(at, *task_counts(self._proc)),
+            limits=usage.RlimitStats(at, *task_counts(self._proc)),
             system=tuple(group for group in system if group.stats is not None),
             groups=tuple(
-                self._group(GroupKind.PODS, path, "", detail=detail) for path in self._pods
+                self._group(usage.GroupKind.PODS, path, "", detail=detail) for path in self._pods
             ),
         )
 
-    def network(self, directory: str, at: int) -> Network | None:
+    def network(self, directory: str, at: int) -> usage.Network | None:
         """The interfaces of ``/proc/DIRECTORY``: ``net``, or ``PID/net``."""
         found = proc_text.interfaces(read_text(f"{self._proc}/{directory}/dev"))
         if not found:
@@ -106,18 +98,22 @@ class NodeFiles:
         if all(each.name != default for each in found):
             route = read_text(f"{self._proc}/{directory}/route")
             default = proc_text.default_interface(route)
-        return Network(at, found, default)
+        return usage.Network(at, found, default)
 
-    def _group(self, kind: GroupKind, path: str, name: str, *, detail: bool) -> CgroupUsage:
+    def _group(
+        self, kind: usage.GroupKind, path: str, name: str, *, detail: bool
+    ) -> usage.CgroupUsage:
         if self._groups is None:
-            return CgroupUsage(kind, None, path=path, name=name)
+            return usage.CgroupUsage(kind, None, path=path, name=name)
         begun = self._groups.made_at(path)
         stats = self._groups.stats(path, detail=detail)
         if path in self._pods:
             stats = with_kubelet_shares(stats)
-        return CgroupUsage(kind, stats, path=path, name=name, created_at=begun, started_at=begun)
+        return usage.CgroupUsage(
+            kind, stats, path=path, name=name, created_at=begun, started_at=begun
+        )
 
-    def _daemon(self, name: str, pid: int, boot: int, *, detail: bool) -> CgroupUsage:
+    def _daemon(self, name: str, pid: int, boot: int, *, detail: bool) -> usage.CgroupUsage:
         """A daemon's usage, from its own cgroup or else its process: the root cgroup is shared."""
         stat = read_text(f"{self._proc}/{pid}/stat") if pid > 0 else ""
         after = proc_text.started_after_boot(stat, _TICKS)
@@ -127,13 +123,15 @@ class NodeFiles:
         path = self._named.get(name) or self._own_group(pid)
         if path and self._groups is not None:
             stats = self._groups.stats(path, detail=detail)
-            return CgroupUsage(
-                GroupKind.SYSTEM, stats, path, name, created_at=begun, started_at=begun
+            return usage.CgroupUsage(
+                usage.GroupKind.SYSTEM, stats, path, name, created_at=begun, started_at=begun
             )
         status = read_text(f"{self._proc}/{pid}/status")
         at = int(self._clock.now() * 1e9)
         stats = proc_text.process(stat, status, _TICKS, at) if stat else None
-        return CgroupUsage(GroupKind.SYSTEM, stats, "", name, created_at=begun, started_at=begun)
+        return usage.CgroupUsage(
+            usage.GroupKind.SYSTEM, stats, "", name, created_at=begun, started_at=begun
+        )
 
     def _own_group(self, pid: int) -> str:
         if self._groups is None or pid <= 0:
@@ -184,7 +182,7 @@ class RunningPod:
 
     def __init__(self, status: PodRuntimeStatus) -> None:
         """Raises ValueError: no sandbox is ready."""
-        self.ref = PodRef(status.uid, status.name, status.namespace)
+        self.ref = usage.PodRef(status.uid, status.name, status.namespace)
         ready = [sandbox for sandbox in status.sandboxes if sandbox.ready]
         self.sandbox: SandboxStatus = max(ready, key=lambda sandbox: sandbox.rank)
         newest: dict[str, ContainerStatus] = {}
@@ -219,7 +217,9 @@ class PodFiles:
         self._pod_path = pod_path
         self._pod = pod
 
-    def read_pod(self, pod: RunningPod, located: Mapping[str, str], *, detail: bool) -> PodReading:
+    def read_pod(
+        self, pod: RunningPod, located: Mapping[str, str], *, detail: bool
+    ) -> usage.PodReading:
         """One pod.
 
         Args:
@@ -229,8 +229,8 @@ class PodFiles:
         """
         path = self._pod_path(pod.ref.uid) or ""
         below = self._groups.containers(path) if self._groups is not None and path else located
-        sandbox = CgroupUsage(
-            GroupKind.SANDBOX,
+        sandbox = usage.CgroupUsage(
+            usage.GroupKind.SANDBOX,
             self._stats(below.get(pod.sandbox.id, ""), detail=detail),
             below.get(pod.sandbox.id, ""),
             pod=pod.ref,
@@ -238,8 +238,8 @@ class PodFiles:
             created_at=pod.sandbox.created_at,
             started_at=pod.sandbox.created_at,
         )
-        group = CgroupUsage(
-            GroupKind.POD,
+        group = usage.CgroupUsage(
+            usage.GroupKind.POD,
             with_kubelet_shares(self._stats(path, detail=detail)),
             path,
             pod=pod.ref,
@@ -247,19 +247,19 @@ class PodFiles:
             started_at=pod.sandbox.created_at,
         )
         containers = [self._container(each, pod.ref, below, detail) for each in pod.containers]
-        reading = PodReading(pod.ref, group, sandbox, tuple(containers))
+        reading = usage.PodReading(pod.ref, group, sandbox, tuple(containers))
         return self._with_processes(reading, pod) if detail else reading
 
     def _container(
-        self, status: ContainerStatus, ref: PodRef, below: Mapping[str, str], detail: bool
-    ) -> CgroupUsage:
+        self, status: ContainerStatus, ref: usage.PodRef, below: Mapping[str, str], detail: bool
+    ) -> usage.CgroupUsage:
         path = below.get(status.id, "")
         stats = self._stats(path, detail=detail)
         if stats is not None and stats.weight is not None:
             requested = _requested_shares(self._pod(ref.uid), status)
             stats = replace(stats, shares=shares_of_container(stats.weight, requested))
-        return CgroupUsage(
-            GroupKind.CONTAINER,
+        return usage.CgroupUsage(
+            usage.GroupKind.CONTAINER,
             stats,
             path,
             name=status.name,
@@ -270,16 +270,16 @@ class PodFiles:
             started_at=status.started_at or status.created_at,
         )
 
-    def _stats(self, path: str, *, detail: bool) -> GroupStats | None:
+    def _stats(self, path: str, *, detail: bool) -> usage.GroupStats | None:
         return (
             self._groups.stats(path, detail=detail) if self._groups is not None and path else None
         )
 
-    def _with_processes(self, reading: PodReading, pod: RunningPod) -> PodReading:
+    def _with_processes(self, reading: usage.PodReading, pod: RunningPod) -> usage.PodReading:
         """Add what the processes in the cgroups show: their number, open files, interfaces."""
         assert reading.sandbox is not None, "it was just read"
-        found: list[CgroupUsage] = []
-        network: Network | None = None
+        found: list[usage.CgroupUsage] = []
+        network: usage.Network | None = None
         for group in (reading.sandbox, *reading.containers):
             if self._groups is None or not group.path:
                 found.append(group)
@@ -299,7 +299,7 @@ class PodFiles:
             processes=sum(known) if known else None,
         )
 
-    def _interfaces(self, groups: GroupFiles, path: str, pid: int) -> Network | None:
+    def _interfaces(self, groups: GroupFiles, path: str, pid: int) -> usage.Network | None:
         found = self._node.network(f"{pid}/net", int(self._clock.now() * 1e9))
         # the process may have ended meanwhile, and its pid been reused
         return found if pid in groups.processes(path) else None

@@ -13,28 +13,14 @@ from msgspec.structs import asdict
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
+from kubeletpy.node.stats import usage
 from kubeletpy.node.stats.disk_plan import ephemeral_parts
-from kubeletpy.node.stats.usage import (
-    CgroupUsage,
-    Disks,
-    FsSpace,
-    GroupStats,
-    Interface,
-    Network,
-    NodeReading,
-    PodDisk,
-    PodReading,
-    Psi,
-    Rates,
-    Reading,
-    TreeUse,
-)
 from kubeletpy.volumes.claims.model import MeasuredVolume
 
 _SUMMED = ("cpu_ns", "memory", "working_set", "rss", "faults", "major_faults", "swap")
 
 
-def rated(reading: Reading, rates: Rates) -> tuple[dict[str, int], bool]:
+def rated(reading: usage.Reading, rates: usage.Rates) -> tuple[dict[str, int], bool]:
     """Add a reading's cpu times as samples. Keys not in the reading are forgotten.
 
     Returns:
@@ -62,12 +48,12 @@ def rated(reading: Reading, rates: Rates) -> tuple[dict[str, int], bool]:
     return found, rates.lacks(seen, reading.at)
 
 
-def rate_key(group: CgroupUsage) -> str:
+def rate_key(group: usage.CgroupUsage) -> str:
     """Identifies the cgroup in the records of CPU time."""
     return f"{group.kind}/{group.pod.uid if group.pod else ''}/{group.id}/{group.name}"
 
 
-def pod_stats(pod: PodReading) -> GroupStats | None:
+def pod_stats(pod: usage.PodReading) -> usage.GroupStats | None:
     """A pod's own numbers, or the sums over its containers."""
     if pod.group.stats is not None and pod.group.stats.cpu_ns is not None:
         return pod.group.stats
@@ -79,11 +65,11 @@ def pod_stats(pod: PodReading) -> GroupStats | None:
         values = [value for part in parts if (value := getattr(part, name)) is not None]
         if values:
             sums[name] = sum(values)
-    return GroupStats(at=max(part.at for part in parts), **sums)  # type: ignore[arg-type]
+    return usage.GroupStats(at=max(part.at for part in parts), **sums)  # type: ignore[arg-type]
 
 
 def summary(
-    reading: Reading, rates: Mapping[str, int], disks: Disks | None, node_name: str
+    reading: usage.Reading, rates: Mapping[str, int], disks: usage.Disks | None, node_name: str
 ) -> JSON:
     """The whole document; ``disks`` None: cpu and memory only."""
     return {
@@ -92,7 +78,9 @@ def summary(
     }
 
 
-def _node(node: NodeReading, rates: Mapping[str, int], disks: Disks | None, name: str) -> JSON:
+def _node(
+    node: usage.NodeReading, rates: Mapping[str, int], disks: usage.Disks | None, name: str
+) -> JSON:
     found: JSON = {"nodeName": name, "systemContainers": []}
     for group in node.system:
         shown = {"name": group.name, "startTime": _time(group.started_at)}
@@ -106,7 +94,7 @@ def _node(node: NodeReading, rates: Mapping[str, int], disks: Disks | None, name
     if disks.root is not None:
         used = disks.root.capacity - disks.root.free
         inodes = disks.root.inodes - disks.root.inodes_free
-        found["fs"] = _fs(TreeUse(disks.root.at, used, inodes, disks.root))
+        found["fs"] = _fs(usage.TreeUse(disks.root.at, used, inodes, disks.root))
     runtime = {
         key: _fs(use)
         for key, use in (("imageFs", disks.image), ("containerFs", disks.containers))
@@ -121,9 +109,9 @@ def _node(node: NodeReading, rates: Mapping[str, int], disks: Disks | None, name
     return found
 
 
-def _pod(pod: PodReading, rates: Mapping[str, int], disks: Disks | None) -> JSON:
+def _pod(pod: usage.PodReading, rates: Mapping[str, int], disks: usage.Disks | None) -> JSON:
     ref, disk = pod.ref, disks.pods.get(pod.ref.uid) if disks is not None else None
-    disk = disk or PodDisk()
+    disk = disk or usage.PodDisk()
     group = replace(pod.group, stats=pod_stats(pod))
     found: JSON = {
         "podRef": {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid},
@@ -146,11 +134,13 @@ def _pod(pod: PodReading, rates: Mapping[str, int], disks: Disks | None) -> JSON
     return found
 
 
-def ephemeral_storage(pod: PodReading, disk: PodDisk, root: FsSpace) -> TreeUse:
+def ephemeral_storage(
+    pod: usage.PodReading, disk: usage.PodDisk, root: usage.FsSpace
+) -> usage.TreeUse:
     """The pod's usage of ephemeral storage, on the node's file system."""
     layers = [group.layer for group in pod.containers if group.layer is not None]
     parts = [*layers, *ephemeral_parts(disk)]
-    return TreeUse(
+    return usage.TreeUse(
         max([root.at, *(part.at for part in parts)]),
         sum(part.used or 0 for part in parts),
         sum(part.inodes or 0 for part in parts),
@@ -160,7 +150,10 @@ def ephemeral_storage(pod: PodReading, disk: PodDisk, root: FsSpace) -> TreeUse:
 
 
 def _container(
-    group: CgroupUsage, rates: Mapping[str, int], disks: Disks | None, disk: PodDisk
+    group: usage.CgroupUsage,
+    rates: Mapping[str, int],
+    disks: usage.Disks | None,
+    disk: usage.PodDisk,
 ) -> JSON:
     found: JSON = {
         "name": group.name,
@@ -176,7 +169,7 @@ def _container(
     return found
 
 
-def _usage(group: CgroupUsage, rates: Mapping[str, int], *, whole: bool) -> JSON:
+def _usage(group: usage.CgroupUsage, rates: Mapping[str, int], *, whole: bool) -> JSON:
     """cpu, memory and swap; with ``whole`` io too."""
     stats = group.stats
     if stats is None:
@@ -209,7 +202,7 @@ def _usage(group: CgroupUsage, rates: Mapping[str, int], *, whole: bool) -> JSON
     return found
 
 
-def _fs(use: TreeUse) -> JSON:
+def _fs(use: usage.TreeUse) -> JSON:
     space = use.space
     return _present(
         time=_time(use.at),
@@ -239,13 +232,13 @@ def _claimed(found: MeasuredVolume) -> JSON:
     )
 
 
-def _network(network: Network) -> JSON:
+def _network(network: usage.Network) -> JSON:
     each = [_interface(interface) for interface in network.interfaces]
     default = next((one for one in each if one["name"] == network.default), {"name": ""})
     return {"time": _time(network.at), **default, "interfaces": each}
 
 
-def _interface(interface: Interface) -> JSON:
+def _interface(interface: usage.Interface) -> JSON:
     return {
         "name": interface.name,
         "rxBytes": interface.rx_bytes,
@@ -255,7 +248,7 @@ def _interface(interface: Interface) -> JSON:
     }
 
 
-def _psi(psi: Psi | None) -> JSON | None:
+def _psi(psi: usage.Psi | None) -> JSON | None:
     return None if psi is None else {"full": asdict(psi.full), "some": asdict(psi.some)}
 
 

@@ -435,7 +435,8 @@ def _statuses(facts: PodFacts) -> Iterator[api.ContainerStatus]:
 
 # The next step for claims of devices, resizes, env files and other parts, by what is missing.
 #
-#  More exact than the hints by cause alone (:mod:`kubeletpy.observe.explain.hints`), and first in turn.
+#  More exact than the hints by cause alone (:mod:`kubeletpy.observe.explain.hints`), and first in
+# turn.
 
 MOSTLY_FULL = 90
 """Percent of a file system from which its space is the likely reason of a failed write."""

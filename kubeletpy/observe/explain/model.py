@@ -187,7 +187,8 @@ class PodExplanation(Struct, frozen=True):
     healthy: bool
     """Whether everything is as it should be."""
     cause: str
-    """A fixed word: a member of :class:`kubeletpy.observe.explain.verdict.CauseCode`, or a kind of wait."""
+    """A fixed word: a member of :class:`kubeletpy.observe.explain.verdict.CauseCode`, or a kind of
+    wait."""
     first_seen: float | None
     """When that began: the first time, not the latest try; None while all is well."""
     hint: str

@@ -12,25 +12,13 @@ from typing import Any
 from msgspec import to_builtins
 
 from kubeletpy.metrics.trace.model import Chapter as Part
+from kubeletpy.observe.explain import texts
 from kubeletpy.observe.explain.model import (
     Bar,
     ContainerStateKey,
     Timeline,
     TimelineChapter,
     WorkerState,
-)
-from kubeletpy.observe.explain.texts import (
-    ago,
-    amounts,
-    cause,
-    clock_time,
-    duration,
-    milliseconds,
-    one_line,
-    restarts,
-    since,
-    sizes,
-    until,
 )
 
 # The connections to the API server, as a line of a node's explanation.
@@ -43,13 +31,13 @@ def connections(found: Mapping[str, Any] | None, now: float) -> str:
     if found is None:
         return ""
     kinds = [f"{count} over {name}" for name, count in sorted(found["protocols"].items())]
-    begun = f" since {since(found['since'], now)}" if found["since"] else ""
+    begun = f" since {texts.since(found['since'], now)}" if found["since"] else ""
     text = f"connections: {', '.join(kinds)}{begun}" if kinds else "no connection"
     text += f", in {found['content_type']}" if found.get("content_type") else ""
     text += f"; {found['watches']} watches, {found['streams'] - found['watches']} requests"
     if found["lost"]:
-        text += f"; {found['lost']} lost, the last at {since(found['lost_at'], now)}"
-        text += f": {one_line(found['lost_why'])}"
+        text += f"; {found['lost']} lost, the last at {texts.since(found['lost_at'], now)}"
+        text += f": {texts.one_line(found['lost_why'])}"
     return f"\nAPI server\n  {text}\n"
 
 
@@ -64,20 +52,22 @@ def notices(found: Sequence[Mapping[str, Any]]) -> str:
     """A paragraph at the end of a node's explanation; empty when all settings take effect."""
     if not found:
         return ""
-    lines = [f"  {one_line(n['name'] + '=' + n['value'])}: {n['consequence']}" for n in found]
+    lines = [f"  {texts.one_line(n['name'] + '=' + n['value'])}: {n['consequence']}" for n in found]
     return "\nSet without effect\n" + "\n".join(lines) + "\n"
 
 
 def first(node: str, found: Sequence[str]) -> str:
     """Failures of the node, shown before the list of pods: any pod may suffer from them."""
-    return "".join(f"node {one_line(node)}: {one_line(each, MAX_TROUBLE)}\n" for each in found)
+    return "".join(
+        f"node {texts.one_line(node)}: {texts.one_line(each, MAX_TROUBLE)}\n" for each in found
+    )
 
 
 def troubles(found: Sequence[str]) -> str:
     """A paragraph on what does not work; empty when everything works."""
     if not found:
         return ""
-    return "\nDoes not work\n" + "\n".join(f"  {one_line(each)}" for each in found) + "\n"
+    return "\nDoes not work\n" + "\n".join(f"  {texts.one_line(each)}" for each in found) + "\n"
 
 
 # The pressure on a node, and a pod's eviction, as text. Pure; works on the socket's JSON.
@@ -127,7 +117,7 @@ def eviction(row: View, now: float) -> str:
     """Why one pod was evicted."""
     pod = row["pod"]
     lines = [
-        f"  {ago(row['at'], now)}: {_crossing(row)}",
+        f"  {texts.ago(row['at'], now)}: {_crossing(row)}",
         f"  {_place(pod, row['signal'])}",
     ]
     if row["ranking"]:
@@ -143,7 +133,7 @@ def eviction(row: View, now: float) -> str:
 
 def by_limit(row: View, now: float) -> str:
     """Why one pod was evicted for exceeding its own limit."""
-    lines = [f"  {ago(row['at'], now)}: {_share(row['pod']['share'])}"]
+    lines = [f"  {texts.ago(row['at'], now)}: {_share(row['pod']['share'])}"]
     if row["ranking"]:
         lines.append("  the nearest to a limit then, which would be next:")
         lines += [
@@ -155,10 +145,10 @@ def by_limit(row: View, now: float) -> str:
 
 def _share(share: View) -> str:
     if share["used"] >= UNCOUNTABLE:
-        (limit,) = sizes(share["limit"])
-        return one_line(f"{share['of']} used more than can be counted of {limit}")
-    used, limit = sizes(share["used"], share["limit"])
-    return one_line(f"{share['of']} used {used} of {limit}")
+        (limit,) = texts.sizes(share["limit"])
+        return texts.one_line(f"{share['of']} used more than can be counted of {limit}")
+    used, limit = texts.sizes(share["used"], share["limit"])
+    return texts.one_line(f"{share['of']} used {used} of {limit}")
 
 
 def _conditions(held: Sequence[View], now: float) -> str:
@@ -167,9 +157,11 @@ def _conditions(held: Sequence[View], now: float) -> str:
     lines = []
     for each in held:
         ends = (
-            "" if each["ends_at"] is None else f"; enough again, ends {until(each['ends_at'], now)}"
+            ""
+            if each["ends_at"] is None
+            else f"; enough again, ends {texts.until(each['ends_at'], now)}"
         )
-        lasts = duration(now - each["since"])
+        lasts = texts.duration(now - each["since"])
         lines.append(f"The node has been under {each['condition']} for {lasts}{ends}.")
     return "\n".join(lines)
 
@@ -181,9 +173,9 @@ def _levels(levels: Sequence[View], now: float) -> str:
     for each in levels:
         crossed = ""
         if each["crossed_since"] is not None:
-            crossed = f", crossed for {duration(now - each['crossed_since'])}"
-        grace = f" for {duration(each['grace'])}" if each["grace"] else ""
-        available, capacity, threshold = amounts(
+            crossed = f", crossed for {texts.duration(now - each['crossed_since'])}"
+        grace = f" for {texts.duration(each['grace'])}" if each["grace"] else ""
+        available, capacity, threshold = texts.amounts(
             each["signal"], each["available"], each["capacity"], each["threshold"]
         )
         below = f"acted on below {threshold}{grace}{crossed}"
@@ -192,7 +184,7 @@ def _levels(levels: Sequence[View], now: float) -> str:
 
 
 def _eviction_line(row: View, now: float) -> str:
-    when = ago(row["at"], now)
+    when = texts.ago(row["at"], now)
     what = " and ".join(row["reclaimed"])
     match row["outcome"]:
         case "evicted":
@@ -205,8 +197,8 @@ def _eviction_line(row: View, now: float) -> str:
 
 
 def _crossing(row: View) -> str:
-    grace = f" for more than {duration(row['grace'])}" if row["grace"] else ""
-    available, threshold = amounts(row["signal"], row["available"], row["threshold"])
+    grace = f" for more than {texts.duration(row['grace'])}" if row["grace"] else ""
+    available, threshold = texts.amounts(row["signal"], row["available"], row["threshold"])
     return f"{row['signal']} was {available}, below {threshold}{grace}"
 
 
@@ -215,7 +207,7 @@ def _place(place: View, signal: str) -> str:
         return "critical or static: stays"
     if place["used"] is None:
         return f"nothing of it ran, priority {place['priority']}"
-    used, asked = amounts(signal, place["used"], place["request"])
+    used, asked = texts.amounts(signal, place["used"], place["request"])
     if signal == "pid.available":
         return f"{used} tasks, priority {place['priority']}"
     over = "more than" if place["over"] else "within"
@@ -223,14 +215,14 @@ def _place(place: View, signal: str) -> str:
 
 
 def _help(each: View) -> str:
-    (amount,) = [str(each["amount"])] if each["remedy"] in _COUNTED else sizes(each["amount"])
+    (amount,) = [str(each["amount"])] if each["remedy"] in _COUNTED else texts.sizes(each["amount"])
     words = _REMEDIES[each["remedy"]].format(amount=amount)
     return words if each["signal"] is None else f"{each['signal']}: {words}"
 
 
 def pod_name(place: View) -> str:
     """Namespace and name, on one line."""
-    return one_line(f"{place['namespace']}/{place['name']}")
+    return texts.one_line(f"{place['namespace']}/{place['name']}")
 
 
 MAX_VERDICT = 2000
@@ -260,7 +252,7 @@ def pods(lines: Sequence[View], *, colours: bool = False) -> str:
     wide = max(len(pod_name(each)) for each in lines)
     rows = []
     for each in lines:
-        verdict = one_line(each["verdict"], MAX_VERDICT)
+        verdict = texts.one_line(each["verdict"], MAX_VERDICT)
         rows.append(f"{pod_name(each):<{wide}}  {paint('' if each['healthy'] else _RED, verdict)}")
     return "\n".join(rows) + "\n"
 
@@ -270,7 +262,8 @@ def pod(view: View, *, colours: bool = False) -> str:
     paint, now = Paint(colours), float(view["at"])
     tint = _GREEN if view["healthy"] else _RED
     parts = [
-        f"{paint(_BOLD, pod_name(view))}: {paint(tint, one_line(view['verdict'], MAX_VERDICT))}",
+        f"{paint(_BOLD, pod_name(view))}: "
+        f"{paint(tint, texts.one_line(view['verdict'], MAX_VERDICT))}",
         _facts(view, now),
         eviction(view["eviction"], now) if view.get("eviction") else "",
         by_limit(view["by_limit"], now) if view.get("by_limit") else "",
@@ -294,7 +287,7 @@ def _facts(view: View, now: float) -> str:
     worker = view["worker"]
     state = worker["state"]
     if worker["since"] is not None:
-        state += f" for {duration(now - worker['since'])}"
+        state += f" for {texts.duration(now - worker['since'])}"
     if worker["stage"]:
         state += ", a sync runs"
     ending = worker["state"] in (WorkerState.TERMINATING, WorkerState.TERMINATED)
@@ -302,20 +295,22 @@ def _facts(view: View, now: float) -> str:
         state += f", grace period {worker['grace']}s"
     rows = []
     if view["first_seen"] is not None:
-        rows.append(("Since", since(view["first_seen"], now)))
+        rows.append(("Since", texts.since(view["first_seen"], now)))
     if view["hint"]:
-        rows.append(("To do", one_line(view["hint"], MAX_VERDICT)))
+        rows.append(("To do", texts.one_line(view["hint"], MAX_VERDICT)))
     if view["final"]:
         rows.append(("Final", "this pod is not tried again: what owns it, or you, make another"))
     rows.append(("Worker", state))
     if worker["next_sync_at"] is not None:
-        rows.append(("Next sync", f"{until(worker['next_sync_at'], now)}, or on the next event"))
+        rows.append(
+            ("Next sync", f"{texts.until(worker['next_sync_at'], now)}, or on the next event")
+        )
     ready = "Ready" if view["ready"] else "not Ready"
     rows.append(("Status", f"{view['phase']}, {ready}"))
     if view["pod_ips"]:
         rows.append(("Address", ", ".join(view["pod_ips"])))
     rows.append(("UID", view["uid"] + (" (static pod)" if view["static"] else "")))
-    return "\n".join(f"  {name:<10} {one_line(text, MAX_VERDICT)}" for name, text in rows)
+    return "\n".join(f"  {name:<10} {texts.one_line(text, MAX_VERDICT)}" for name, text in rows)
 
 
 def render_waits(found: Sequence[View], now: float) -> str:
@@ -324,9 +319,11 @@ def render_waits(found: Sequence[View], now: float) -> str:
     for wait in found:
         when = []
         if wait["since"] is not None:
-            when.append(f"for {duration(now - wait['since'])}")
+            when.append(f"for {texts.duration(now - wait['since'])}")
         if wait["until"] is not None:
-            when.append(f"until {clock_time(wait['until'], now)} ({until(wait['until'], now)})")
+            when.append(
+                f"until {texts.clock_time(wait['until'], now)} ({texts.until(wait['until'], now)})"
+            )
         rows.append((wait["kind"], wait["subject"], ", ".join(when), wait["why"]))
     return _table("Waits for", rows)
 
@@ -334,9 +331,13 @@ def render_waits(found: Sequence[View], now: float) -> str:
 def _actions(actions: Sequence[View], now: float) -> str:
     rows = []
     for action in actions:
-        end = "" if action["until"] is None else f"at most until {clock_time(action['until'], now)}"
+        end = (
+            ""
+            if action["until"] is None
+            else f"at most until {texts.clock_time(action['until'], now)}"
+        )
         rows.append(
-            (action["what"], action["subject"], f"for {duration(now - action['since'])}", end)
+            (action["what"], action["subject"], f"for {texts.duration(now - action['since'])}", end)
         )
     return _table("Is doing", rows)
 
@@ -346,9 +347,9 @@ def _containers(containers: Sequence[View], now: float) -> str:
     for view in containers:
         state = f"{view['state']} {view['reason']}"  # gaps are closed in the table
         if view["since"] is not None and view["state"] == ContainerStateKey.RUNNING:
-            state += f" for {duration(now - view['since'])}"
+            state += f" for {texts.duration(now - view['since'])}"
         ready = "ready" if view["ready"] else "not ready"
-        often = restarts(view["restarts"])
+        often = texts.restarts(view["restarts"])
         rows.append((view["name"], view["kind"], state, ready, often, view["image"]))
     return _table("Containers", rows)
 
@@ -368,8 +369,8 @@ def _probes(probes: Sequence[View], now: float) -> str:
         found = "not run yet" if not probe["last"] else f"last {probe['last']}"
         if probe["last"] and probe["last"] != probe["settled"]:
             found += f", {probe['streak']} of {probe['threshold']}"
-        when = "" if probe["at"] is None else ago(probe["at"], now)
-        due = "" if probe["next_at"] is None else f"next {until(probe['next_at'], now)}"
+        when = "" if probe["at"] is None else texts.ago(probe["at"], now)
+        due = "" if probe["next_at"] is None else f"next {texts.until(probe['next_at'], now)}"
         settled = f"counts as {probe['settled']}" if probe["settled"] else ""
         rows.append((probe["container"], probe["kind"], settled, found, when, due, probe["words"]))
     return _table("Probes", rows)
@@ -378,10 +379,10 @@ def _probes(probes: Sequence[View], now: float) -> str:
 def _exits(exits: Sequence[View], now: float) -> str:
     rows = []
     for one in exits[:MAX_EXITS]:
-        when = "" if one["finished_at"] is None else ago(one["finished_at"], now)
+        when = "" if one["finished_at"] is None else texts.ago(one["finished_at"], now)
         ran = ""
         if one["started_at"] is not None and one["finished_at"] is not None:
-            ran = f"after {duration(one['finished_at'] - one['started_at'])}"
+            ran = f"after {texts.duration(one['finished_at'] - one['started_at'])}"
         attempt = "" if one["attempt"] is None else f"run {one['attempt'] + 1}"
         how = f"exit code {one['exit_code']} {one['reason']}".strip()
         rows.append((one["container"], attempt, how, when, ran, one["message"]))
@@ -393,7 +394,7 @@ def _history(title: str, entries: Sequence[View], limit: int, now: float) -> str
     newest = sorted(entries, key=lambda one: one["last_at"] or one["at"], reverse=True)
     for entry in newest[:limit]:
         times = f"{entry['count']} times" if entry["count"] > 1 else ""
-        when = ago(entry["last_at"] or entry["at"], now)
+        when = texts.ago(entry["last_at"] or entry["at"], now)
         rows.append((when, times, entry["what"], entry["why"]))
     return _table(title, rows)
 
@@ -402,7 +403,7 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
     """Columns as wide as they need to be; empty columns are left out."""
     if not rows:
         return ""
-    clean = [tuple(one_line(cell, MAX_CELL) for cell in row) for row in rows]
+    clean = [tuple(texts.one_line(cell, MAX_CELL) for cell in row) for row in rows]
     used = sorted({index for row in clean for index, cell in enumerate(row) if cell})
     widths = {index: max(len(row[index]) for row in clean) for index in used}
     lines = [
@@ -462,14 +463,14 @@ def _why(each: View, signals: Sequence[str]) -> str:
             return f"{priority}, with one task"
         if place["over"]:
             return f"{priority}; it requests none, so all usage counts as excess"
-        (asked,) = amounts(signals[0], place["request"])
+        (asked,) = texts.amounts(signals[0], place["request"])
         return f"{priority}, if it uses the {asked} that it requests"
     if place["used"] is None:
         return f"{priority}; what it uses is not known"
     if _PIDS in signals:
         return f"{priority}, {place['used']} tasks"
     over = "more than" if place["over"] else "within"
-    used, asked = amounts(signals[0], place["used"], place["request"])
+    used, asked = texts.amounts(signals[0], place["used"], place["request"])
     return f"{priority}, uses {used}, {over} its request of {asked}"
 
 
@@ -483,10 +484,10 @@ _FULL, _LEFT = "█", " ▏▎▍▌▋▊▉"
 
 def text(line: Timeline, width: int = 100) -> str:
     """For a terminal of ``width`` columns."""
-    head = one_line(f"{line.namespace}/{line.name}")
+    head = texts.one_line(f"{line.namespace}/{line.name}")
     parts = [_chapter(head, each, width) for each in line.chapters]
     if line.verdict and (line.waits or line.start.total is None):
-        parts.append(f"now: {one_line(line.verdict, MAX_VERDICT)}")
+        parts.append(f"now: {texts.one_line(line.verdict, MAX_VERDICT)}")
     waits = render_waits([to_builtins(each) for each in line.waits], line.at)
     return "\n\n".join([*parts, *([waits] if waits else [])]) + "\n"
 
@@ -502,7 +503,7 @@ def summary(chapter: TimelineChapter) -> str:
             going = "it was never Ready"
     else:
         done, going = "from the first stop to the pod being done with", "still ending"
-    total = going if chapter.total is None else f"{milliseconds(chapter.total)} {done}"
+    total = going if chapter.total is None else f"{texts.milliseconds(chapter.total)} {done}"
     return total + (f" ({chapter.note})" if chapter.note else "")
 
 
@@ -513,13 +514,14 @@ def _chapter(head: str, chapter: TimelineChapter, width: int) -> str:
     room = min(len(max(labels, key=len, default="")), max(width // 2 - 10, 20))
     bars = max(width - room - 26, 10)
     for bar in chapter.spans:
-        took = f"{milliseconds(bar.end - bar.start)}{'…' if bar.going_on else ''}"
+        took = f"{texts.milliseconds(bar.end - bar.start)}{'…' if bar.going_on else ''}"
         lines.append(
-            f"  {_cut(_label(bar), room):<{room}} {'+' + milliseconds(bar.start):>10} {took:>9}"
+            f"  {_cut(_label(bar), room):<{room}} "
+            f"{'+' + texts.milliseconds(bar.start):>10} {took:>9}"
             f" │{_bar(bar.start, bar.end, whole, bars)}│"
         )
         if bar.error:
-            lines.append(f"  {'  ' * bar.depth}  failed: {cause(bar.error)}")
+            lines.append(f"  {'  ' * bar.depth}  failed: {texts.cause(bar.error)}")
     return "\n".join(lines)
 
 
@@ -530,7 +532,7 @@ def scale(chapter: TimelineChapter) -> float:
 
 
 def _label(bar: Bar) -> str:
-    return "  " * bar.depth + one_line(f"{bar.name} {bar.detail}")
+    return "  " * bar.depth + texts.one_line(f"{bar.name} {bar.detail}")
 
 
 def _cut(label: str, room: int) -> str:
@@ -556,10 +558,10 @@ def version(found: Mapping[str, Any] | None) -> str:
     """A paragraph of a node's explanation; empty when the agent does not report it."""
     if found is None:
         return ""
-    server = one_line(found["server"]) if found["server"] else "unknown"
-    lines = [f"runs as {one_line(found['running'])}: {one_line(found['why'])}"]
+    server = texts.one_line(found["server"]) if found["server"] else "unknown"
+    lines = [f"runs as {texts.one_line(found['running'])}: {texts.one_line(found['why'])}"]
     if found["source"] != "standalone":
         lines.append(f"API server: {server}")
     if found["restart"]:
-        lines.append(one_line(found["restart"]))
+        lines.append(texts.one_line(found["restart"]))
     return "\nKubernetes version\n" + "".join(f"  {line}\n" for line in lines)

@@ -89,7 +89,8 @@ class ExplainServer:
         version: Callable[[], Any] = lambda: None,
     ) -> None:
         """Args:
-        connections: those to the API server (:class:`kubeletpy.kubeapi.watch_state.Usage`), with times in
+        connections: those to the API server (:class:`kubeletpy.kubeapi.watch_state.Usage`), with
+        times in
             Unix seconds; None: there is no API.
         gone: the last facts of a removed pod (by name or uid), and their age in seconds.
         elsewhere: what the API has of a pod that this node does not have.

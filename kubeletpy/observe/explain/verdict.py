@@ -7,17 +7,8 @@ from enum import StrEnum
 
 from kubeletpy.base.host.errors import MachineFault
 from kubeletpy.images.policy import NOT_VERIFIED, ImageErrorCode
+from kubeletpy.observe.explain import containers as explain_containers
 from kubeletpy.observe.explain import phrases
-from kubeletpy.observe.explain.containers import (
-    containers,
-    ended_alone,
-    ephemeral,
-    exits,
-    killed_by,
-    last_exit,
-    never_ran,
-    restless,
-)
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import ContainerStateKey, Wait, WaitKind
 from kubeletpy.observe.explain.phrases import MAX_SAID, keeps_ending, sentence, times
@@ -174,9 +165,11 @@ def crash_code(facts: PodFacts, name: str) -> str:
     error = facts.start_errors.get(name)
     if error is not None and error.cause.startswith("PostStartHookError"):
         return CauseCode.POST_START
-    if (ended := last_exit(facts, name)) is not None and never_ran(ended):
+    if (
+        ended := explain_containers.last_exit(facts, name)
+    ) is not None and explain_containers.never_ran(ended):
         return CauseCode.NEVER_RAN
-    if (kind := killed_by(facts, name)) is not None:
+    if (kind := explain_containers.killed_by(facts, name)) is not None:
         return CauseCode.LIVENESS if kind is ProbeKind.LIVENESS else CauseCode.STARTUP
     killed = ended is not None and ended.reason == "OOMKilled"
     return CauseCode.OUT_OF_MEMORY if killed else CauseCode.CRASH
@@ -191,7 +184,7 @@ def terminal_code(facts: PodFacts) -> CauseCode:
         return CauseCode.EVICTED
     if reason == "DeadlineExceeded":
         return CauseCode.DEADLINE
-    return CauseCode.REFUSED if reason and not exits(facts) else CauseCode.FAILED
+    return CauseCode.REFUSED if reason and not explain_containers.exits(facts) else CauseCode.FAILED
 
 
 def _of_runtime_class(facts: PodFacts, wait: Wait) -> bool:
@@ -263,7 +256,7 @@ def _not_begun(facts: PodFacts) -> tuple[str, bool]:
 
 
 def _syncing(facts: PodFacts) -> tuple[str, bool]:
-    views = containers(facts)
+    views = explain_containers.containers(facts)
     blocker = _first(facts)
     if facts.phase in TERMINAL_PHASES:
         return _ended(facts, blocker)
@@ -273,9 +266,9 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
     if facts.ready:
         since = ready_since(facts)
         how = f", for {duration(facts.now - since)}" if since is not None else ""
-        if blocker is not None and despite_ready(blocker, ephemeral(views)):
+        if blocker is not None and despite_ready(blocker, explain_containers.ephemeral(views)):
             return f"running and ready{how}; but {sentence(facts, blocker)}", False
-        if (view := restless(facts)) is not None:
+        if (view := explain_containers.restless(facts)) is not None:
             return f"running{how}, but {keeps_ending(facts, view.name)}", False
         if facts.spared is not None:
             return f"running and ready{how}; but {phrases.spared(facts.spared)}", False
@@ -291,7 +284,7 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
             begun_word = "initializing"
         return f"{begun_word}: {sentence(facts, blocker)}", False
     if facts.phase == "Running":
-        ended, names = ended_alone(facts), ", ".join(not_ready(views))
+        ended, names = explain_containers.ended_alone(facts), ", ".join(not_ready(views))
         if ended is not None and (not names or not ended[1]):
             view, again, why = ended
             then = "is about to be started again" if again else "is not started again"
@@ -355,7 +348,7 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
         return CauseCode.TAINT
     if healthy:
         return CauseCode.RUNNING
-    if blocker is None and (view := restless(facts)) is not None:
+    if blocker is None and (view := explain_containers.restless(facts)) is not None:
         return crash_code(facts, view.name)
     if blocker is not None:
         return wait_code(facts, blocker)
@@ -363,7 +356,11 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
         return CauseCode.OVER_LIMIT
     if facts.pod is None:
         return CauseCode.UNKNOWN_POD
-    if record is not None and record.stage is Stage.SYNC and ended_alone(facts) is not None:
+    if (
+        record is not None
+        and record.stage is Stage.SYNC
+        and explain_containers.ended_alone(facts) is not None
+    ):
         return CauseCode.CONTAINER_ENDED
     return CauseCode.ENDING if facts.ending else CauseCode.STARTING
 
@@ -382,9 +379,9 @@ def subject(facts: PodFacts, first: Wait | None) -> str:
     """The container or object that the sentence is about; may be empty."""
     if first is not None:
         return first.subject
-    if (view := restless(facts)) is not None:
+    if (view := explain_containers.restless(facts)) is not None:
         return view.name
-    ended = ended_alone(facts)
+    ended = explain_containers.ended_alone(facts)
     return ended[0].name if ended is not None else ""
 
 
@@ -395,7 +392,7 @@ def _first(facts: PodFacts) -> Wait | None:
 def _reason(facts: PodFacts) -> str:
     reason, message = facts.status.get("reason") or "", facts.status.get("message") or ""
     if not reason and facts.phase == "Failed":
-        bad = next((e for e in exits(facts) if e.exit_code), None)
+        bad = next((e for e in explain_containers.exits(facts) if e.exit_code), None)
         if bad is not None:
             said = bad.message or facts.log_ends.get(bad.container, "")
             words = f': "{one_line(said, MAX_SAID)}"' if said else ""

@@ -10,17 +10,8 @@ from kubeletpy.base.api.json_patch import MalformedPatch
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.tasks import run_together
 from kubeletpy.observe.foresee import change, start
+from kubeletpy.observe.foresee import model as foresee_model
 from kubeletpy.observe.foresee.faults import api_refusal, start_faults
-from kubeletpy.observe.foresee.model import (
-    Act,
-    Durations,
-    Foreseen,
-    ForeseenOutcome,
-    NodeQueries,
-    PresentImage,
-    StartFault,
-    total,
-)
 from kubeletpy.pods import defaults
 from kubeletpy.pods.pod import MalformedPod, Pod
 from kubeletpy.pods.runtime_status import Decision
@@ -52,10 +43,10 @@ class Nonsense(ValueError):
 class Foreseer:
     """Answers ``kubeletpy plan``."""
 
-    def __init__(self, node: NodeQueries) -> None:
+    def __init__(self, node: foresee_model.NodeQueries) -> None:
         self._node = node
 
-    async def foresee(self, asked: JSON) -> Foreseen:
+    async def foresee(self, asked: JSON) -> foresee_model.Foreseen:
         """Predict what the node would do.
 
         Args:
@@ -85,22 +76,24 @@ class Foreseer:
         changed = _patched(existing, laid_over, change.KubectlPatchType.STRATEGIC)
         return await self._changed(existing, changed)
 
-    async def _new(self, pod: Pod, replicas: int) -> Foreseen:
+    async def _new(self, pod: Pod, replicas: int) -> foresee_model.Foreseen:
         node = self._node
         if refusal := api_refusal(pod):
             message = f"the API server refuses it: {refusal}"
-            return self._answer(pod, change.Fate(ForeseenOutcome.FORBIDDEN, "", message))
-        took = Durations(node.traces)
+            return self._answer(
+                pod, change.Fate(foresee_model.ForeseenOutcome.FORBIDDEN, "", message)
+            )
+        took = foresee_model.Durations(node.traces)
         plan = plan_volumes(pod)
         fate, victims, placed = self._admitted(pod, plan.refused)
-        if fate.outcome is ForeseenOutcome.REFUSED:
+        if fate.outcome is foresee_model.ForeseenOutcome.REFUSED:
             return self._answer(pod, fate, unsure=(_RACE,))
         names = [container["name"] for _, container in pod.all_containers()]
         present = await self._present(pod)
         faults = start_faults(pod, plan, present, node.settings, names)
         image_uses = start.images(pod, _exist(present), names)
         volume_uses = start.volumes(plan)
-        acts = [Act(each.what, each.why) for each in placed]
+        acts = [foresee_model.Act(each.what, each.why) for each in placed]
         steps = start.acts(pod, volume_uses, image_uses, took)
         return self._answer(
             pod,
@@ -114,7 +107,7 @@ class Foreseer:
             needs=start.needs(pod, plan),
             squeezed=start.squeezed(node.levels(), pod_needs(pod)),
             evictions=await self._evictions(pod, victims),
-            seconds=total(steps),
+            seconds=foresee_model.total(steps),
             unsure=(*start.unsure(pod, image_uses), _RACE),
         )
 
@@ -134,36 +127,58 @@ class Foreseer:
         self, pod: Pod, refused: str
     ) -> tuple[change.Fate, Sequence[Pod], Sequence[Decision]]:
         if refused:
-            return change.Fate(ForeseenOutcome.REFUSED, UNEXPECTED, refused), (), ()
+            return change.Fate(foresee_model.ForeseenOutcome.REFUSED, UNEXPECTED, refused), (), ()
         try:
             placed = self._node.place(pod)
             verdict, victims = self._node.judge(pod, self._node.others(pod.uid))
         except AllocationRefused as error:
-            return change.Fate(ForeseenOutcome.REFUSED, error.reason, str(error)), (), ()
+            return (
+                change.Fate(foresee_model.ForeseenOutcome.REFUSED, error.reason, str(error)),
+                (),
+                (),
+            )
         except ValueError as error:
-            return change.Fate(ForeseenOutcome.REFUSED, UNEXPECTED, str(error)), (), ()
+            return (
+                change.Fate(foresee_model.ForeseenOutcome.REFUSED, UNEXPECTED, str(error)),
+                (),
+                (),
+            )
         if isinstance(verdict, Refused):
             rejection = verdict.rejection
-            return change.Fate(ForeseenOutcome.REFUSED, rejection.reason, rejection.message), (), ()
-        outcome = ForeseenOutcome.PREEMPTS if isinstance(verdict, Preempt) else ForeseenOutcome.RUNS
+            return (
+                change.Fate(
+                    foresee_model.ForeseenOutcome.REFUSED, rejection.reason, rejection.message
+                ),
+                (),
+                (),
+            )
+        outcome = (
+            foresee_model.ForeseenOutcome.PREEMPTS
+            if isinstance(verdict, Preempt)
+            else foresee_model.ForeseenOutcome.RUNS
+        )
         return change.Fate(outcome), victims, placed
 
-    async def _changed(self, before: Pod, after: Pod) -> Foreseen:
+    async def _changed(self, before: Pod, after: Pod) -> foresee_model.Foreseen:
         found = change.changes(before, after, memory_volumes=self._node.memory_volumes)
         if not found:
-            return self._answer(before, change.Fate(ForeseenOutcome.UNCHANGED))
+            return self._answer(before, change.Fate(foresee_model.ForeseenOutcome.UNCHANGED))
         if before.is_static:
             message = "another manifest is another pod: this one ends, and that one is started"
-            return self._answer(before, change.Fate(ForeseenOutcome.RECREATES, "", message))
+            return self._answer(
+                before, change.Fate(foresee_model.ForeseenOutcome.RECREATES, "", message)
+            )
         if (fate := change.forbidden(before, after, found)) is not None:
             return self._answer(before, fate)
         if before.being_deleted:
-            fate = change.Fate(ForeseenOutcome.ENDS, "", "it is being deleted")
+            fate = change.Fate(foresee_model.ForeseenOutcome.ENDS, "", "it is being deleted")
             return self._answer(before, fate)
         return await self._synced(before, after, found)
 
-    async def _synced(self, before: Pod, after: Pod, found: Sequence[change.Change]) -> Foreseen:
-        node, took = self._node, Durations(self._node.traces)
+    async def _synced(
+        self, before: Pod, after: Pod, found: Sequence[change.Change]
+    ) -> foresee_model.Foreseen:
+        node, took = self._node, foresee_model.Durations(self._node.traces)
         victims: Sequence[Pod] = ()
         given = node.allocated(after)
         resizes = any(each.way is change.ChangeMethod.RESIZE for each in found)
@@ -175,7 +190,9 @@ class Foreseer:
         status = node.seen(before.uid)
         if status is None:
             message = "the runtime has not reported on it yet"
-            return self._answer(before, change.Fate(ForeseenOutcome.UNKNOWN, "", message))
+            return self._answer(
+                before, change.Fate(foresee_model.ForeseenOutcome.UNKNOWN, "", message)
+            )
         probes = node.probes(before)
         as_is = node.intends(node.allocated(before), status, probes)
         to_be = node.intends(given, status, probes)
@@ -199,37 +216,39 @@ class Foreseer:
         try:
             resized = self._node.resized(after)
             if isinstance(resized, Infeasible):
-                fate = change.Fate(ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message)
+                fate = change.Fate(
+                    foresee_model.ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message
+                )
                 return after, fate, ()
             verdict, victims = self._node.judge(resized, self._node.others(after.uid))
         except ValueError as error:
             raise Nonsense(str(error)) from error
         if isinstance(verdict, Refused):
             reason, message = verdict.rejection.reason, verdict.rejection.message
-            return after, change.Fate(ForeseenOutcome.DEFERRED, reason, message), ()
+            return after, change.Fate(foresee_model.ForeseenOutcome.DEFERRED, reason, message), ()
         return resized, None, victims
 
     async def _evictions(self, pod: Pod, victims: Sequence[Pod]) -> tuple[EvictionOrder, ...]:
         return tuple(await self._node.evictions(pod, {victim.uid for victim in victims}))
 
-    async def _present(self, pod: Pod) -> dict[str, PresentImage | None]:
+    async def _present(self, pod: Pod) -> dict[str, foresee_model.PresentImage | None]:
         """Image -> what the node has of it; None: the runtime did not report it."""
         names = dict.fromkeys(each.get("image") or "" for _, each in pod.all_containers())
         asked = list(names)[:MAX_IMAGES]
         found = await run_together(*(self._has(name) for name in asked))
         return dict(zip(asked, found, strict=True))
 
-    async def _has(self, image: str) -> PresentImage | None:
+    async def _has(self, image: str) -> foresee_model.PresentImage | None:
         try:
             answer = await self._node.images.image_status(cri.ImageSpec(image=image))
         except CRIError:
             return None
         found = answer.image
         user = found.uid.value if found.HasField("uid") else found.username or None
-        return PresentImage(bool(found.id), user)
+        return foresee_model.PresentImage(bool(found.id), user)
 
-    def _answer(self, pod: Pod, fate: change.Fate, **more: Any) -> Foreseen:
-        return Foreseen(
+    def _answer(self, pod: Pod, fate: change.Fate, **more: Any) -> foresee_model.Foreseen:
+        return foresee_model.Foreseen(
             pod.namespace,
             pod.name,
             self._node.node_name,
@@ -240,16 +259,18 @@ class Foreseer:
         )
 
 
-def _exist(images: Mapping[str, PresentImage | None]) -> dict[str, bool | None]:
+def _exist(images: Mapping[str, foresee_model.PresentImage | None]) -> dict[str, bool | None]:
     return {name: None if found is None else found.exists for name, found in images.items()}
 
 
-def _stuck(faults: Sequence[StartFault]) -> change.Fate | None:
+def _stuck(faults: Sequence[foresee_model.StartFault]) -> change.Fate | None:
     """The outcome of a pod with faults, as the first one has it; None without any."""
     if not faults:
         return None
     first = faults[0]
-    return change.Fate(ForeseenOutcome.STUCK, first.reason, f"{first.subject}: {first.message}")
+    return change.Fate(
+        foresee_model.ForeseenOutcome.STUCK, first.reason, f"{first.subject}: {first.message}"
+    )
 
 
 def _pod_from_manifest(manifest: JSON) -> Pod:

@@ -12,17 +12,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.images.policy import ImageAction, decide
 from kubeletpy.images.reference import default_pull_policy
 from kubeletpy.metrics.trace.model import Step, TraceCall
-from kubeletpy.observe.foresee.model import (
-    Act,
-    Durations,
-    ForeseenOutcome,
-    ForeseenVolume,
-    ImageUse,
-    Need,
-    NeedKind,
-    NeedState,
-    Squeezed,
-)
+from kubeletpy.observe.foresee import model as foresee
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.volumes.pod_volumes.plan import VolumePlan
 
@@ -39,7 +29,7 @@ _SOURCES = {
 
 def images(
     pod: Pod, present: Mapping[str, bool | None], names: Collection[str]
-) -> tuple[ImageUse, ...]:
+) -> tuple[foresee.ImageUse, ...]:
     """Where the images of containers (by name) come from.
 
     ``present``: image -> whether the node has it; None: the runtime could not report it.
@@ -55,7 +45,7 @@ def images(
     for (image, policy), of_it in users.items():
         there = present.get(image)
         action = decide(policy, present=bool(there))
-        found.append(ImageUse(image, tuple(of_it), action, _why(policy, there)))
+        found.append(foresee.ImageUse(image, tuple(of_it), action, _why(policy, there)))
     return tuple(found)
 
 
@@ -66,11 +56,13 @@ def _why(policy: str, there: bool | None) -> str:
     return f"{has}; imagePullPolicy is {policy}"
 
 
-def volumes(plan: VolumePlan) -> tuple[ForeseenVolume, ...]:
+def volumes(plan: VolumePlan) -> tuple[foresee.ForeseenVolume, ...]:
     """The contents of the volumes that containers use."""
-    found = [ForeseenVolume(name, "nothing", problem) for name, problem in plan.problems.items()]
-    found += [ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.volumes]
-    found += [ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.claimed]
+    found = [
+        foresee.ForeseenVolume(name, "nothing", problem) for name, problem in plan.problems.items()
+    ]
+    found += [foresee.ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.volumes]
+    found += [foresee.ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.claimed]
     return tuple(sorted(found, key=lambda use: use.name))
 
 
@@ -95,8 +87,11 @@ def _projected(source: Mapping[str, Any]) -> str:
 
 
 def acts(
-    pod: Pod, volume_uses: Sequence[ForeseenVolume], image_uses: Iterable[ImageUse], took: Durations
-) -> list[Act]:
+    pod: Pod,
+    volume_uses: Sequence[foresee.ForeseenVolume],
+    image_uses: Iterable[foresee.ImageUse],
+    took: foresee.Durations,
+) -> list[foresee.Act]:
     """All that a new pod takes, in order, with how long it took before."""
     pulls = {
         (image.image, name): image
@@ -105,7 +100,7 @@ def acts(
         for name in image.containers
     }
     pulled: set[str] = set()
-    found: list[Act] = []
+    found: list[foresee.Act] = []
     if volume_uses:
         names = ", ".join(use.name for use in volume_uses)
         found.append(took.act(Step.VOLUMES, names, "containers mount them"))
@@ -129,7 +124,9 @@ def _in_order(pod: Pod) -> Iterable[tuple[ContainerKind, api.Container]]:
         yield ContainerKind.REGULAR, container
 
 
-def _start(kind: ContainerKind, container: api.Container, took: Durations) -> list[Act]:
+def _start(
+    kind: ContainerKind, container: api.Container, took: foresee.Durations
+) -> list[foresee.Act]:
     name, why = container["name"], ""
     if kind is ContainerKind.INIT:
         until = "started" if is_sidecar(container) else "ended with 0"
@@ -140,7 +137,7 @@ def _start(kind: ContainerKind, container: api.Container, took: Durations) -> li
     ]
 
 
-def unsure(pod: Pod, image_uses: Sequence[ImageUse]) -> list[str]:
+def unsure(pod: Pod, image_uses: Sequence[foresee.ImageUse]) -> list[str]:
     """The acts and waits that the sum leaves out."""
     found = [
         f"container {name} never starts: {each.image} is not here, and imagePullPolicy is Never"
@@ -165,41 +162,41 @@ def unsure(pod: Pod, image_uses: Sequence[ImageUse]) -> list[str]:
 #
 # An optional reference is left out: its absence does not block the pod.
 
-_ENV = (("configMapKeyRef", NeedKind.CONFIG_MAP), ("secretKeyRef", NeedKind.SECRET))
-_ENV_FROM = (("configMapRef", NeedKind.CONFIG_MAP), ("secretRef", NeedKind.SECRET))
+_ENV = (("configMapKeyRef", foresee.NeedKind.CONFIG_MAP), ("secretKeyRef", foresee.NeedKind.SECRET))
+_ENV_FROM = (("configMapRef", foresee.NeedKind.CONFIG_MAP), ("secretRef", foresee.NeedKind.SECRET))
 _VOLUMES = {
-    "configMap": (NeedKind.CONFIG_MAP, "name"),
-    "secret": (NeedKind.SECRET, "secretName"),
-    "persistentVolumeClaim": (NeedKind.CLAIM, "claimName"),
+    "configMap": (foresee.NeedKind.CONFIG_MAP, "name"),
+    "secret": (foresee.NeedKind.SECRET, "secretName"),
+    "persistentVolumeClaim": (foresee.NeedKind.CLAIM, "claimName"),
 }
 _KINDS = {
-    "ConfigMap": NeedKind.CONFIG_MAP,
-    "Secret": NeedKind.SECRET,
-    "PersistentVolumeClaim": NeedKind.CLAIM,
+    "ConfigMap": foresee.NeedKind.CONFIG_MAP,
+    "Secret": foresee.NeedKind.SECRET,
+    "PersistentVolumeClaim": foresee.NeedKind.CLAIM,
 }
 _NOTHING: Mapping[tuple[str, str], Collection[str]] = {}
-_PROJECTED = {"configMap": NeedKind.CONFIG_MAP, "secret": NeedKind.SECRET}
+_PROJECTED = {"configMap": foresee.NeedKind.CONFIG_MAP, "secret": foresee.NeedKind.SECRET}
 
 
-def needs(pod: Pod, plan: VolumePlan) -> tuple[Need, ...]:
+def needs(pod: Pod, plan: VolumePlan) -> tuple[foresee.Need, ...]:
     """ConfigMaps, secrets and claims that the pod's volumes and environments refer to.
 
     Example: ``Need(CONFIG_MAP, "shop", ("volume conf", "container main"))``.
     """
-    users: dict[tuple[NeedKind, str], dict[str, None]] = {}
-    keys: dict[tuple[NeedKind, str], dict[str, None]] = {}
+    users: dict[tuple[foresee.NeedKind, str], dict[str, None]] = {}
+    keys: dict[tuple[foresee.NeedKind, str], dict[str, None]] = {}
     for kind, name, user, required in (*_of_volumes(plan), *_of_environments(pod)):
         if name:
             users.setdefault((kind, name), {})[user] = None
             keys.setdefault((kind, name), {}).update(dict.fromkeys(required))
     found = [
-        Need(kind, name, tuple(by), keys=tuple(keys[kind, name]))
+        foresee.Need(kind, name, tuple(by), keys=tuple(keys[kind, name]))
         for (kind, name), by in users.items()
     ]
     return tuple(sorted(found, key=lambda need: (need.kind, need.name)))
 
 
-def _of_volumes(plan: VolumePlan) -> Iterator[tuple[NeedKind, str, str, list[str]]]:
+def _of_volumes(plan: VolumePlan) -> Iterator[tuple[foresee.NeedKind, str, str, list[str]]]:
     volumes = [(each.name, each.kind, each.source) for each in plan.volumes]
     volumes += [(each.name, each.kind, each.source) for each in plan.claimed]
     for volume, kind, source in volumes:
@@ -220,7 +217,7 @@ def _item_keys(source: Mapping[str, Any]) -> list[str]:
     return [str(each.get("key") or "") for each in source.get("items") or ()]
 
 
-def _of_environments(pod: Pod) -> Iterator[tuple[NeedKind, str, str, list[str]]]:
+def _of_environments(pod: Pod) -> Iterator[tuple[foresee.NeedKind, str, str, list[str]]]:
     for _, container in pod.all_containers():
         user = f"container {container['name']}"
         groups: list[tuple[Any, Any]] = [
@@ -243,7 +240,7 @@ def _required(reference: Mapping[str, Any] | None, field: str) -> str | None:
 
 def settled(
     answer: Mapping[str, Any],
-    states: Mapping[tuple[str, str], NeedState],
+    states: Mapping[tuple[str, str], foresee.NeedState],
     made: Collection[str] = (),
     objects: Mapping[tuple[str, str], Collection[str]] = _NOTHING,
 ) -> dict[str, Any]:
@@ -258,22 +255,26 @@ def settled(
     needed = []
     for need in answer.get("needs") or ():
         key = need["kind"], need["name"]
-        if need["kind"] == NeedKind.CLAIM and need["name"] in made:
+        if need["kind"] == foresee.NeedKind.CLAIM and need["name"] in made:
             continue
-        state, lacking = states.get(key, NeedState.NOT_CHECKED), list[str]()
+        state, lacking = states.get(key, foresee.NeedState.NOT_CHECKED), list[str]()
         if (keys := objects.get(key)) is not None:
             lacking = [each for each in need.get("keys") or () if each not in keys]
-            state = NeedState.LACKS_KEYS if lacking else NeedState.EXISTS
+            state = foresee.NeedState.LACKS_KEYS if lacking else foresee.NeedState.EXISTS
         needed.append({**need, "state": state.value, **({"lacking": lacking} if lacking else {})})
     found = {**answer, "needs": needed}
-    if answer["outcome"] == ForeseenOutcome.RUNS and missing(needed):
-        found["outcome"] = ForeseenOutcome.WAITS.value
+    if answer["outcome"] == foresee.ForeseenOutcome.RUNS and missing(needed):
+        found["outcome"] = foresee.ForeseenOutcome.WAITS.value
     return found
 
 
 def missing(needed: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The needs (as JSON) that do not exist or lack a key, so that the pod waits for them."""
-    return [each for each in needed if each["state"] in (NeedState.MISSING, NeedState.LACKS_KEYS)]
+    return [
+        each
+        for each in needed
+        if each["state"] in (foresee.NeedState.MISSING, foresee.NeedState.LACKS_KEYS)
+    ]
 
 
 def of_workload(
@@ -283,7 +284,7 @@ def of_workload(
     outcome = answer["outcome"]
     found = {**answer, "workload": {"kind": kind, "replicas": replicas, "outcome": outcome}}
     if not served:
-        found["outcome"] = ForeseenOutcome.UNSERVED.value
+        found["outcome"] = foresee.ForeseenOutcome.UNSERVED.value
     return found
 
 
@@ -315,7 +316,9 @@ _RESOURCES = {
 }
 
 
-def squeezed(levels: Sequence[Mapping[str, Any]], needs: Mapping[str, int]) -> tuple[Squeezed, ...]:
+def squeezed(
+    levels: Sequence[Mapping[str, Any]], needs: Mapping[str, int]
+) -> tuple[foresee.Squeezed, ...]:
     """Thresholds of what a pod requests, with what is available now.
 
     Args:
@@ -329,6 +332,8 @@ def squeezed(levels: Sequence[Mapping[str, Any]], needs: Mapping[str, int]) -> t
             available, threshold = level["available"], level["threshold"]
             left = available - requested
             found.append(
-                Squeezed(level["signal"], available, requested, threshold, left, left < threshold)
+                foresee.Squeezed(
+                    level["signal"], available, requested, threshold, left, left < threshold
+                )
             )
     return tuple(found)

@@ -16,19 +16,7 @@ from msgspec import structs
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.records import (
-    DesiredPods,
-    Effect,
-    Event,
-    PodRejected,
-    RunSync,
-    StatusOutdated,
-    SyncEnded,
-    TimerFired,
-    UpdateArrived,
-    WakeAfter,
-    WorkerRecord,
-)
+from kubeletpy.podworkers import records as podworkers_records
 from kubeletpy.podworkers.state_machine import (
     NamesInUse,
     RequeueSettings,
@@ -58,9 +46,16 @@ class LineKind(StrEnum):
     """A step or a call that has ended."""
 
 
-EVENTS: Mapping[str, type[Event]] = {
+EVENTS: Mapping[str, type[podworkers_records.Event]] = {
     each.__name__: each
-    for each in (UpdateArrived, SyncEnded, TimerFired, DesiredPods, StatusOutdated, PodRejected)
+    for each in (
+        podworkers_records.UpdateArrived,
+        podworkers_records.SyncEnded,
+        podworkers_records.TimerFired,
+        podworkers_records.DesiredPods,
+        podworkers_records.StatusOutdated,
+        podworkers_records.PodRejected,
+    )
 }
 
 
@@ -68,7 +63,7 @@ class MachineState(Struct, frozen=True):
     """The state of the workers' machine."""
 
     settings: RequeueSettings
-    records: Mapping[str, WorkerRecord]
+    records: Mapping[str, podworkers_records.WorkerRecord]
     names: NamesInUse
     synced: bool
 
@@ -89,20 +84,20 @@ def machine_of(state: MachineState) -> WorkerMachine:
     return machine
 
 
-def effects_output(effects: Sequence[Effect]) -> list[Any]:
+def effects_output(effects: Sequence[podworkers_records.Effect]) -> list[Any]:
     """Each effect: its name, and what of it are plain values."""
     return [[type(effect).__name__, _plain(effect)] for effect in effects]
 
 
-def _plain(effect: Effect) -> dict[str, Any]:
+def _plain(effect: podworkers_records.Effect) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: value
         for name, value in structs.asdict(effect).items()
         if isinstance(value, str | int | float)
     }
-    if isinstance(effect, WakeAfter):
+    if isinstance(effect, podworkers_records.WakeAfter):
         found["delay"] = round(effect.delay, 6)
-    if isinstance(effect, RunSync):
+    if isinstance(effect, podworkers_records.RunSync):
         found |= {"stage": effect.stage.value, "type": effect.work.type.value}
     return found
 

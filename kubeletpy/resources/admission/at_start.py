@@ -12,23 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.admission.checks import (
-    MESSAGE,
-    NOTHING,
-    REASON,
-    UNEXPECTED,
-    Admitted,
-    AskForNode,
-    NeedsOf,
-    NodeState,
-    Preempt,
-    Refused,
-    Rejection,
-    Verdict,
-    needs_in_force,
-    pod_needs,
-    victims_or_refusal,
-)
+from kubeletpy.resources.admission import checks
 from kubeletpy.resources.admission.handlers import before_placement, judge
 
 
@@ -53,13 +37,14 @@ def judge_any(
     pod: Pod,
     others: Sequence[Pod],
     node: api.Node | None,
-    state: NodeState,
+    state: checks.NodeState,
     *,
     node_is_newest: bool,
-    needs_of: NeedsOf,
+    needs_of: checks.NeedsOf,
     held: Mapping[str, int],
-) -> Verdict:
-    """The verdict of :func:`~kubeletpy.resources.admission.handlers.judge`; an invalid quantity is a refusal.
+) -> checks.Verdict:
+    """The verdict of :func:`~kubeletpy.resources.admission.handlers.judge`; an invalid quantity is
+    a refusal.
 
     ``needs_of``: for the others; the pod itself takes what it requests.
     """
@@ -70,21 +55,21 @@ def judge_any(
             node,
             state,
             node_is_newest=node_is_newest,
-            needs_of=lambda each: pod_needs(pod) if each is pod else needs_of(each),
+            needs_of=lambda each: checks.pod_needs(pod) if each is pod else needs_of(each),
             held=held,
         )
     except ValueError as error:
-        return Refused(Rejection(UNEXPECTED, f"{error}, which is unexpected."))
+        return checks.Refused(checks.Rejection(checks.UNEXPECTED, f"{error}, which is unexpected."))
 
 
 def refused_at_start(
     pods: Iterable[Pod],
     node: api.Node | None,
-    state: NodeState,
+    state: checks.NodeState,
     *,
-    held: Callable[[str], Mapping[str, int]] = lambda uid: NOTHING,
-    needs_of: NeedsOf = needs_in_force,
-    place: Callable[[Pod], Rejection | None] = lambda pod: None,
+    held: Callable[[str], Mapping[str, int]] = lambda uid: checks.NOTHING,
+    needs_of: checks.NeedsOf = checks.needs_in_force,
+    place: Callable[[Pod], checks.Rejection | None] = lambda pod: None,
 ) -> dict[str, Refusal]:
     """The pods that would not be admitted, or would be preempted, by uid.
 
@@ -100,7 +85,7 @@ def refused_at_start(
     waiting: list[Pod] = []
     refused: dict[str, Refusal] = {}
 
-    def verdict(pod: Pod, *, last: bool) -> Verdict:
+    def verdict(pod: Pod, *, last: bool) -> checks.Verdict:
         return judge_any(
             pod,
             admitted,
@@ -111,28 +96,28 @@ def refused_at_start(
             held=held(pod.uid),
         )
 
-    def settle(pod: Pod, found: Verdict) -> None:
+    def settle(pod: Pod, found: checks.Verdict) -> None:
         match found:
-            case Admitted():
+            case checks.Admitted():
                 admitted.append(pod)
-            case Refused(rejection) | AskForNode(rejection):
+            case checks.Refused(rejection) | checks.AskForNode(rejection):
                 refused[pod.uid] = Refusal(rejection.reason, rejection.message)
-            case Preempt(shortages):
-                chosen = victims_or_refusal(pod, admitted, shortages, needs_of)
-                if isinstance(chosen, Rejection):
+            case checks.Preempt(shortages):
+                chosen = checks.victims_or_refusal(pod, admitted, shortages, needs_of)
+                if isinstance(chosen, checks.Rejection):
                     refused[pod.uid] = Refusal(chosen.reason, chosen.message)
                     return
                 for victim in chosen:
                     admitted.remove(victim)
-                    refused[victim.uid] = Refusal(REASON, f"{MESSAGE} {pod.key}")
+                    refused[victim.uid] = Refusal(checks.REASON, f"{checks.MESSAGE} {pod.key}")
                 admitted.append(pod)
 
     for pod in sorted(pods, key=lambda each: (not each.is_static, *seniority(each))):
         if pod.is_terminal_in_api:
             continue
         rejection = before_placement(pod, state) or place(pod)
-        found = Refused(rejection) if rejection else verdict(pod, last=False)
-        if isinstance(found, Preempt | AskForNode):
+        found = checks.Refused(rejection) if rejection else verdict(pod, last=False)
+        if isinstance(found, checks.Preempt | checks.AskForNode):
             waiting.append(pod)  # it is settled once all others are known
         else:
             settle(pod, found)

@@ -266,8 +266,8 @@ def clash(pod: Pod, others: Iterable[Pod]) -> bool:
 def selects(pod: Pod, node: api.Node) -> bool:
     """Whether the node matches what the pod requires."""
     labels = node["metadata"].get("labels") or {}
-    for key, value in (pod.spec.get("nodeSelector") or {}).items():
-        if labels.get(key) != value:
+    for key, label in (pod.spec.get("nodeSelector") or {}).items():
+        if labels.get(key) != label:
             return False
     affinity: Mapping[str, Any] = (pod.spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")

@@ -12,31 +12,12 @@ from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import QoSClass, is_critical, qos_class
-from kubeletpy.resources.admission.checks import (
-    NOTHING,
-    Admitted,
-    AskForNode,
-    NeedsOf,
-    NodeState,
-    Preempt,
-    Refused,
-    Rejection,
-    Verdict,
-    clash,
-    forbidden,
-    no_fewer,
-    pod_needs,
-    predicate,
-    selects,
-    shortages,
-    tolerates,
-    untolerated,
-)
+from kubeletpy.resources.admission import checks
 from kubeletpy.resources.admission.declared_features import lacking
 
 OS = "linux"
 OS_LABEL = "kubernetes.io/os"
-AFFINITY_MISMATCH = predicate(
+AFFINITY_MISMATCH = checks.predicate(
     AdmissionReason.NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector"
 )
 MEMORY_PRESSURE_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
@@ -47,12 +28,12 @@ def judge(
     pod: Pod,
     others: Sequence[Pod],
     node: api.Node | None,
-    state: NodeState,
+    state: checks.NodeState,
     *,
     node_is_newest: bool = False,
-    needs_of: NeedsOf = pod_needs,
-    held: Mapping[str, int] = NOTHING,
-) -> Verdict:
+    needs_of: checks.NeedsOf = checks.pod_needs,
+    held: Mapping[str, int] = checks.NOTHING,
+) -> checks.Verdict:
     """Judge a pod beside the other pods that use the node.
 
     ``node`` is its object as last seen in the API, None if there is none; ``node_is_newest``:
@@ -60,33 +41,33 @@ def judge(
     of them; for this pod the node has at least as many. Raises ValueError for an invalid quantity.
     """
     if rejection := before_placement(pod, state) or _basics(pod, node):
-        return Refused(rejection)
+        return checks.Refused(rejection)
     assert node is not None, "a node that is not known was refused"
-    allocatable = no_fewer((node.get("status") or {}).get("allocatable") or {}, held)
-    lacking = shortages(pod, others, allocatable, needs_of)
+    allocatable = checks.no_fewer((node.get("status") or {}).get("allocatable") or {}, held)
+    lacking = checks.shortages(pod, others, allocatable, needs_of)
     mismatches = _mismatches(pod, others, node)
     only_affinity = not lacking and mismatches == [AFFINITY_MISMATCH]
     if only_affinity and not node_is_newest:
-        return AskForNode(AFFINITY_MISMATCH)
+        return checks.AskForNode(AFFINITY_MISMATCH)
     if is_critical(pod):
         if mismatches:
-            return Refused(mismatches[0])
+            return checks.Refused(mismatches[0])
     elif lacking or mismatches:
-        return Refused(lacking[0].rejection() if lacking else mismatches[0])
+        return checks.Refused(lacking[0].rejection() if lacking else mismatches[0])
     for late in (_apparmor, _features, _declared, _shutdown):
         if rejection := late(pod, state):
-            return Refused(rejection)
-    return Preempt(tuple(lacking)) if lacking else Admitted()
+            return checks.Refused(rejection)
+    return checks.Preempt(tuple(lacking)) if lacking else checks.Admitted()
 
 
-def before_placement(pod: Pod, state: NodeState) -> Rejection | None:
+def before_placement(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     """The checks that come before a pod is assigned any of the machine's resources."""
-    return _pressure(pod, state) or forbidden(
+    return _pressure(pod, state) or checks.forbidden(
         pod, state.allowed_unsafe_sysctls, state.kernel_version
     )
 
 
-def _pressure(pod: Pod, state: NodeState) -> Rejection | None:
+def _pressure(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     """A pod that this node admitted before stays: eviction is decided by what pods use.
 
     The API may not show that yet: the agent may have died before it wrote the status.
@@ -97,24 +78,26 @@ def _pressure(pod: Pod, state: NodeState) -> Rejection | None:
     if pod.status.get("startTime") or pod.uid in state.let_in:
         return None
     if conditions == ["MemoryPressure"] and (
-        qos_class(pod) is not QoSClass.BEST_EFFORT or tolerates(pod, MEMORY_PRESSURE_TAINT)
+        qos_class(pod) is not QoSClass.BEST_EFFORT or checks.tolerates(pod, MEMORY_PRESSURE_TAINT)
     ):
         return None
-    return Rejection(AdmissionReason.EVICTED, f"The node had condition: [{' '.join(conditions)}]. ")
+    return checks.Rejection(
+        AdmissionReason.EVICTED, f"The node had condition: [{' '.join(conditions)}]. "
+    )
 
 
-def _basics(pod: Pod, node: api.Node | None) -> Rejection | None:
+def _basics(pod: Pod, node: api.Node | None) -> checks.Rejection | None:
     """The checks that don't depend on other pods."""
     if node is None:
-        return Rejection(AdmissionReason.INVALID_NODE_INFO, "Kubelet cannot get node info.")
+        return checks.Rejection(AdmissionReason.INVALID_NODE_INFO, "Kubelet cannot get node info.")
     if pod.labels.get(OS_LABEL, OS) != OS:
-        return Rejection(
+        return checks.Rejection(
             AdmissionReason.POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH,
             f"Failed to admit pod as the `{OS_LABEL}` label doesn't match node label",
         )
     wanted_os = pod.spec.get("os")
     if wanted_os and wanted_os.get("name") != OS:
-        return Rejection(
+        return checks.Rejection(
             AdmissionReason.POD_OS_NOT_SUPPORTED,
             "Failed to admit pod as the OS field doesn't match node OS",
         )
@@ -122,36 +105,36 @@ def _basics(pod: Pod, node: api.Node | None) -> Rejection | None:
     features = (node.get("status") or {}).get("features") or {}
     strict = context.get("supplementalGroupsPolicy") == "Strict"
     if strict and not features.get("supplementalGroupsPolicy"):
-        return Rejection(
+        return checks.Rejection(
             AdmissionReason.SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED,
             "SupplementalGroupsPolicy=Strict is not supported in this node",
         )
     return None
 
 
-def _mismatches(pod: Pod, others: Sequence[Pod], node: api.Node) -> list[Rejection]:
+def _mismatches(pod: Pod, others: Sequence[Pod], node: api.Node) -> list[checks.Rejection]:
     found = []
-    if not selects(pod, node):
+    if not checks.selects(pod, node):
         found.append(AFFINITY_MISMATCH)
     name = pod.spec.get("nodeName")
     if name and name != node["metadata"].get("name"):
         text = "node(s) didn't match the requested node name"
-        found.append(predicate(AdmissionReason.NODE_NAME, text))
-    if clash(pod, others):
+        found.append(checks.predicate(AdmissionReason.NODE_NAME, text))
+    if checks.clash(pod, others):
         text = "node(s) didn't have free ports for the requested pod ports"
-        found.append(predicate(AdmissionReason.NODE_PORTS, text))
+        found.append(checks.predicate(AdmissionReason.NODE_PORTS, text))
     taints = (node.get("spec") or {}).get("taints") or ()
-    if not pod.is_static and untolerated(pod, taints, "NoExecute"):
+    if not pod.is_static and checks.untolerated(pod, taints, "NoExecute"):
         text = "node(s) had taints that the pod didn't tolerate"
-        found.append(predicate(AdmissionReason.TAINT_TOLERATION, text))
+        found.append(checks.predicate(AdmissionReason.TAINT_TOLERATION, text))
     return found
 
 
-def _apparmor(pod: Pod, state: NodeState) -> Rejection | None:
+def _apparmor(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     if state.apparmor or pod.phase not in ("", "Pending") or not _requests_apparmor(pod):
         return None
     message = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
-    return Rejection(AdmissionReason.APPARMOR, message)
+    return checks.Rejection(AdmissionReason.APPARMOR, message)
 
 
 def _requests_apparmor(pod: Pod) -> bool:
@@ -167,22 +150,22 @@ def _requests_apparmor(pod: Pod) -> bool:
     return False
 
 
-def _features(pod: Pod, state: NodeState) -> Rejection | None:
+def _features(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     if state.pod_level_resources or not pod.spec.get("resources"):
         return None
-    return Rejection(
+    return checks.Rejection(
         AdmissionReason.POD_LEVEL_RESOURCES_NOT_SUPPORTED,
         "PodLevelResources feature gate is disabled",
     )
 
 
-def _declared(pod: Pod, state: NodeState) -> Rejection | None:
+def _declared(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     if state.declared_features is None:
         return None
     missing = lacking(pod, state.declared_features, state.version)
     if not missing:
         return None
-    return Rejection(AdmissionReason.POD_FEATURE_UNSUPPORTED, missing_features(missing))
+    return checks.Rejection(AdmissionReason.POD_FEATURE_UNSUPPORTED, missing_features(missing))
 
 
 def missing_features(names: Sequence[str]) -> str:
@@ -190,9 +173,9 @@ def missing_features(names: Sequence[str]) -> str:
     return f"Pod requires node features that are not available: {', '.join(names)}"
 
 
-def _shutdown(pod: Pod, state: NodeState) -> Rejection | None:
+def _shutdown(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     if not state.shutting_down:
         return None
-    return Rejection(
+    return checks.Rejection(
         AdmissionReason.NODE_SHUTDOWN, "Pod was rejected as the node is shutting down."
     )

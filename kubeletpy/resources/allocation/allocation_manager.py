@@ -29,24 +29,10 @@ from kubeletpy.pods.resources import COMPUTE, requests_in_force
 from kubeletpy.pods.runtime_status import ResizeOutcome
 from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation import conditions
+from kubeletpy.resources.allocation import resources as allocation_resources
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.conditions import NONE, ResizeConditions
 from kubeletpy.resources.allocation.reports import Decided, ResizeReports
-from kubeletpy.resources.allocation.resources import (
-    Infeasible,
-    PodResources,
-    ResizeRules,
-    WaitingResize,
-    in_order,
-    infeasible,
-    never_resized,
-    of_pod,
-    pod_level_changes,
-    reported_resources,
-    resource_changes,
-    volume_sizes_change,
-    with_resources,
-)
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +57,7 @@ class AllocationManager:
         recorder: EventRecorder,
         clock: Clock,
         *,
-        rules: ResizeRules | None = None,
+        rules: allocation_resources.ResizeRules | None = None,
         metrics: ResizeMetrics | None = None,
         judge: Callable[[Pod], Rejection | None] = lambda pod: None,
         current: Callable[[str], Pod | None] = lambda uid: None,
@@ -88,7 +74,7 @@ class AllocationManager:
         decided: called with what was decided about a pod.
         """
         self._state = state
-        self._rules = rules or ResizeRules()
+        self._rules = rules or allocation_resources.ResizeRules()
         self._metrics = metrics or ResizeMetrics(Families())
         self._reports = ResizeReports(recorder, clock, self._metrics, decided)
         self._judge = judge
@@ -98,7 +84,7 @@ class AllocationManager:
         self._queue: dict[str, None] = {}
         """Uids of pods with a resize to try, in order of arrival."""
         self._timer: asyncio.TimerHandle | None = None
-        self._views: dict[str, tuple[api.Pod, PodResources, Pod]] = {}
+        self._views: dict[str, tuple[api.Pod, allocation_resources.PodResources, Pod]] = {}
 
     # -- what is allocated -------------------------------------------------------------------
 
@@ -110,22 +96,22 @@ class AllocationManager:
         kept = self._views.get(pod.uid)
         if kept is not None and kept[0] is pod.object and kept[1] is given:
             return kept[2]
-        view = with_resources(pod, given)
+        view = allocation_resources.with_resources(pod, given)
         self._views[pod.uid] = (pod.object, given, view)
         return view
 
-    def resized(self, desired: Pod) -> Pod | Infeasible:
+    def resized(self, desired: Pod) -> Pod | allocation_resources.Infeasible:
         """The pod as it would be run after a resize that fits. Raises ValueError."""
-        never = infeasible(desired, self.allocated(desired), self._rules)
+        never = allocation_resources.infeasible(desired, self.allocated(desired), self._rules)
         if never is not None:
             return never
-        return with_resources(desired, self._requested_resources(desired))
+        return allocation_resources.with_resources(desired, self._requested_resources(desired))
 
     def admitting(self, pod: Pod) -> Pod:
         """The pod as it is to be admitted: as allocated, if this node has run it before."""
         if self._state.find(pod.uid) is None and not self._state.complete:
-            reported = reported_resources(pod)
-            if with_resources(pod, reported) is not pod:
+            reported = allocation_resources.reported_resources(pod)
+            if allocation_resources.with_resources(pod, reported) is not pod:
                 self._state.put(pod.uid, reported)
         return self.allocated(pod)
 
@@ -133,7 +119,7 @@ class AllocationManager:
         """A pod was admitted: allocate what it requests now, unless it has an allocation."""
         given, wanted = self._state.find(pod.uid), self._requested_resources(pod)
         if given is None:
-            if not never_resized(wanted):
+            if not allocation_resources.never_resized(wanted):
                 self._state.put(pod.uid, wanted)
         elif wanted.volumes.keys() - given.volumes:  # recorded before sizes could be changed
             self._state.put(pod.uid, replace(given, volumes={**wanted.volumes, **given.volumes}))
@@ -213,7 +199,7 @@ class AllocationManager:
         if outcome is None and self._reports.conditions(pod.uid).in_progress is None:
             return False
         given = self._state.find(pod.uid)
-        if given is not None and with_resources(pod, given) is not pod:
+        if given is not None and allocation_resources.with_resources(pod, given) is not pod:
             return False  # a newer resize has been allocated since; this result is outdated
         return self._reports.synced(pod, outcome)
 
@@ -245,7 +231,7 @@ class AllocationManager:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(delay, self.retry, PERIODIC)
 
-    def _ordered(self) -> list[WaitingResize]:
+    def _ordered(self) -> list[allocation_resources.WaitingResize]:
         waiting = []
         for uid in list(self._queue):
             desired = self._current(uid)
@@ -253,16 +239,18 @@ class AllocationManager:
                 del self._queue[uid]
                 continue
             since = (self._reports.conditions(uid).pending or {}).get("lastTransitionTime") or ""
-            waiting.append(WaitingResize(desired, self.allocated(desired), since))
+            waiting.append(
+                allocation_resources.WaitingResize(desired, self.allocated(desired), since)
+            )
         try:
-            return in_order(waiting)
+            return allocation_resources.in_order(waiting)
         except ValueError as error:
             log.error(
                 "pending resizes are retried in their order of arrival", extra={"why": str(error)}
             )
             return waiting
 
-    def _try(self, one: WaitingResize, trigger: str) -> bool:
+    def _try(self, one: allocation_resources.WaitingResize, trigger: str) -> bool:
         """Try one resize; whether it was allocated. One that needs no retry leaves the queue."""
         desired, uid = one.desired, one.desired.uid
         if self._has_requested_resources(desired):
@@ -270,7 +258,7 @@ class AllocationManager:
             self._reports.not_pending(uid)
             return False
         try:
-            never = infeasible(desired, one.allocated, self._rules)
+            never = allocation_resources.infeasible(desired, one.allocated, self._rules)
             rejection = None if never is not None else self._judge(desired)
         except ValueError as error:
             never, rejection = (
@@ -294,8 +282,8 @@ class AllocationManager:
 
     # -- helpers -----------------------------------------------------------------------------
 
-    def _requested_resources(self, pod: Pod) -> PodResources:
-        return of_pod(pod, memory_volumes=self._rules.memory_volumes)
+    def _requested_resources(self, pod: Pod) -> allocation_resources.PodResources:
+        return allocation_resources.of_pod(pod, memory_volumes=self._rules.memory_volumes)
 
     def _has_requested_resources(self, pod: Pod) -> bool:
         return self.allocated(pod).object is pod.object
@@ -308,7 +296,7 @@ class AllocationManager:
 
     def _is_resize(self, old: Pod, new: Pod) -> bool:
         try:
-            found = list(resource_changes(old, new))
+            found = list(allocation_resources.resource_changes(old, new))
         except ValueError as error:
             log.error(
                 "a pod requests an invalid quantity", extra={"pod": new.key, "why": str(error)}
@@ -316,8 +304,8 @@ class AllocationManager:
             return False
         for one in found:
             self._metrics.requested.labels(one.resource, one.requirement, one.operation).inc()
-        volumes = self._rules.memory_volumes and volume_sizes_change(old, new)
-        return bool(found) or volumes or pod_level_changes(old, new)
+        volumes = self._rules.memory_volumes and allocation_resources.volume_sizes_change(old, new)
+        return bool(found) or volumes or allocation_resources.pod_level_changes(old, new)
 
     def _takes_less(self, old: Pod, new: Pod) -> bool:
         try:

@@ -17,17 +17,8 @@ from kubeletpy.base.api.quantity import parse, whole
 from kubeletpy.base.kubernetes_version import version_facts
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.config.settings import KubeletSettings
+from kubeletpy.pods import resources as pods_resources
 from kubeletpy.pods.pod import Pod, replaced_containers
-from kubeletpy.pods.resources import (
-    COMPUTE,
-    QoSClass,
-    changed_limits,
-    pod_requests,
-    qos_class,
-    raised_by_claims,
-    size_limits,
-    with_size_limits,
-)
 from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
 
 KINDS = ("requests", "limits")
@@ -51,7 +42,7 @@ def of_pod(pod: Pod, *, memory_volumes: bool = False) -> PodResources:
     return PodResources(
         {c["name"]: c.get("resources") or {} for c in (*pod.init_containers, *pod.containers)},
         pod.spec.get("resources"),
-        size_limits(pod) if memory_volumes else {},
+        pods_resources.size_limits(pod) if memory_volumes else {},
     )
 
 
@@ -64,7 +55,7 @@ def never_resized(found: PodResources) -> bool:
         name in amounts(requirements, kind)
         for requirements in (*found.containers.values(), found.pod or Requirements())
         for kind in KINDS
-        for name in COMPUTE
+        for name in pods_resources.COMPUTE
     )
 
 
@@ -103,7 +94,7 @@ def with_resources(pod: Pod, given: PodResources) -> Pod:
     if not same(pod.spec.get("resources"), given.pod):
         drop_pod_level = given.pod is None
         changed["resources"] = given.pod
-    if (volumes := with_size_limits(pod, given.volumes)) is not None:
+    if (volumes := pods_resources.with_size_limits(pod, given.volumes)) is not None:
         changed["volumes"] = volumes
     if not changed:
         return pod
@@ -137,7 +128,9 @@ def reported_resources(pod: Pod) -> PodResources:
         for status in _statuses(pod, key)
     }
     containers = {
-        name: _reported(requirements, reported.get(name), limits=not raised_by_claims(pod, name))
+        name: _reported(
+            requirements, reported.get(name), limits=not pods_resources.raised_by_claims(pod, name)
+        )
         for name, requirements in wanted.containers.items()
     }
     pod_level = wanted.pod
@@ -171,7 +164,11 @@ def _overlaid(
         ("limits", shown.get("limits") or {}),
     ):
         asked: dict[str, str] = wanted.get(kind) or {}  # type: ignore[assignment]
-        given = {name: amounts[name] for name in COMPUTE if name in amounts and name in asked}
+        given = {
+            name: amounts[name]
+            for name in pods_resources.COMPUTE
+            if name in amounts and name in asked
+        }
         if given:
             made[kind] = {**asked, **given}
     return made  # type: ignore[return-value]
@@ -202,7 +199,7 @@ def resource_changes(old: Pod, new: Pod) -> Iterator[ResourceChange]:
         had = before.get(name)
         if had is None:
             continue
-        for resource in COMPUTE:
+        for resource in pods_resources.COMPUTE:
             for kind in KINDS:
                 was = _amount(amounts(had, kind), resource)
                 will = _amount(amounts(wanted, kind), resource)
@@ -217,7 +214,11 @@ def pod_level_changes(old: Pod, new: Pod) -> bool:
 
 def volume_sizes_change(old: Pod, new: Pod) -> bool:
     """Whether the size of a volume in memory changes."""
-    return old.spec is not new.spec and bool(changed_limits(size_limits(old), size_limits(new)))
+    return old.spec is not new.spec and bool(
+        pods_resources.changed_limits(
+            pods_resources.size_limits(old), pods_resources.size_limits(new)
+        )
+    )
 
 
 def _amount(named: Mapping[str, str], name: str) -> Decimal:
@@ -309,7 +310,7 @@ def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible |
     if rules.memory_volumes and not rules.cgroup_v2 and volume_sizes_change(allocated, desired):
         message = "Memory-backed emptyDir volume resize is not supported on cgroups v1"
         return Infeasible("cgroups_v1_unsupported", message)
-    if qos_class(desired) is QoSClass.GUARANTEED:
+    if pods_resources.qos_class(desired) is pods_resources.QoSClass.GUARANTEED:
         pinned = _pinned(desired, allocated, rules)
         if pinned is not None:
             return pinned
@@ -334,8 +335,8 @@ def _pinned(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | No
 def _beyond(desired: Pod, bound: Mapping[str, Decimal]) -> Infeasible | None:
     if not bound:
         return None
-    requests = pod_requests(desired)
-    for name in reversed(COMPUTE):
+    requests = pods_resources.pod_requests(desired)
+    for name in reversed(pods_resources.COMPUTE):
         requested, capacity = requests.get(name, Decimal(0)), bound[name]
         if requested > capacity:
             unit = 1000 if name == "cpu" else 1  # millicores or bytes
@@ -400,8 +401,8 @@ def requests_more(desired: Pod, allocated: Pod) -> bool:
 
     Raises ValueError for an invalid quantity.
     """
-    new, old = pod_requests(desired), pod_requests(allocated)
-    return any(new.get(name, 0) > old.get(name, 0) for name in COMPUTE)
+    new, old = pods_resources.pod_requests(desired), pods_resources.pod_requests(allocated)
+    return any(new.get(name, 0) > old.get(name, 0) for name in pods_resources.COMPUTE)
 
 
 def _rank(one: WaitingResize) -> tuple[bool, int, bool, bool, str]:
@@ -409,7 +410,7 @@ def _rank(one: WaitingResize) -> tuple[bool, int, bool, bool, str]:
     return (
         requests_more(pod, one.allocated),
         -pod.priority,
-        qos_class(pod) is not QoSClass.GUARANTEED,
+        pods_resources.qos_class(pod) is not pods_resources.QoSClass.GUARANTEED,
         not one.since,
         one.since,
     )

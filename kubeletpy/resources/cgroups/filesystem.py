@@ -23,16 +23,7 @@ from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.structs import replace
 from kubeletpy.base.text import lines, number
 from kubeletpy.pods.resources import shares_to_weight, weight_to_shares
-from kubeletpy.resources.cgroups.values import (
-    NO_LIMIT,
-    CgroupBusy,
-    CgroupError,
-    CgroupResources,
-    CgroupsUnavailable,
-    rounded_quota,
-    v1_files,
-    v2_files,
-)
+from kubeletpy.resources.cgroups import values
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +45,8 @@ _BUSY = (errno.EBUSY, errno.ENOTEMPTY)
 
 
 class CgroupFilesystem:
-    """The hierarchies of this machine. Make it with :func:`~kubeletpy.resources.cgroups.filesystem.detect`."""
+    """The hierarchies of this machine. Make it with
+    :func:`~kubeletpy.resources.cgroups.filesystem.detect`."""
 
     def __init__(self, version: int, hierarchies: Mapping[str, Path], others: tuple[Path, ...]):
         """Args:
@@ -81,7 +73,7 @@ class CgroupFilesystem:
         path = safe_path(path)
         return all(os.access(mount + path, os.F_OK) for mount in self._needed)
 
-    def create(self, path: str, resources: CgroupResources, *, group: bool = False) -> None:
+    def create(self, path: str, resources: values.CgroupResources, *, group: bool = False) -> None:
         """Create a cgroup and its parents, or reuse what exists, and set its limits.
 
         ``group``: its children are limited too. Raises CgroupError.
@@ -93,10 +85,10 @@ class CgroupFilesystem:
             self._delegate(self._made[0], path)
         self.write(path, resources)
 
-    def write(self, path: str, resources: CgroupResources) -> None:
+    def write(self, path: str, resources: values.CgroupResources) -> None:
         """Set the limits that are given and that this machine supports. Raises CgroupError."""
         path = safe_path(path)
-        lines = v1_files(resources) if self.version == 1 else v2_files(resources)
+        lines = values.v1_files(resources) if self.version == 1 else values.v2_files(resources)
         refused: list[tuple[str, str]] = []
         for controller, name, text in lines:
             mount = self._used.get(controller)
@@ -107,11 +99,11 @@ class CgroupFilesystem:
                 _write(file, text)
             except FileNotFoundError:
                 if not Path(f"{mount}{path}").is_dir():
-                    raise CgroupError(f"cgroup {path} is not there ({controller})") from None
+                    raise values.CgroupError(f"cgroup {path} is not there ({controller})") from None
                 log.debug("cgroup has no such file", extra={"file": file})
             except OSError as error:
                 if error.errno != errno.EINVAL:
-                    raise CgroupError(
+                    raise values.CgroupError(
                         f"cgroup {path}: writing {text} to {name}: {error}"
                     ) from error
                 refused.append((file, text))
@@ -120,7 +112,9 @@ class CgroupFilesystem:
                 _write(file, text)
             except OSError as error:
                 name = file.rpartition("/")[2]
-                raise CgroupError(f"cgroup {path}: writing {text} to {name}: {error}") from error
+                raise values.CgroupError(
+                    f"cgroup {path}: writing {text} to {name}: {error}"
+                ) from error
 
     async def settle(self, path: str | None = None) -> None:
         """Wait until every limit written so far lasts, of one cgroup or of all.
@@ -210,7 +204,7 @@ class CgroupFilesystem:
         self._kill(path, [directory for tree in trees for directory in tree])
         absent = [self._rmdir(directory) for tree in trees for directory in reversed(tree)]
         if not all(absent):
-            raise CgroupBusy(f"cgroup {path} still has processes or children")
+            raise values.CgroupBusy(f"cgroup {path} still has processes or children")
 
     def _kill(self, path: str, directories: list[str]) -> None:
         if self.version == 2:
@@ -228,7 +222,7 @@ class CgroupFilesystem:
                 except ProcessLookupError:
                     continue
                 except OSError as error:
-                    raise CgroupError(f"cgroup {path}: process {pid}: {error}") from error
+                    raise values.CgroupError(f"cgroup {path}: process {pid}: {error}") from error
 
     # -- directories -------------------------------------------------------------------------
 
@@ -244,7 +238,7 @@ class CgroupFilesystem:
         except OSError as error:
             if error.errno in _BUSY:
                 return False
-            raise CgroupError(f"{directory} cannot be removed: {error}") from error
+            raise values.CgroupError(f"{directory} cannot be removed: {error}") from error
         return True
 
     def _create_cgroup(self, mount: str, path: str) -> None:
@@ -256,13 +250,15 @@ class CgroupFilesystem:
         except FileNotFoundError as error:
             parent = path.rpartition("/")[0]
             if not parent:
-                raise CgroupError(f"no cgroup hierarchy at {mount}") from error
+                raise values.CgroupError(f"no cgroup hierarchy at {mount}") from error
             self._create_cgroup(mount, parent)
             if self.version == 2:
                 self._delegate(mount, parent)
             self._create_cgroup(mount, path)
         except OSError as error:
-            raise CgroupError(f"cgroup {path} cannot be created in {mount}: {error}") from error
+            raise values.CgroupError(
+                f"cgroup {path} cannot be created in {mount}: {error}"
+            ) from error
 
     def _delegate(self, mount: str, path: str) -> None:
         """Delegate controllers to the children of a cgroup and of all its ancestors (v2)."""
@@ -273,7 +269,7 @@ class CgroupFilesystem:
                 offered = Path(f"{directory}/cgroup.controllers").read_text().split()
                 given = Path(f"{directory}/cgroup.subtree_control").read_text().split()
             except OSError as error:
-                raise CgroupError(f"cgroup {directory} cannot be read: {error}") from error
+                raise values.CgroupError(f"cgroup {directory} cannot be read: {error}") from error
             for name in DELEGATED:
                 if name not in offered or name in given:
                     continue
@@ -282,7 +278,7 @@ class CgroupFilesystem:
                 except OSError as error:
                     if name not in NEEDED:
                         continue
-                    raise CgroupError(
+                    raise values.CgroupError(
                         f"cgroup {directory} cannot delegate {name} down to pods: {error}; it must "
                         "have no processes of its own"
                     ) from error
@@ -292,9 +288,9 @@ def safe_path(path: str) -> str:
     """The real path below a hierarchy's mount point. Raises CgroupError: it leads outside."""
     parts = path.split("/")
     if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]):
-        raise CgroupError(f"not the path of a cgroup: {path[:200]!r}")
+        raise values.CgroupError(f"not the path of a cgroup: {path[:200]!r}")
     if "\0" in path:
-        raise CgroupError("a path of a cgroup has a NUL in it")
+        raise values.CgroupError("a path of a cgroup has a NUL in it")
     return path
 
 
@@ -348,7 +344,7 @@ _V1_UNLIMITED = 1 << 62
 """cgroup v1 shows "no limit" as the largest number of whole pages."""
 
 
-def read_limits(version: int, read: Callable[[str, str], str]) -> CgroupResources | None:
+def read_limits(version: int, read: Callable[[str, str], str]) -> values.CgroupResources | None:
     """Shares, quota, period and memory; None: a file is missing or malformed.
 
     ``read(controller, file)`` gives a file's text, empty when it can't be read.
@@ -365,7 +361,9 @@ def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
     return number(read("memory", name))
 
 
-def as_requested(version: int, found: CgroupResources, wanted: CgroupResources) -> CgroupResources:
+def as_requested(
+    version: int, found: values.CgroupResources, wanted: values.CgroupResources
+) -> values.CgroupResources:
     """The limits found, as the values requested where the kernel merely rounded them.
 
     It keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares; systemd
@@ -380,11 +378,13 @@ def as_requested(version: int, found: CgroupResources, wanted: CgroupResources) 
     quota = found.quota_us
     period = wanted.period_us
     if wanted.quota_us and period and period == found.period_us:
-        quota = wanted.quota_us if quota == rounded_quota(wanted.quota_us, period) else quota
+        quota = wanted.quota_us if quota == values.rounded_quota(wanted.quota_us, period) else quota
     return replace(found, shares=shares, memory=memory, quota_us=quota)
 
 
-def with_more(known: CgroupResources | None, more: CgroupResources) -> CgroupResources:
+def with_more(
+    known: values.CgroupResources | None, more: values.CgroupResources
+) -> values.CgroupResources:
     """Limits overlaid with others."""
     if known is None:
         return more
@@ -392,19 +392,19 @@ def with_more(known: CgroupResources | None, more: CgroupResources) -> CgroupRes
     return replace(known, **given)
 
 
-def _v1(read: Callable[[str, str], str]) -> CgroupResources:
+def _v1(read: Callable[[str, str], str]) -> values.CgroupResources:
     memory = int(read("memory", "memory.limit_in_bytes"))
-    return CgroupResources(
+    return values.CgroupResources(
         shares=int(read("cpu", "cpu.shares")),
         quota_us=int(read("cpu", "cpu.cfs_quota_us")),
         period_us=int(read("cpu", "cpu.cfs_period_us")),
-        memory=NO_LIMIT if memory >= _V1_UNLIMITED else memory,
+        memory=values.NO_LIMIT if memory >= _V1_UNLIMITED else memory,
     )
 
 
-def _v2(read: Callable[[str, str], str]) -> CgroupResources:
+def _v2(read: Callable[[str, str], str]) -> values.CgroupResources:
     quota, period = read("cpu", "cpu.max").split()
-    return CgroupResources(
+    return values.CgroupResources(
         shares=weight_to_shares(int(read("cpu", "cpu.weight"))),
         quota_us=_or_unlimited(quota),
         period_us=int(period),
@@ -413,7 +413,7 @@ def _v2(read: Callable[[str, str], str]) -> CgroupResources:
 
 
 def _or_unlimited(text: str) -> int:
-    return NO_LIMIT if text == "max" else int(text)
+    return values.NO_LIMIT if text == "max" else int(text)
 
 
 # Lists the processes in a cgroup, and moves one there. A few system calls each.
@@ -439,12 +439,14 @@ class ProcessGroups:
 
     def create(self, path: str) -> None:
         """Create a cgroup that processes can be put into. Raises CgroupError."""
-        self._files.create(path, CgroupResources())
+        self._files.create(path, values.CgroupResources())
         for mount in self._mounts:
             try:
                 self._directory(mount, path).mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise CgroupError(f"cgroup {path} cannot be created in {mount}: {error}") from error
+                raise values.CgroupError(
+                    f"cgroup {path} cannot be created in {mount}: {error}"
+                ) from error
 
     def move_process(self, pid: int, path: str) -> None:
         """Move a process into a cgroup; one that has exited is ignored. Raises CgroupError."""
@@ -459,7 +461,7 @@ class ProcessGroups:
                 why = (
                     f"process {pid} can not be put into cgroup {path} of {mount}: {error.strerror}"
                 )
-                raise CgroupError(why) from error
+                raise values.CgroupError(why) from error
 
     def _listed(self, mount: Path, path: str) -> set[int]:
         try:
@@ -495,7 +497,7 @@ def detect(mount_point: Path = MOUNT_POINT) -> CgroupFilesystem:
         found, others = _hierarchies(mount_point)
     missing = [name for name in ("cpu", "memory") if name not in found]
     if missing:
-        raise CgroupsUnavailable(
+        raise values.CgroupsUnavailable(
             f"no cgroup controller {' or '.join(missing)} at {mount_point}: mount the cgroup file "
             "systems, or set cgroupsPerQOS to false and enforceNodeAllocatable to [none]"
         )

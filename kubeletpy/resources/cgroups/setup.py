@@ -16,21 +16,9 @@ from kubeletpy.pods.resources import MemoryQoS, livelock_risk, page_size_name
 from kubeletpy.remote.client import cgroup_driver
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.resources.cgroups import values
 from kubeletpy.resources.cgroups.filesystem import MOUNT_POINT, detect
 from kubeletpy.resources.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
-from kubeletpy.resources.cgroups.values import (
-    CgroupDriver,
-    CgroupError,
-    CgroupsUnavailable,
-    InvalidCgroupName,
-    PodCgroupNames,
-    PodCgroupSettings,
-    ReservedMemory,
-    kubepods_group,
-    parse_existing,
-    reserved_group,
-    unreserved_memory,
-)
 from kubeletpy.resources.cgroups.values import parse_root as parse_cgroup_root
 
 # The kernel's cgroup limits on this machine, read once at the start. Reads files only.
@@ -125,28 +113,30 @@ def make_tree(
     """
     if not settings.cgroups_per_qos:
         return None
-    if driver == CgroupDriver.SYSTEMD and not systemd_runs.is_dir():
-        raise CgroupsUnavailable(
+    if driver == values.CgroupDriver.SYSTEMD and not systemd_runs.is_dir():
+        raise values.CgroupsUnavailable(
             f"cgroupDriver is systemd, but systemd does not run here (no {systemd_runs}): set it "
             "to cgroupfs, in the container runtime too"
         )
     try:
-        names = PodCgroupNames(CgroupDriver(driver), parse_cgroup_root(settings.cgroup_root))
-        reserved = tuple(_reserved(settings, kernel))
-    except InvalidCgroupName as error:
-        raise CgroupError(f"cgroupRoot, systemReservedCgroup or kubeReservedCgroup: {error}") from (
-            error
+        names = values.PodCgroupNames(
+            values.CgroupDriver(driver), parse_cgroup_root(settings.cgroup_root)
         )
+        reserved = tuple(_reserved(settings, kernel))
+    except values.InvalidCgroupName as error:
+        raise values.CgroupError(
+            f"cgroupRoot, systemReservedCgroup or kubeReservedCgroup: {error}"
+        ) from (error)
     options = TreeOptions(
         names=names,
-        pods=PodCgroupSettings(
+        pods=values.PodCgroupSettings(
             cpu_cfs_quota=settings.cpu_cfs_quota,
             cpu_cfs_period_us=round(settings.cpu_cfs_quota_period * 1_000_000),
             pids_limit=settings.pod_pids_limit,
             hugepage_sizes=kernel.hugepage_sizes,
             memory_qos=memory_qos(settings, cgroup_v2=kernel.cgroup_v2),
         ),
-        kubepods=kubepods_group(
+        kubepods=values.kubepods_group(
             capacity,
             (settings.kube_reserved, settings.system_reserved),
             max_pids=kernel.max_pids,
@@ -190,9 +180,9 @@ async def set_up(
     try:
         reported = await cgroup_driver(runtime, losing_support)
     except CRIError as error:
-        raise CgroupError(f"the runtime does not report which cgroup driver it has: {error}") from (
-            error
-        )
+        raise values.CgroupError(
+            f"the runtime does not report which cgroup driver it has: {error}"
+        ) from (error)
     driver = reported or settings.cgroup_driver
     if driver != settings.cgroup_driver:
         log.warning(
@@ -227,13 +217,13 @@ def memory_qos(
 
 def _reserved_memory(
     settings: KubeletSettings, capacity: Mapping[str, str]
-) -> ReservedMemory | None:
+) -> values.ReservedMemory | None:
     percent = settings.qos_reserved.get("memory")
     if percent is None or not settings.feature_gates.enabled("QOSReserved"):
         return None
     reserved = (settings.kube_reserved, settings.system_reserved)
-    left = unreserved_memory(value(capacity["memory"]), reserved)
-    return ReservedMemory(int(percent.removesuffix("%")), left)
+    left = values.unreserved_memory(value(capacity["memory"]), reserved)
+    return values.ReservedMemory(int(percent.removesuffix("%")), left)
 
 
 def _reserved(settings: KubeletSettings, kernel: KernelFacts) -> Iterator[ReservedCgroup]:
@@ -246,10 +236,10 @@ def _reserved(settings: KubeletSettings, kernel: KernelFacts) -> Iterator[Reserv
             if f"{kind}-reserved{suffix}" not in settings.enforce_node_allocatable:
                 continue
             what = f"{kind.capitalize()} Reserved{' Compressible' if suffix else ''}"
-            resources = reserved_group(
+            resources = values.reserved_group(
                 amounts,
                 compressible=bool(suffix),
                 hugepage_sizes=kernel.hugepage_sizes,
                 keep_memory=settings.feature_gates.enabled("MemoryQoS"),
             )
-            yield ReservedCgroup(what, parse_existing(path), resources)
+            yield ReservedCgroup(what, values.parse_existing(path), resources)

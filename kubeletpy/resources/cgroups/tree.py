@@ -16,6 +16,7 @@ from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.base.text import number
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import MIN_SHARES, QoSClass, qos_class, weight_to_shares
+from kubeletpy.resources.cgroups import values
 from kubeletpy.resources.cgroups.filesystem import (
     PAGE,
     CgroupFilesystem,
@@ -23,24 +24,6 @@ from kubeletpy.resources.cgroups.filesystem import (
     memory_usage,
     read_limits,
     with_more,
-)
-from kubeletpy.resources.cgroups.values import (
-    NO_LIMIT,
-    CgroupDriver,
-    CgroupError,
-    CgroupResources,
-    InvalidCgroupName,
-    PodCgroupNames,
-    PodCgroupSettings,
-    Properties,
-    ReservedMemory,
-    kept_group,
-    limit_properties,
-    new_slice,
-    pod_resources,
-    protection,
-    qos_group,
-    unit_name,
 )
 
 if TYPE_CHECKING:
@@ -53,18 +36,18 @@ class ReservedCgroup(Struct, frozen=True):
     what: str
     """For people: "System Reserved", "Kube Reserved Compressible"."""
     path: str
-    resources: CgroupResources
+    resources: values.CgroupResources
 
 
 class TreeOptions(Struct, frozen=True):
     """The configuration of the tree."""
 
-    names: PodCgroupNames = field(default_factory=PodCgroupNames)
-    pods: PodCgroupSettings = field(default_factory=PodCgroupSettings)
-    kubepods: CgroupResources = field(default_factory=CgroupResources)
+    names: values.PodCgroupNames = field(default_factory=values.PodCgroupNames)
+    pods: values.PodCgroupSettings = field(default_factory=values.PodCgroupSettings)
+    kubepods: values.CgroupResources = field(default_factory=values.CgroupResources)
     """Limits of all pods together."""
     reserved: Sequence[ReservedCgroup] = ()
-    memory: ReservedMemory | None = None
+    memory: values.ReservedMemory | None = None
     """None: gate QOSReserved is off."""
     driver_reported: bool = False
     """The driver is the one that the runtime reported, and not the configuration's."""
@@ -87,10 +70,10 @@ class CgroupTree:
         Raises CgroupError.
         """
         sizes = self.options.pods.hugepage_sizes
-        unlimited = CgroupResources()
+        unlimited = values.CgroupResources()
         self.files.create(self.names.kubepods, unlimited, group=True)
         best_effort = self.names.group(QoSClass.BEST_EFFORT)
-        self.files.create(best_effort, qos_group(0, sizes), group=True)
+        self.files.create(best_effort, values.qos_group(0, sizes), group=True)
         burstable = self.names.group(QoSClass.BURSTABLE)
         existed = self.files.exists(burstable)
         self.files.create(burstable, unlimited, group=True)
@@ -106,12 +89,12 @@ class CgroupTree:
     def limit_reserved(self, reserved: ReservedCgroup) -> None:
         """Limit one cgroup of the machine's owner. Raises CgroupError: it does not exist."""
         if not self.files.exists(reserved.path):
-            raise CgroupError(f'"{reserved.path}" cgroup does not exist')
+            raise values.CgroupError(f'"{reserved.path}" cgroup does not exist')
         self.files.write(reserved.path, reserved.resources)
 
     def set_burstable(self, cpu_milli: int, *, only_more: bool = False) -> None:
         """Give the Burstable group the sum of its pods' requests. Raises CgroupError."""
-        wanted = qos_group(cpu_milli, self.options.pods.hugepage_sizes)
+        wanted = values.qos_group(cpu_milli, self.options.pods.hugepage_sizes)
         shares, now = wanted.shares or MIN_SHARES, self._burstable_shares
         if shares == now or (only_more and now is not None and shares < now):
             return
@@ -120,9 +103,9 @@ class CgroupTree:
 
     def protect(self, guaranteed: int, burstable: int) -> None:
         """Protect the sum of the requests of each class, in bytes. Raises CgroupError."""
-        self.files.write(self.names.kubepods, kept_group(guaranteed, burstable))
+        self.files.write(self.names.kubepods, values.kept_group(guaranteed, burstable))
         self.files.write(
-            self.names.group(QoSClass.BURSTABLE), CgroupResources(memory_low=burstable)
+            self.names.group(QoSClass.BURSTABLE), values.CgroupResources(memory_low=burstable)
         )
 
     def protected(self) -> tuple[int, int]:
@@ -155,23 +138,23 @@ class CgroupTree:
         now = number(self.files.read_file(path, "memory", name))
         if only_less and now is not None and limit >= now:
             return
-        self.files.write(path, CgroupResources(memory=limit))
+        self.files.write(path, values.CgroupResources(memory=limit))
 
     def protect_pod(self, pod: Pod) -> None:
         """Protect what a pod now requests. Raises CgroupError."""
         try:
-            self.files.write(self.pod_path(pod), protection(pod, self.options.pods))
+            self.files.write(self.pod_path(pod), values.protection(pod, self.options.pods))
         except ValueError as error:
-            raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+            raise values.CgroupError(f"resources of pod {pod.key}: {error}") from error
 
     def pod_path(self, pod: Pod) -> str:
         """The pod's cgroup, in the driver's form. Raises CgroupError: it cannot be named."""
         try:
             return self.names.pod(pod.uid, qos_class(pod))
-        except InvalidCgroupName as error:
-            raise CgroupError(str(error)) from error
+        except values.InvalidCgroupName as error:
+            raise values.CgroupError(str(error)) from error
         except ValueError as error:
-            raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+            raise values.CgroupError(f"resources of pod {pod.key}: {error}") from error
 
     def create_pod(self, pod: Pod) -> None:
         """Create the pod's cgroup with its limits. Raises CgroupError."""
@@ -184,34 +167,34 @@ class CgroupTree:
         contain). Other values are those of a resize that was interrupted, which the resize itself
         ends. Does nothing where no one but the agent writes the limits.
         """
-        if self.names.driver is not CgroupDriver.SYSTEMD:
+        if self.names.driver is not values.CgroupDriver.SYSTEMD:
             return
         wanted = self.pod_limits(pod)
         found = as_requested(self.files.version, self.read_limits(pod), wanted)
-        resizing = found.memory not in (None, NO_LIMIT, wanted.memory)
+        resizing = found.memory not in (None, values.NO_LIMIT, wanted.memory)
         self.files.create(self.pod_path(pod), found if resizing else wanted)
 
-    def pod_limits(self, pod: Pod) -> CgroupResources:
+    def pod_limits(self, pod: Pod) -> values.CgroupResources:
         """The limits that a pod should have. Raises CgroupError."""
         try:
-            limits = pod_resources(pod, self.options.pods)
+            limits = values.pod_resources(pod, self.options.pods)
         except ValueError as error:
-            raise CgroupError(f"resources of pod {pod.key}: {error}") from error
+            raise values.CgroupError(f"resources of pod {pod.key}: {error}") from error
         if limits.period_us is not None and self.has_no_quota(pod):
-            return replace(limits, quota_us=NO_LIMIT)
+            return replace(limits, quota_us=values.NO_LIMIT)
         return limits
 
-    def read_limits(self, pod: Pod) -> CgroupResources:
+    def read_limits(self, pod: Pod) -> values.CgroupResources:
         """The cpu and memory limits that the pod's cgroup has. Raises CgroupError."""
         path = self.pod_path(pod)
         limits = read_limits(self.files.version, partial(self.files.read_file, path))
         if limits is None:
-            raise CgroupError(f"cgroup {path} does not show its cpu and memory limits")
+            raise values.CgroupError(f"cgroup {path} does not show its cpu and memory limits")
         return limits
 
     def starve(self, path: str) -> None:
         """Give a cgroup that cannot be removed yet the minimum of cpu. Raises CgroupError."""
-        self.files.write(path, CgroupResources(shares=MIN_SHARES))
+        self.files.write(path, values.CgroupResources(shares=MIN_SHARES))
 
     def found_pods(self) -> Mapping[str, str]:
         """uid -> path of every pod that has a cgroup in the tree."""
@@ -265,19 +248,19 @@ class SliceUnits:
         self._connect = connect
         self._bus: Bus | None = None
         self._turn = asyncio.Lock()
-        self._wanted: dict[str, CgroupResources] = {}
-        self._applied: dict[str, CgroupResources] = {}
+        self._wanted: dict[str, values.CgroupResources] = {}
+        self._applied: dict[str, values.CgroupResources] = {}
         self._own: set[str] = set()
         """Paths of slices that the agent creates; others must exist."""
         self._found: set[str] = set()
         """Paths whose units existed already: files of their changed properties outlive them."""
 
-    def set_limits(self, path: str, resources: CgroupResources, *, own: bool) -> None:
+    def set_limits(self, path: str, resources: values.CgroupResources, *, own: bool) -> None:
         """Have a cgroup's unit keep limits from the next :meth:`settle` on.
 
         ``own``: the slice is created if it does not exist.
         """
-        if unit_name(path) is None:
+        if values.unit_name(path) is None:
             return
         if own:
             self._own.add(path)
@@ -293,7 +276,7 @@ class SliceUnits:
         Raises CgroupError, after the other units were tried.
         """
         paths = [path] if path is not None else list(self._wanted)
-        failures: list[CgroupError] = []
+        failures: list[values.CgroupError] = []
         for each in paths:
             wanted = self._wanted.get(each)
             if wanted is None or self._applied.get(each) == wanted:
@@ -301,7 +284,7 @@ class SliceUnits:
             try:
                 async with self._turn:
                     await self._apply(each, wanted)
-            except CgroupError as error:
+            except values.CgroupError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
@@ -311,7 +294,7 @@ class SliceUnits:
         self._wanted.pop(path, None)
         self._applied.pop(path, None)
         self._own.discard(path)
-        unit = unit_name(path)
+        unit = values.unit_name(path)
         if unit is None:
             return
         calls: list[tuple[str, str, tuple[Any, ...]]] = [("StopUnit", "ss", (unit, "replace"))]
@@ -324,7 +307,9 @@ class SliceUnits:
                     await self._call(member, signature, *arguments)
             except (OSError, DBusError, TimeoutError) as error:
                 if not (isinstance(error, DBusError) and error.name in _ABSENT):
-                    raise CgroupError(f"systemd did not stop {unit}: {_why(error)}") from error
+                    raise values.CgroupError(
+                        f"systemd did not stop {unit}: {_why(error)}"
+                    ) from error
 
     async def close(self) -> None:
         """End the connection to the bus."""
@@ -332,24 +317,24 @@ class SliceUnits:
         if bus is not None:
             await bus.close()
 
-    async def _apply(self, path: str, wanted: CgroupResources) -> None:
-        unit = unit_name(path)
+    async def _apply(self, path: str, wanted: values.CgroupResources) -> None:
+        unit = values.unit_name(path)
         assert unit is not None  # set_limits() keeps no other path
-        limits = limit_properties(self._version, wanted)
+        limits = values.limit_properties(self._version, wanted)
         try:
             if path in self._own and path not in self._applied:
                 await self._start(path, unit, limits)
             elif limits:
                 await self._call("SetUnitProperties", "sba(sv)", unit, True, _variants(limits))
         except (OSError, DBusError, TimeoutError) as error:
-            raise CgroupError(
+            raise values.CgroupError(
                 f"systemd did not take the limits of {unit}, which therefore do not last: "
                 f"{_why(error)}"
             ) from error
         self._applied[path] = wanted
 
-    async def _start(self, path: str, unit: str, limits: Properties) -> None:
-        properties = _variants({**new_slice(self._version), **limits})
+    async def _start(self, path: str, unit: str, limits: values.Properties) -> None:
+        properties = _variants({**values.new_slice(self._version), **limits})
         try:
             await self._call(
                 "StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "replace", properties, []
@@ -374,12 +359,12 @@ class SystemdFilesystem(CgroupFilesystem):
         super().__init__(files.version, files.hierarchies, files.others)
         self.slices = slices
 
-    def create(self, path: str, resources: CgroupResources, *, group: bool = False) -> None:
+    def create(self, path: str, resources: values.CgroupResources, *, group: bool = False) -> None:
         """Create a cgroup and its slice, see the base class. Raises CgroupError."""
         super().create(path, resources, group=group)
         self.slices.set_limits(path, resources, own=True)
 
-    def write(self, path: str, resources: CgroupResources) -> None:
+    def write(self, path: str, resources: values.CgroupResources) -> None:
         """Write limits to the files and to the unit, see the base class. Raises CgroupError."""
         super().write(path, resources)
         self.slices.set_limits(path, resources, own=False)
@@ -397,7 +382,7 @@ class SystemdFilesystem(CgroupFilesystem):
         await self.slices.close()
 
 
-def _variants(properties: Properties) -> list[list[Any]]:
+def _variants(properties: values.Properties) -> list[list[Any]]:
     from dbus_fast import Variant
 
     return [[name, Variant(kind, held)] for name, (kind, held) in properties.items()]

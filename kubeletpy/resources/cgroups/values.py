@@ -11,24 +11,8 @@ from enum import StrEnum
 
 from kubeletpy.base.api.quantity import milli_value, parse, value, whole
 from kubeletpy.base.structs import Struct, field
+from kubeletpy.pods import resources as pods_resources
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.resources import (
-    MIN_SHARES,
-    Amounts,
-    MemoryQoS,
-    QoSClass,
-    cpu_quota,
-    cpu_shares,
-    hugepage_limits,
-    limited,
-    of_request,
-    pod_level_set,
-    pod_limits,
-    pod_requests,
-    qos_class,
-    shares_to_weight,
-    throttled_from,
-)
 
 NO_LIMIT = -1
 DEFAULT_PERIOD_US = 100_000
@@ -63,7 +47,7 @@ class PodCgroupSettings(Struct, frozen=True):
     pids_limit: int = NO_LIMIT
     """podPidsLimit; not positive: no limit but the node's."""
     hugepage_sizes: tuple[str, ...] = ()
-    memory_qos: MemoryQoS | None = None
+    memory_qos: pods_resources.MemoryQoS | None = None
     """None: gate MemoryQoS is off, or this is not cgroup v2."""
 
 
@@ -97,7 +81,7 @@ def v1_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
 def v2_files(resources: CgroupResources) -> Iterator[tuple[str, str, str]]:
     """Like :func:`v1_files`, for the one hierarchy of cgroup v2."""
     if resources.shares is not None:
-        yield "cpu", "cpu.weight", str(shares_to_weight(resources.shares))
+        yield "cpu", "cpu.weight", str(pods_resources.shares_to_weight(resources.shares))
     if resources.quota_us or resources.period_us:
         quota = _or_max(resources.quota_us or NO_LIMIT)
         period = f" {resources.period_us}" if resources.period_us else ""
@@ -125,22 +109,29 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
 
     A Burstable pod is limited in cpu or memory only if each of its containers is.
     """
-    requests, limits = pod_requests(pod, with_claims=True), pod_limits(pod, with_claims=True)
-    quality = qos_class(pod)
-    pages = hugepage_limits(requests)
+    requests, limits = (
+        pods_resources.pod_requests(pod, with_claims=True),
+        pods_resources.pod_limits(pod, with_claims=True),
+    )
+    quality = pods_resources.qos_class(pod)
+    pages = pods_resources.hugepage_limits(requests)
     pids = settings.pids_limit if settings.pids_limit > 0 else None
     hugepages = {size: pages.get(size, 0) for size in settings.hugepage_sizes}
-    if quality is QoSClass.BEST_EFFORT:
-        return CgroupResources(shares=MIN_SHARES, pids=pids, hugepages=hugepages)
+    if quality is pods_resources.QoSClass.BEST_EFFORT:
+        return CgroupResources(shares=pods_resources.MIN_SHARES, pids=pids, hugepages=hugepages)
     quota = period = memory = None
-    if limited(pod, "cpu"):
+    if pods_resources.limited(pod, "cpu"):
         period = settings.cpu_cfs_period_us
-        quota = cpu_quota(milli(limits, "cpu"), period) if settings.cpu_cfs_quota else NO_LIMIT
-    if limited(pod, "memory"):
+        quota = (
+            pods_resources.cpu_quota(milli(limits, "cpu"), period)
+            if settings.cpu_cfs_quota
+            else NO_LIMIT
+        )
+    if pods_resources.limited(pod, "memory"):
         memory = whole(limits["memory"])
-    protected = of_request(settings.memory_qos, quality, _memory_request(pod))
+    protected = pods_resources.of_request(settings.memory_qos, quality, _memory_request(pod))
     return CgroupResources(
-        shares=cpu_shares(milli(requests, "cpu")),
+        shares=pods_resources.cpu_shares(milli(requests, "cpu")),
         quota_us=quota,
         period_us=period,
         memory=memory,
@@ -158,7 +149,7 @@ def qos_group(cpu_milli: int, hugepage_sizes: Iterable[str] = ()) -> CgroupResou
     0, for BestEffort: the minimum of cpu under contention.
     """
     unbounded = dict.fromkeys(hugepage_sizes, HUGEPAGES_UNBOUNDED)
-    return CgroupResources(shares=cpu_shares(cpu_milli), hugepages=unbounded)
+    return CgroupResources(shares=pods_resources.cpu_shares(cpu_milli), hugepages=unbounded)
 
 
 def kubepods_group(
@@ -183,9 +174,9 @@ def kubepods_group(
         cpu -= sum(milli_value(entry.get("cpu", "0")) for entry in taken)
     memory = unreserved_memory(value(capacity["memory"]), taken)
     pids = max_pids - sum(value(entry.get("pid", "0")) for entry in taken)
-    pages = hugepage_limits({n: parse(q) for n, q in capacity.items()})
+    pages = pods_resources.hugepage_limits({n: parse(q) for n, q in capacity.items()})
     return CgroupResources(
-        shares=cpu_shares(cpu),
+        shares=pods_resources.cpu_shares(cpu),
         memory=memory,
         pids=max(pids, 0) if max_pids > 0 else None,
         hugepages={size: pages.get(size, 0) for size in hugepage_sizes},
@@ -209,10 +200,10 @@ def reserved_group(
     ``compressible``: cpu only, which can be reclaimed without killing anything. ``keep_memory``
     (gate MemoryQoS): protect its memory.
     """
-    shares = cpu_shares(milli_value(reserved["cpu"])) if "cpu" in reserved else None
+    shares = pods_resources.cpu_shares(milli_value(reserved["cpu"])) if "cpu" in reserved else None
     if compressible:
         return CgroupResources(shares=shares)
-    pages = hugepage_limits({n: parse(q) for n, q in reserved.items()})
+    pages = pods_resources.hugepage_limits({n: parse(q) for n, q in reserved.items()})
     memory = value(reserved["memory"]) if "memory" in reserved else None
     return CgroupResources(
         shares=shares,
@@ -225,14 +216,16 @@ def reserved_group(
 
 def burstable_cpu(pod: Pod) -> int:
     """A pod's share of the Burstable group's cpu, in millicores. Raises ValueError."""
-    if qos_class(pod) is not QoSClass.BURSTABLE:
+    if pods_resources.qos_class(pod) is not pods_resources.QoSClass.BURSTABLE:
         return 0
-    return milli(pod_requests(pod, with_claims=True), "cpu")
+    return milli(pods_resources.pod_requests(pod, with_claims=True), "cpu")
 
 
 def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
     """The memory settings of a pod whose request has changed. Raises ValueError."""
-    found = of_request(settings.memory_qos, qos_class(pod), _memory_request(pod))
+    found = pods_resources.of_request(
+        settings.memory_qos, pods_resources.qos_class(pod), _memory_request(pod)
+    )
     high = _throttled(pod, settings)
     return CgroupResources(
         memory_min=found.minimum,
@@ -248,10 +241,14 @@ def _throttled(pod: Pod, settings: PodCgroupSettings) -> int | None:
     ValueError.
     """
     qos = settings.memory_qos
-    if qos is None or qos.throttling_factor is None or not pod_level_set(pod):
+    if qos is None or qos.throttling_factor is None or not pods_resources.pod_level_set(pod):
         return None
-    limit = whole(pod_limits(pod)["memory"]) if limited(pod, "memory") else 0
-    return throttled_from(qos, _memory_request(pod, with_claims=False), limit)
+    limit = (
+        whole(pods_resources.pod_limits(pod)["memory"])
+        if pods_resources.limited(pod, "memory")
+        else 0
+    )
+    return pods_resources.throttled_from(qos, _memory_request(pod, with_claims=False), limit)
 
 
 def memory_kept(pod: Pod) -> tuple[int, int]:
@@ -259,10 +256,10 @@ def memory_kept(pod: Pod) -> tuple[int, int]:
 
     Raises ValueError.
     """
-    request, quality = _memory_request(pod), qos_class(pod)
+    request, quality = _memory_request(pod), pods_resources.qos_class(pod)
     return (
-        request if quality is QoSClass.GUARANTEED else 0,
-        request if quality is QoSClass.BURSTABLE else 0,
+        request if quality is pods_resources.QoSClass.GUARANTEED else 0,
+        request if quality is pods_resources.QoSClass.BURSTABLE else 0,
     )
 
 
@@ -281,19 +278,19 @@ class ReservedMemory(Struct, frozen=True):
     allocatable: int
     """Bytes that all pods may have."""
 
-    def limits(self, guaranteed: int, burstable: int) -> Mapping[QoSClass, int]:
+    def limits(self, guaranteed: int, burstable: int) -> Mapping[pods_resources.QoSClass, int]:
         """Bytes that the groups may use, given the requests of both classes."""
         rest = self.allocatable - guaranteed * self.percent // 100
         last = rest - burstable * self.percent // 100
-        return {QoSClass.BURSTABLE: rest, QoSClass.BEST_EFFORT: last}
+        return {pods_resources.QoSClass.BURSTABLE: rest, pods_resources.QoSClass.BEST_EFFORT: last}
 
 
 def _memory_request(pod: Pod, *, with_claims: bool = True) -> int:
-    requests = pod_requests(pod, with_claims=with_claims)
+    requests = pods_resources.pod_requests(pod, with_claims=with_claims)
     return whole(requests["memory"]) if "memory" in requests else 0
 
 
-def milli(amounts: Amounts, name: str) -> int:
+def milli(amounts: pods_resources.Amounts, name: str) -> int:
     """Thousandths of an amount, rounded up; 0 when there is none."""
     return whole(amounts[name] * 1000) if name in amounts else 0
 
@@ -379,13 +376,13 @@ class PodCgroupNames(Struct, frozen=True):
     @property
     def kubepods(self) -> str:
         """The group of all pods; Guaranteed pods are its children."""
-        return self.group(QoSClass.GUARANTEED)
+        return self.group(pods_resources.QoSClass.GUARANTEED)
 
-    def group(self, quality: QoSClass) -> str:
+    def group(self, quality: pods_resources.QoSClass) -> str:
         """The parent of the pods of a QoS class."""
         return self.path(self._group(quality))
 
-    def pod(self, uid: str, quality: QoSClass) -> str:
+    def pod(self, uid: str, quality: pods_resources.QoSClass) -> str:
         """A pod's own cgroup.
 
         Raises:
@@ -406,9 +403,9 @@ class PodCgroupNames(Struct, frozen=True):
             return None
         return uid
 
-    def _group(self, quality: QoSClass) -> CgroupName:
+    def _group(self, quality: pods_resources.QoSClass) -> CgroupName:
         kubepods = (*self.root, KUBEPODS)
-        if quality is QoSClass.GUARANTEED:
+        if quality is pods_resources.QoSClass.GUARANTEED:
             return kubepods
         return (*kubepods, quality.value.lower())
 
@@ -467,7 +464,7 @@ def limit_properties(version: int, resources: CgroupResources) -> Properties:
     found: Properties = {}
     if resources.shares is not None:
         if version == 2:
-            found["CPUWeight"] = ("t", shares_to_weight(resources.shares))
+            found["CPUWeight"] = ("t", pods_resources.shares_to_weight(resources.shares))
         else:
             found["CPUShares"] = ("t", resources.shares)
     if resources.period_us:

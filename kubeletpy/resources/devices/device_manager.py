@@ -23,28 +23,9 @@ from kubeletpy.pods.resources import pod_limits
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.plugin_calls import PluginCallFailed
 from kubeletpy.resources.devices import model
+from kubeletpy.resources.devices import model as devices_model
+from kubeletpy.resources.devices import pick as devices_pick
 from kubeletpy.resources.devices.checkpoint_file import CheckpointFile
-from kubeletpy.resources.devices.model import (
-    NO_NODE,
-    AwaitedPlugins,
-    Booking,
-    DeviceHolder,
-    DeviceState,
-    Reservation,
-    Wish,
-    by_node,
-)
-from kubeletpy.resources.devices.pick import (
-    DeviceChoice,
-    No,
-    Nothing,
-    by_claim,
-    decide,
-    device_hints,
-    from_plugins,
-    pick,
-    requests,
-)
 from kubeletpy.resources.devices.plugin import DevicePlugin, OpenPlugin, PluginAnswer, over_socket
 from kubeletpy.resources.devices.registration import DevicePlugins, NodeReport
 from kubeletpy.resources.placement.hints import AllocationRefused, Hint, Hints
@@ -72,7 +53,7 @@ class Allocator:
 
     def __init__(
         self,
-        state: DeviceState,
+        state: devices_model.DeviceState,
         plugins: Mapping[str, DevicePlugin],
         file: CheckpointFile,
         metrics: DeviceMetrics,
@@ -83,7 +64,7 @@ class Allocator:
         self._file = file
         self._metrics = metrics
 
-    def reserve(self, pod: Pod, wishes: Iterable[Wish], *, pod_runs: bool) -> bool:
+    def reserve(self, pod: Pod, wishes: Iterable[devices_model.Wish], *, pod_runs: bool) -> bool:
         """Reserve what a container requests, all or nothing; whether a plugin is to be called.
 
         Args:
@@ -92,14 +73,16 @@ class Allocator:
         Raises:
             NotGiven: it is not available.
         """
-        made: dict[DeviceHolder, Reservation] = {}
+        made: dict[devices_model.DeviceHolder, devices_model.Reservation] = {}
         for wish in wishes:
-            match decide(pod, wish, self._state, pod_runs=pod_runs):
-                case DeviceChoice() as choice:
-                    made[wish.holder] = Reservation(wish, frozenset(pick(choice)))
-                case No(message):
+            match devices_pick.decide(pod, wish, self._state, pod_runs=pod_runs):
+                case devices_pick.DeviceChoice() as choice:
+                    made[wish.holder] = devices_model.Reservation(
+                        wish, frozenset(devices_pick.pick(choice))
+                    )
+                case devices_pick.No(message):
                     raise NotGiven(message, wish.holder.container)
-                case Nothing():
+                case devices_pick.Nothing():
                     pass
         self._state.reserved.update(made)
         return bool(made)
@@ -129,13 +112,13 @@ class Allocator:
             if not agreed:
                 self._take_back(holders)
 
-    def _take_back(self, holders: Collection[DeviceHolder]) -> None:
+    def _take_back(self, holders: Collection[devices_model.DeviceHolder]) -> None:
         for holder in holders:
             self._state.reserved.pop(holder, None)
             self._state.bookings.pop(holder, None)
         self._file.write_soon()
 
-    async def _call_plugin(self, pod: Pod, holder: DeviceHolder) -> None:
+    async def _call_plugin(self, pod: Pod, holder: devices_model.DeviceHolder) -> None:
         """Raises NotGiven."""
         plugin = self._plugins.get(holder.resource)
         choice = self._chosen(pod, holder)
@@ -148,7 +131,9 @@ class Allocator:
             choice = self._chosen(pod, holder, liked)
         await self._allocate(holder, sorted(self._state.reserved[holder].ids), choice.taken)
 
-    def _chosen(self, pod: Pod, holder: DeviceHolder, liked: Collection[str] = ()) -> DeviceChoice:
+    def _chosen(
+        self, pod: Pod, holder: devices_model.DeviceHolder, liked: Collection[str] = ()
+    ) -> devices_pick.DeviceChoice:
         """Choose again: devices may have been added, removed or changed meanwhile.
 
         Later containers of the pod, which may reuse the same devices, are chosen for again too.
@@ -159,20 +144,22 @@ class Allocator:
             raise NotGiven("its pod does not use the node any more", holder.container)
         same = [h for h in reserved if (h.uid, h.resource) == (holder.uid, holder.resource)]
         wishes = [reserved.pop(each).wish for each in same]
-        first: DeviceChoice | None = None
+        first: devices_pick.DeviceChoice | None = None
         for wish in wishes:
-            match decide(pod, wish, self._state):
-                case DeviceChoice() as choice:
+            match devices_pick.decide(pod, wish, self._state):
+                case devices_pick.DeviceChoice() as choice:
                     mine = wish.holder == holder
-                    ids = frozenset(pick(choice, liked if mine else ()))
-                    reserved[wish.holder] = Reservation(wish, ids)
+                    ids = frozenset(devices_pick.pick(choice, liked if mine else ()))
+                    reserved[wish.holder] = devices_model.Reservation(wish, ids)
                     first = choice if mine else first
-                case No(message) | Nothing(message):
+                case devices_pick.No(message) | devices_pick.Nothing(message):
                     raise NotGiven(message, wish.holder.container)
         assert first is not None, "it was among them"
         return first
 
-    async def _allocate(self, holder: DeviceHolder, ids: list[str], again: Collection[str]) -> None:
+    async def _allocate(
+        self, holder: devices_model.DeviceHolder, ids: list[str], again: Collection[str]
+    ) -> None:
         resource = holder.resource
         plugin = self._plugins.get(resource)
         if plugin is None:
@@ -189,7 +176,9 @@ class Allocator:
             self._metrics.allocations.labels(resource).observe(loop.time() - began)
         if self._state.reserved.pop(holder, None) is None:
             raise NotGiven("its pod does not use the node any more", holder.container)
-        self._state.bookings[holder] = Booking(by_node(devices), response)
+        self._state.bookings[holder] = devices_model.Booking(
+            devices_model.by_node(devices), response
+        )
         log.info(
             "devices allocated",
             extra={
@@ -209,8 +198,8 @@ runs in a pod itself, which takes its time to start."""
 
 
 class DeviceManager:
-    """A :class:`~kubeletpy.resources.placement.hints.ResourceProvider` and a provider of containers'
-    config. Make it inside a running event loop.
+    """A :class:`~kubeletpy.resources.placement.hints.ResourceProvider` and a provider of
+    containers' config. Make it inside a running event loop.
     """
 
     name = "devices"
@@ -237,7 +226,7 @@ class DeviceManager:
         pod_changed: the devices in a pod's status have changed.
         listen: False: no plugin can register over kubelet.sock.
         """
-        self.state = DeviceState()
+        self.state = devices_model.DeviceState()
         self._pod_runs = pod_runs
         self._is_active = is_active
         self._nodes = nodes
@@ -304,7 +293,9 @@ class DeviceManager:
         found = []
         for holder, booking in sorted(self.state.bookings.items(), key=lambda item: item[0]):
             if holder.uid == pod.uid:
-                nodes = tuple(sorted(each for each in booking.by_node if each != NO_NODE))
+                nodes = tuple(
+                    sorted(each for each in booking.by_node if each != devices_model.NO_NODE)
+                )
                 what = ", ".join(sorted(booking.ids))
                 found.append(HeldResource(holder.container, holder.resource, what, nodes))
         return found
@@ -315,7 +306,7 @@ class DeviceManager:
 
     # -- plugins that come back ----------------------------------------------------------------
 
-    def awaited(self, pod: Pod) -> AwaitedPlugins | None:
+    def awaited(self, pod: Pod) -> devices_model.AwaitedPlugins | None:
         """The plugins that a pod has to wait for; None: none. A running pod waits for none."""
         if asyncio.get_running_loop().time() >= self._returns_until or self._pod_runs(pod.uid):
             return None
@@ -323,14 +314,18 @@ class DeviceManager:
             names = {
                 name
                 for _, container in pod.all_containers()
-                for name, number in requests(container, self.state).items()
+                for name, number in devices_pick.requests(container, self.state).items()
                 if number > 0
                 and self.state.returning(name)
-                and not by_claim(pod, container["name"], name)
+                and not devices_pick.by_claim(pod, container["name"], name)
             }
         except ValueError:  # placement refuses the pod for it
             return None
-        return AwaitedPlugins(tuple(sorted(names)), self._returns_until) if names else None
+        return (
+            devices_model.AwaitedPlugins(tuple(sorted(names)), self._returns_until)
+            if names
+            else None
+        )
 
     def returned(self, pod: Pod) -> Awaitable[None] | None:
         """Something to await until a pod's plugins are back, or have had their time; None: now."""
@@ -357,23 +352,27 @@ class DeviceManager:
 
     def is_requested_by(self, pod: Pod) -> bool:
         """See ResourceProvider."""
-        return any(requests(container, self.state) for _, container in pod.all_containers())
+        return any(
+            devices_pick.requests(container, self.state) for _, container in pod.all_containers()
+        )
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
         """See ResourceProvider. None for a running pod: its devices are in use where they are."""
         if self._pod_runs(pod.uid):
             return {}
         if container is not None:
-            name, wanted = container["name"], requests(container, self.state)
-            wanted = {each: n for each, n in wanted.items() if not by_claim(pod, name, each)}
-            return device_hints(pod, name, wanted, self.state, self._nodes)
+            name, wanted = container["name"], devices_pick.requests(container, self.state)
+            wanted = {
+                each: n for each, n in wanted.items() if not devices_pick.by_claim(pod, name, each)
+            }
+            return devices_pick.device_hints(pod, name, wanted, self.state, self._nodes)
         totals = pod_limits(pod, overhead=False)
         wanted = {each: whole(n) for each, n in totals.items() if self.state.concerns(each)}
-        return device_hints(pod, None, wanted, self.state, self._nodes)
+        return devices_pick.device_hints(pod, None, wanted, self.state, self._nodes)
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """See ResourceProvider."""
-        wanted = requests(container, self.state)
+        wanted = devices_pick.requests(container, self.state)
         if not wanted:
             return False
         wishes = _wishes(pod, container["name"], wanted, hint.mask)
@@ -412,8 +411,12 @@ class DeviceManager:
         """
         name = container["name"]
         try:
-            wanted = {each: n for each, n in requests(container, self.state).items() if n > 0}
-            wanted = {each: n for each, n in wanted.items() if not by_claim(pod, name, each)}
+            wanted = {
+                each: n for each, n in devices_pick.requests(container, self.state).items() if n > 0
+            }
+            wanted = {
+                each: n for each, n in wanted.items() if not devices_pick.by_claim(pod, name, each)
+            }
         except ValueError as error:
             raise ContainerConfigError(str(error)) from None
         have = self.state.of_container(pod.uid, name)
@@ -425,8 +428,8 @@ class DeviceManager:
             except NotGiven as error:
                 raise ContainerConfigError(str(error)) from None
         for resource in wanted:
-            await self.plugins.before_start(DeviceHolder(pod.uid, name, resource))
-        more = from_plugins(self.state.of_container(pod.uid, name))
+            await self.plugins.before_start(devices_model.DeviceHolder(pod.uid, name, resource))
+        more = devices_pick.from_plugins(self.state.of_container(pod.uid, name))
         return replace(
             given,
             envs=(*more.envs, *given.envs),
@@ -439,9 +442,9 @@ class DeviceManager:
 
 def _wishes(
     pod: Pod, container: str, wanted: Mapping[str, int], mask: int | None = None
-) -> list[Wish]:
+) -> list[devices_model.Wish]:
     return [
-        Wish(DeviceHolder(pod.uid, container, resource), number, mask)
+        devices_model.Wish(devices_model.DeviceHolder(pod.uid, container, resource), number, mask)
         for resource, number in wanted.items()
     ]
 

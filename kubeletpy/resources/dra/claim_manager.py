@@ -24,22 +24,8 @@ from kubeletpy.metrics.resources import DraMetrics
 from kubeletpy.pods.pod import HeldResource, Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.dra import model
+from kubeletpy.resources.dra import model as dra
 from kubeletpy.resources.dra.drivers import DraDrivers, DriverCalls
-from kubeletpy.resources.dra.model import (
-    PREPARE,
-    UNPREPARE,
-    BadClaimState,
-    ClaimDevice,
-    ClaimInfo,
-    ClaimKey,
-    ClaimProblem,
-    Claims,
-    ClaimUse,
-    allocated,
-    asked_for,
-    container_uses,
-    uses,
-)
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
 # The claims on this node, in memory and in their file.
@@ -54,7 +40,7 @@ MAX_BYTES = 16 << 20
 class ClaimState:
     """Use it inside the event loop only."""
 
-    def __init__(self, path: Path, show: Callable[[Claims], None]) -> None:
+    def __init__(self, path: Path, show: Callable[[dra.Claims], None]) -> None:
         """Read the file, if there is one; ``show`` is called with the claims at each change.
 
         Raises:
@@ -63,7 +49,9 @@ class ClaimState:
         """
         self._path = path
         self._show = show
-        self._claims: dict[ClaimKey, ClaimInfo] = {claim.key: claim for claim in _read(path)}
+        self._claims: dict[dra.ClaimKey, dra.ClaimInfo] = {
+            claim.key: claim for claim in _read(path)
+        }
         self._turn = asyncio.Lock()
         self._lasting = Lasting()
         self._written = 0
@@ -71,17 +59,17 @@ class ClaimState:
         show(self._claims)
 
     @property
-    def claims(self) -> Claims:
+    def claims(self) -> dra.Claims:
         """All claims."""
         return self._claims
 
-    async def put(self, claims: Iterable[ClaimInfo]) -> None:
+    async def put(self, claims: Iterable[dra.ClaimInfo]) -> None:
         """Add or replace these claims. Raises ClaimProblem: the disk does not take it."""
         for claim in claims:
             self._claims[claim.key] = claim
         await self._save()
 
-    async def drop(self, claims: Iterable[ClaimInfo]) -> None:
+    async def drop(self, claims: Iterable[dra.ClaimInfo]) -> None:
         """Forget these claims. Raises ClaimProblem: the disk does not take it."""
         for claim in claims:
             self._claims.pop(claim.key, None)
@@ -108,23 +96,23 @@ class ClaimState:
             try:
                 await asyncio.to_thread(write_private, self._path, text)
             except OSError as error:
-                raise ClaimProblem(f"{self._path} cannot be written: {error}") from error
+                raise dra.ClaimProblem(f"{self._path} cannot be written: {error}") from error
             self._written = version
 
 
-def _read(path: Path) -> list[ClaimInfo]:
+def _read(path: Path) -> list[dra.ClaimInfo]:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise BadClaimState(f"it has more than {MAX_BYTES} bytes")
+            raise dra.BadClaimState(f"it has more than {MAX_BYTES} bytes")
         from kubeletpy.resources.dra import checkpoint  # most nodes have no claims
 
         return checkpoint.parse_checkpoint(data.decode())
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise BadClaimState(f"{path}: {error}. Drain the node and remove the file") from error
+        raise dra.BadClaimState(f"{path}: {error}. Drain the node and remove the file") from error
 
 
 # One at a time on each claim.
@@ -134,10 +122,10 @@ class ClaimLocks:
     """A lock for each claim that somebody works on."""
 
     def __init__(self) -> None:
-        self._locks: dict[ClaimKey, _Lock] = {}
+        self._locks: dict[dra.ClaimKey, _Lock] = {}
 
     @asynccontextmanager
-    async def alone(self, keys: Iterable[ClaimKey]) -> AsyncIterator[None]:
+    async def alone(self, keys: Iterable[dra.ClaimKey]) -> AsyncIterator[None]:
         """Lock these claims against all other work. All callers lock in the same order."""
         async with AsyncExitStack() as stack:
             for key in sorted(set(keys)):
@@ -147,7 +135,7 @@ class ClaimLocks:
                 await stack.enter_async_context(lock.lock)
             yield
 
-    def _leave(self, key: ClaimKey, lock: _Lock) -> None:
+    def _leave(self, key: dra.ClaimKey, lock: _Lock) -> None:
         lock.users -= 1
         if not lock.users:
             del self._locks[key]
@@ -202,7 +190,7 @@ class ClaimManager:
     async def prepare(self, pod: Pod) -> None:
         """Have all claims of a pod prepared. Raises ClaimProblem."""
         self._gone.discard(pod.uid)
-        if wanted := uses(pod):
+        if wanted := dra.uses(pod):
             async with self._measured("PrepareResources"):
                 await self._prepare(pod, wanted)
 
@@ -224,12 +212,12 @@ class ClaimManager:
         given: ContainerAdditions,
     ) -> ContainerAdditions:
         """Add the devices of the container's claims. Raises ContainerConfigError."""
-        if not container_uses(pod, container):
+        if not dra.container_uses(pod, container):
             return given
         try:
-            asked = asked_for(pod, container)
-            found = model.cdi_devices(self._state.claims, pod, uses(pod), asked)
-        except ClaimProblem as error:
+            asked = dra.asked_for(pod, container)
+            found = model.cdi_devices(self._state.claims, pod, dra.uses(pod), asked)
+        except dra.ClaimProblem as error:
             raise ContainerConfigError(str(error)) from None
         both = dict.fromkeys((*given.cdi_devices, *found))
         return replace(given, cdi_devices=tuple(both))
@@ -238,12 +226,12 @@ class ClaimManager:
         self, pod: Pod, container: api.Container
     ) -> tuple[model.ContainerClaim, ...]:
         """The claims that a container uses, with their devices; for the pod resources API."""
-        if not container_uses(pod, container):
+        if not dra.container_uses(pod, container):
             return ()
         try:
-            names = [name for name, _ in asked_for(pod, container)]
-            return model.container_claims(self._state.claims, pod, uses(pod), names)
-        except ClaimProblem:
+            names = [name for name, _ in dra.asked_for(pod, container)]
+            return model.container_claims(self._state.claims, pod, dra.uses(pod), names)
+        except dra.ClaimProblem:
             return ()  # a claim is not made yet: the container cannot have started
 
     def waits(self, uid: str) -> list[model.ClaimWait]:
@@ -286,7 +274,7 @@ class ClaimManager:
     async def _clear(self, uid: str) -> None:
         try:
             await self.unprepare(uid)
-        except ClaimProblem as error:
+        except dra.ClaimProblem as error:
             log.warning(
                 "claims of a removed pod could not be unprepared",
                 extra={"uid": uid, "why": str(error), "again_in": LOOK_S},
@@ -300,12 +288,12 @@ class ClaimManager:
 
     # -- prepare -------------------------------------------------------------------------------
 
-    async def _prepare(self, pod: Pod, wanted: Sequence[ClaimUse]) -> None:
+    async def _prepare(self, pod: Pod, wanted: Sequence[dra.ClaimUse]) -> None:
         objects = await run_all(*(self._read_claim(pod, use) for use in wanted))
         found = {
             claim.name: claim
             for claim in (
-                allocated(pod, use, obj) for use, obj in zip(wanted, objects, strict=True)
+                dra.allocated(pod, use, obj) for use, obj in zip(wanted, objects, strict=True)
             )
         }
         async with self._locks.alone((pod.namespace, name) for name in found):
@@ -317,31 +305,33 @@ class ClaimManager:
                 for name, claim in found.items()
             ]
             unprepared = [claim for claim in claims if not claim.prepared]
-            todo = model.to_call(unprepared, PREPARE)
+            todo = model.to_call(unprepared, dra.PREPARE)
             self._calls.require(pod.uid, todo)
             if any(known.get(claim.key) != claim for claim in claims):
                 await self._state.put(claims)
             if unprepared:
-                self._metrics.skipped_prepare(model.exempted(unprepared, PREPARE))
+                self._metrics.skipped_prepare(model.exempted(unprepared, dra.PREPARE))
                 await self._call_drivers(claims, todo)
 
-    async def _read_claim(self, pod: Pod, use: ClaimUse) -> Any:
+    async def _read_claim(self, pod: Pod, use: dra.ClaimUse) -> Any:
         if self._api is None:
-            raise ClaimProblem(f"ResourceClaim {pod.namespace}/{use.claim}: there is no API here")
+            raise dra.ClaimProblem(
+                f"ResourceClaim {pod.namespace}/{use.claim}: there is no API here"
+            )
         try:
             return await self._api.get(RESOURCECLAIMS, use.claim, pod.namespace)
         except ApiError as error:
-            raise ClaimProblem(
+            raise dra.ClaimProblem(
                 f"ResourceClaim {pod.namespace}/{use.claim} cannot be read: {error}"
             ) from error
 
     async def _call_drivers(
-        self, claims: Sequence[ClaimInfo], todo: dict[str, list[ClaimInfo]]
+        self, claims: Sequence[dra.ClaimInfo], todo: dict[str, list[dra.ClaimInfo]]
     ) -> None:
         """Call the drivers; keep what they gave even when one of them failed."""
         answers = await self._calls.call_drivers(todo, prepare=True)
         problems: list[str] = []
-        given: dict[str, dict[str, tuple[ClaimDevice, ...]]] = {}
+        given: dict[str, dict[str, tuple[dra.ClaimDevice, ...]]] = {}
         for driver, answer in answers.items():
             problems += answer.problems
             for uid, each in answer.devices.items():
@@ -355,12 +345,12 @@ class ClaimManager:
                 replace(
                     claim,
                     drivers={**claim.drivers, **mine},
-                    prepared=set(mine) == set(claim.called(PREPARE)),
+                    prepared=set(mine) == set(claim.called(dra.PREPARE)),
                 )
             )
         await self._state.put(done)
         if problems:
-            raise ClaimProblem("; ".join(problems))
+            raise dra.ClaimProblem("; ".join(problems))
 
     # -- unprepare -----------------------------------------------------------------------------
 
@@ -374,9 +364,9 @@ class ClaimManager:
                 return
             # whatever the result of the calls, the devices may have been released
             await self._state.put([replace(c, prepared=False, restored=False) for c in ending])
-            self._metrics.skipped_unprepare(model.exempted(ending, UNPREPARE))
+            self._metrics.skipped_unprepare(model.exempted(ending, dra.UNPREPARE))
             answers = await self._calls.call_drivers(
-                model.to_call(ending, UNPREPARE), prepare=False
+                model.to_call(ending, dra.UNPREPARE), prepare=False
             )
             gone = [
                 claim
@@ -384,14 +374,14 @@ class ClaimManager:
                 if all(
                     claim.uid in answer.devices
                     for driver, answer in answers.items()
-                    if driver in claim.called(UNPREPARE)
+                    if driver in claim.called(dra.UNPREPARE)
                 )
             ]
             if gone:
                 await self._state.drop(gone)
             problems = [each for answer in answers.values() for each in answer.problems]
             if problems:
-                raise ClaimProblem("; ".join(problems))
+                raise dra.ClaimProblem("; ".join(problems))
 
     # -- both ----------------------------------------------------------------------------------
 
@@ -410,7 +400,7 @@ class ClaimManager:
             self._retry.set()
 
 
-def _listed(devices: Mapping[str, Sequence[ClaimDevice]]) -> str:
+def _listed(devices: Mapping[str, Sequence[dra.ClaimDevice]]) -> str:
     return ", ".join(
         f"{driver}/{each.pool}/{each.name}" for driver, given in devices.items() for each in given
     )

@@ -1,7 +1,7 @@
 """Keeps track, also on disk, of which container has which CPUs, and assigns them.
 
-:class:`~kubeletpy.resources.placement.static_cpus.StaticCpus` makes the decisions. One allocation is one
-write. Must never let a pod be admitted whose CPUs are not on the disk.
+:class:`~kubeletpy.resources.placement.static_cpus.StaticCpus` makes the decisions. One allocation
+is one write. Must never let a pod be admitted whose CPUs are not on the disk.
 """
 
 from __future__ import annotations
@@ -22,16 +22,7 @@ from kubeletpy.pods.resources import pod_level_set
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.resources.placement.hints import (
-    MEMORY,
-    AllocationRefused,
-    Hint,
-    containers_in_order,
-    format_ids,
-    not_written,
-    requested_memory,
-    shares_part,
-)
+from kubeletpy.resources.placement import hints
 from kubeletpy.resources.placement.state import (
     Block,
     CpuState,
@@ -90,13 +81,13 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
     # -- ResourceProvider -----------------------------------------------------------------------
 
     def _allocate(
-        self, policy: StaticCpus, pod: Pod, container: api.Container, hint: Hint
+        self, policy: StaticCpus, pod: Pod, container: api.Container, hint: hints.Hint
     ) -> CpuState:
         """Counts, too, whether a container got whole cores, if it must."""
         counted = policy.options.full_cores
         try:
             state = policy.allocate(self.state, pod, container, hint)
-        except AllocationRefused:
+        except hints.AllocationRefused:
             if counted:
                 self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
             raise
@@ -115,7 +106,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
                 self.state = self.state.without_container(pod.uid, name)
                 self._count_refusal(source)
             self._file.write_soon(self.state)
-            raise not_written(_CPU_FORM.name, error) from error
+            raise hints.not_written(_CPU_FORM.name, error) from error
         finally:
             self._changed()
         for name in names:
@@ -135,7 +126,8 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         if self.state is not before:
             left = sorted({*before.entries, *before.pools} - {*self.state.entries})
             log.info(
-                "CPUs are free again", extra={"pods": left, "pool": format_ids(self.state.pool)}
+                "CPUs are free again",
+                extra={"pods": left, "pool": hints.format_ids(self.state.pool)},
             )
             self._file.write_soon(self.state)
             self._show()
@@ -160,7 +152,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
     def placement(self, pod: Pod, container: str) -> Placement:
         """The CPUs that a container runs on, and whether it has a CFS quota."""
         return Placement(
-            cpuset_cpus=format_ids(self.cpus_of(pod.uid, container)),
+            cpuset_cpus=hints.format_ids(self.cpus_of(pod.uid, container)),
             no_cfs_quota=self._quota_off and self.owns(pod, container),
         )
 
@@ -168,7 +160,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         """See StaticManager."""
         held = self.state.container_cpus(pod.uid, container) is not None
         own = partial(exclusive_cpus, pod, pod_level=True)
-        return held and not shares_part(pod, container, own)
+        return held and not hints.shares_part(pod, container, own)
 
     def cpus_of(self, uid: str, container: str) -> frozenset[int]:
         """The CPUs that a container runs on; empty: cpuManagerPolicy is none."""
@@ -194,13 +186,13 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         if self._policy is None:
             return []
         cpus, found = self._policy.topology.cpus, []
-        for container in containers_in_order(pod):
+        for container in hints.containers_in_order(pod):
             name = container["name"]
             held = self.state.container_cpus(pod.uid, name)
             nodes = tuple(sorted({cpus[each].numa for each in held or () if each in cpus}))
             kind = "shared" if held is None else "shared in the pod"
             kind = "its own" if self.owns(pod, name) else kind
-            what = f"{format_ids(self.cpus_of(pod.uid, name))}, {kind}"
+            what = f"{hints.format_ids(self.cpus_of(pod.uid, name))}, {kind}"
             found.append(HeldResource(name, CPU, what, nodes))
         return found
 
@@ -209,7 +201,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
 
         One container suffices; if it has pod-level resources, which limit all, each must.
         """
-        own = [self.owns(pod, container["name"]) for container in containers_in_order(pod)]
+        own = [self.owns(pod, container["name"]) for container in hints.containers_in_order(pod)]
         return self._quota_off and (all(own) if pod_level_set(pod) else any(own))
 
     # -- inside ---------------------------------------------------------------------------------
@@ -218,7 +210,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         given = self.state.container_cpus(pod.uid, container) or frozenset()
         log.info(
             "CPUs given",
-            extra={"pod": pod.key, "container": container, "cpus": format_ids(given)},
+            extra={"pod": pod.key, "container": container, "cpus": hints.format_ids(given)},
         )
         self._count_allocation(pod, container, source)
 
@@ -303,7 +295,7 @@ class CpuReconciler:
         self._sent = {key: cpus for key, cpus in self._sent.items() if key in ids}
         self._logged &= ids
         for each in running:
-            cpus = format_ids(self._cpus_of(each.uid, each.name))
+            cpus = hints.format_ids(self._cpus_of(each.uid, each.name))
             if cpus and self._sent.get(each.id) != cpus:
                 await self._update_cpuset(each, cpus)
 
@@ -349,7 +341,7 @@ _MEMORY_FORM = Form(
 class MemoryManager(StaticManager[MemoryState, StaticMemory]):
     """A provider of memory (``ResourceProvider`` and ``ContainerProvider``)."""
 
-    name = MEMORY
+    name = hints.MEMORY
 
     def __init__(
         self, policy: StaticMemory | None, root_dir: Path, metrics: PlacementMetrics
@@ -381,7 +373,7 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
                 others = {*self.state.entries, *self.state.pools} - {pod.uid}
                 self.state = self._policy.without_all_but(self.state, others)
             self._file.write_soon(self.state)
-            raise not_written(_MEMORY_FORM.name, error) from error
+            raise hints.not_written(_MEMORY_FORM.name, error) from error
         for name in names:
             self._note(pod, name, source)
 
@@ -411,7 +403,9 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
         nodes = self.nodes_of(pod.uid, container["name"])
         if not nodes:
             return given
-        return replace(given, placement=replace(given.placement, cpuset_mems=format_ids(nodes)))
+        return replace(
+            given, placement=replace(given.placement, cpuset_mems=hints.format_ids(nodes))
+        )
 
     def nodes_of(self, uid: str, container: str) -> frozenset[int]:
         """The NUMA nodes of a container's memory; empty: any."""
@@ -421,8 +415,8 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
     def owns(self, pod: Pod, container: str) -> bool:
         """See StaticManager."""
         held = bool(self.state.container_blocks(pod.uid, container))
-        own = partial(requested_memory, pod, pod_level=True)
-        return held and not shares_part(pod, container, own)
+        own = partial(hints.requested_memory, pod, pod_level=True)
+        return held and not hints.shares_part(pod, container, own)
 
     def own_blocks(self, pod: Pod, container: str) -> Sequence[Block]:
         """The memory that is booked for a container alone."""
@@ -453,14 +447,14 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
                 f"{'booked' if self.owns(pod, name) else 'shared in the pod'}",
                 block.nodes or (),
             )
-            for name in (container["name"] for container in containers_in_order(pod))
+            for name in (container["name"] for container in hints.containers_in_order(pod))
             for block in self.state.container_blocks(pod.uid, name) or ()
         ]
 
     # -- inside ---------------------------------------------------------------------------------
 
     def _note(self, pod: Pod, container: str, source: str) -> None:
-        nodes = format_ids(self.nodes_of(pod.uid, container))
+        nodes = hints.format_ids(self.nodes_of(pod.uid, container))
         log.info(
             "memory booked", extra={"pod": pod.key, "container": container, "numa_nodes": nodes}
         )

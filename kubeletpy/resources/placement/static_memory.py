@@ -12,26 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.resources.placement.hints import (
-    EMPTY_POOL,
-    AllocationRefused,
-    Division,
-    Hint,
-    Hints,
-    PodLevelPlacement,
-    check_pool,
-    containers_in_order,
-    divide,
-    mask_of,
-    masks,
-    memory_types,
-    nodes_of,
-    peak_memory_requests,
-    pool_requests,
-    requested_memory,
-    subsets,
-    sums,
-)
+from kubeletpy.resources.placement import hints as placement_hints
 from kubeletpy.resources.placement.state import Block, MemoryState, NodeMemory, Table
 
 # Computes the free memory of NUMA nodes as blocks are booked and released.
@@ -143,7 +124,7 @@ class StaticMemory(Struct, frozen=True):
     """
 
     nodes: Nodes
-    pod_level: PodLevelPlacement = PodLevelPlacement.NOTHING
+    pod_level: placement_hints.PodLevelPlacement = placement_hints.PodLevelPlacement.NOTHING
 
     def initial(self) -> MemoryState:
         """The state with nothing booked."""
@@ -163,12 +144,14 @@ class StaticMemory(Struct, frozen=True):
 
     def requested(self, pod: Pod, container: api.Container) -> dict[str, int]:
         """The memory to book for a container. Raises ValueError."""
-        allowed = self.pod_level is not PodLevelPlacement.NOTHING
-        return requested_memory(pod, container, pod_level=allowed)
+        allowed = self.pod_level is not placement_hints.PodLevelPlacement.NOTHING
+        return placement_hints.requested_memory(pod, container, pod_level=allowed)
 
     # -- hints --------------------------------------------------------------------------------
 
-    def hints(self, state: MemoryState, pod: Pod, container: api.Container | None) -> Hints:
+    def hints(
+        self, state: MemoryState, pod: Pod, container: api.Container | None
+    ) -> placement_hints.Hints:
         """Where the memory could be; ``container`` None: that of the whole pod."""
         if container is None:
             return self._pod_hints(state, pod)
@@ -184,9 +167,13 @@ class StaticMemory(Struct, frozen=True):
             return _hints_of(held, amounts, sizes=not shrinks)
         return dict.fromkeys(amounts, self._masks(state, amounts, pod, container))
 
-    def _pod_hints(self, state: MemoryState, pod: Pod) -> Hints:
+    def _pod_hints(self, state: MemoryState, pod: Pod) -> placement_hints.Hints:
         pools = self.pod_level.pools(pod)
-        amounts = memory_types(pool_requests(pod)) if pools else peak_memory_requests(pod)
+        amounts = (
+            placement_hints.memory_types(placement_hints.pool_requests(pod))
+            if pools
+            else placement_hints.peak_memory_requests(pod)
+        )
         if not amounts:
             return {}
         if pools and self._check_pool(pod, amounts):
@@ -196,25 +183,32 @@ class StaticMemory(Struct, frozen=True):
             # what it has stays where it is; if that is in several places there is no preference
             only = next(iter(masks)) if len(masks) == 1 else None
             return {
-                name: None if only is None else (Hint(mask_of(only), True),) for name in amounts
+                name: None
+                if only is None
+                else (placement_hints.Hint(placement_hints.mask_of(only), True),)
+                for name in amounts
             }
         return dict.fromkeys(amounts, self._masks(state, amounts, pod, None))
 
     def _masks(
         self, state: MemoryState, amounts: Amounts, pod: Pod, container: api.Container | None
-    ) -> tuple[Hint, ...]:
+    ) -> tuple[placement_hints.Hint, ...]:
         nodes, narrowest, found = sorted(state.nodes), len(state.nodes), []
         tables = {
             name: [state.nodes[n].tables.get(name, Table()) for n in nodes] for name in amounts
         }
         could = [
-            (sums(t.allocatable for t in tables[name]), size) for name, size in amounts.items()
+            (placement_hints.sums(t.allocatable for t in tables[name]), size)
+            for name, size in amounts.items()
         ]
-        free = [(name, sums(t.free for t in tables[name]), size) for name, size in amounts.items()]
+        free = [
+            (name, placement_hints.sums(t.free for t in tables[name]), size)
+            for name, size in amounts.items()
+        ]
         busy = {node.cells for node in state.nodes.values() if node.assignments}
         in_use = sum(1 << place for place, n in enumerate(nodes) if state.nodes[n].assignments)
-        as_mask = masks(nodes)
-        for index, places in subsets(len(nodes)):
+        as_mask = placement_hints.masks(nodes)
+        for index, places in placement_hints.subsets(len(nodes)):
             if any(total[index] < size for total, size in could):
                 continue
             narrowest = min(narrowest, len(places))
@@ -226,7 +220,7 @@ class StaticMemory(Struct, frozen=True):
             reusable = self.reusable(state, pod, container, some)
             if all(of[index] >= size - reusable.get(name, 0) for name, of, size in free):
                 found.append(as_mask[index])
-        return tuple(Hint(mask, mask.bit_count() == narrowest) for mask in found)
+        return tuple(placement_hints.Hint(mask, mask.bit_count() == narrowest) for mask in found)
 
     def reusable(
         self,
@@ -253,7 +247,7 @@ class StaticMemory(Struct, frozen=True):
     # -- allocation ---------------------------------------------------------------------------
 
     def allocate(
-        self, state: MemoryState, pod: Pod, container: api.Container, hint: Hint
+        self, state: MemoryState, pod: Pod, container: api.Container, hint: placement_hints.Hint
     ) -> MemoryState:
         """The state after a container's memory is booked.
 
@@ -272,7 +266,9 @@ class StaticMemory(Struct, frozen=True):
         of_pod = {**shrunk(state, pod, name, blocks), name: blocks}
         return replace(state, nodes=left, entries={**state.entries, pod.uid: of_pod})
 
-    def allocate_pool(self, state: MemoryState, pod: Pod, hint: Hint) -> MemoryState:
+    def allocate_pool(
+        self, state: MemoryState, pod: Pod, hint: placement_hints.Hint
+    ) -> MemoryState:
         """The state after a pod's pool is booked; a pod keeps what it has.
 
         A pool that was recorded without all parts, by a kubelet that was interrupted, is divided
@@ -281,14 +277,14 @@ class StaticMemory(Struct, frozen=True):
         Raises:
             AllocationRefused: there is not that much, or none is left to share.
         """
-        amounts = memory_types(pool_requests(pod))
+        amounts = placement_hints.memory_types(placement_hints.pool_requests(pod))
         pool = state.pools.get(pod.uid)
         have = state.entries.get(pod.uid, {}).keys()
-        every = {container["name"] for container in containers_in_order(pod)}
+        every = {container["name"] for container in placement_hints.containers_in_order(pod)}
         if not amounts or every <= have or (have and pool is None):
             return state
         if why := self._check_pool(pod, amounts):
-            raise AllocationRefused(why, EMPTY_POOL)
+            raise placement_hints.AllocationRefused(why, placement_hints.EMPTY_POOL)
         left: Nodes = state.nodes
         if pool is None:
             nodes = self._chosen(state, amounts, pod, None, hint)
@@ -306,12 +302,16 @@ class StaticMemory(Struct, frozen=True):
             {**state.pools, pod.uid: pool},
         )
 
-    def divide(self, pod: Pod, pool: Amounts) -> Division[Counter[str]]:
+    def divide(self, pod: Pod, pool: Amounts) -> placement_hints.Division[Counter[str]]:
         """The bytes of a pod's pool, divided among its containers."""
-        return divide(pod, Counter(pool), lambda each, left: Counter(self.requested(pod, each)))
+        return placement_hints.divide(
+            pod, Counter(pool), lambda each, left: Counter(self.requested(pod, each))
+        )
 
     def _check_pool(self, pod: Pod, amounts: Amounts) -> str:
-        return check_pool(pod, Counter(amounts), lambda each: self.requested(pod, each))
+        return placement_hints.check_pool(
+            pod, Counter(amounts), lambda each: self.requested(pod, each)
+        )
 
     def _chosen(
         self,
@@ -319,7 +319,7 @@ class StaticMemory(Struct, frozen=True):
         amounts: Amounts,
         pod: Pod,
         container: api.Container | None,
-        hint: Hint,
+        hint: placement_hints.Hint,
     ) -> tuple[int, ...]:
         best = hint
         if best.mask is None:
@@ -333,7 +333,7 @@ class StaticMemory(Struct, frozen=True):
             if hint.preferred and not best.preferred:
                 raise _refused("failed to find the default preferred hint")
         mask = _mask(best)
-        if not fits(state.nodes, nodes_of(mask), amounts, "free"):
+        if not fits(state.nodes, placement_hints.nodes_of(mask), amounts, "free"):
             offered = self._masks(state, amounts, pod, container)
             wider = [each for each in offered if mask & ~_mask(each) == 0]
             if not wider:
@@ -342,7 +342,7 @@ class StaticMemory(Struct, frozen=True):
             if best.preferred and not extended.preferred:
                 raise _refused("failed to find the extended preferred hint")
             mask = _mask(extended)
-        nodes = nodes_of(mask)
+        nodes = placement_hints.nodes_of(mask)
         if len(nodes) > 1 and not may_group(state.nodes, nodes):
             raise _refused("preferred hint violates NUMA node allocation")
         return nodes
@@ -365,22 +365,27 @@ def _blocks(nodes: tuple[int, ...], amounts: Amounts) -> tuple[Block, ...]:
     return tuple(Block(nodes, kind, amounts[kind]) for kind in sorted(amounts))
 
 
-def _refused(why: str) -> AllocationRefused:
-    return AllocationRefused(f"Allocate failed due to [memorymanager] {why}, which is unexpected")
+def _refused(why: str) -> placement_hints.AllocationRefused:
+    return placement_hints.AllocationRefused(
+        f"Allocate failed due to [memorymanager] {why}, which is unexpected"
+    )
 
 
-def _mask(hint: Hint) -> int:
+def _mask(hint: placement_hints.Hint) -> int:
     assert hint.mask is not None, "it names nodes"
     return hint.mask
 
 
-def _best(hints: Sequence[Hint]) -> Hint:
+def _best(hints: Sequence[placement_hints.Hint]) -> placement_hints.Hint:
     return min(hints, key=lambda each: (not each.preferred, _mask(each).bit_count()))
 
 
-def _hints_of(held: Sequence[Block], amounts: Amounts, *, sizes: bool) -> Hints:
+def _hints_of(held: Sequence[Block], amounts: Amounts, *, sizes: bool) -> placement_hints.Hints:
     """The hints for what a container has; none when that differs from its requests."""
     found = {block.type: block.size for block in held}
     if found.keys() != amounts.keys() or (sizes and found != dict(amounts)):
         return {}
-    return {block.type: (Hint(mask_of(block.nodes or ()), True),) for block in held}
+    return {
+        block.type: (placement_hints.Hint(placement_hints.mask_of(block.nodes or ()), True),)
+        for block in held
+    }

@@ -1,7 +1,7 @@
 """Assigns a pod to NUMA nodes: collects the providers' hints, merges, has each book.
 
-Source: docs/reference/behaviour-resources.md, rt. :mod:`kubeletpy.resources.placement.hints` decides which
-nodes suit, the providers decide what is allocated there.
+Source: docs/reference/behaviour-resources.md, rt. :mod:`kubeletpy.resources.placement.hints`
+decides which nodes suit, the providers decide what is allocated there.
 """
 
 from __future__ import annotations
@@ -18,21 +18,7 @@ from kubeletpy.metrics.resources import CONTAINER, NUMA_NODE, POD, PlacementMetr
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_level_set
 from kubeletpy.pods.runtime_status import Decision
-from kubeletpy.resources.placement.hints import (
-    NOT_TO_BE_HAD,
-    AllocationRefused,
-    Distances,
-    Hint,
-    Hints,
-    MergedHints,
-    PodLevelPlacement,
-    Policy,
-    ResourceProvider,
-    containers_in_order,
-    format_ids,
-    merge,
-    nodes_of,
-)
+from kubeletpy.resources.placement import hints as placement_hints
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +26,9 @@ AFFINITY = AdmissionReason.TOPOLOGY_AFFINITY_ERROR
 AFFINITY_TEXT = "Resources cannot be allocated with Topology locality"
 POD_LEVEL_TEXT = "Pod Scope pod with pod-level resources failed admission "
 POD_LEVEL_TEXTS = {
-    PodLevelPlacement.CONTAINERS: POD_LEVEL_TEXT + "with a container-level topology manager",
-    PodLevelPlacement.POOL: POD_LEVEL_TEXT + "under pod-scope topology manager",
+    placement_hints.PodLevelPlacement.CONTAINERS: POD_LEVEL_TEXT
+    + "with a container-level topology manager",
+    placement_hints.PodLevelPlacement.POOL: POD_LEVEL_TEXT + "under pod-scope topology manager",
 }
 """The text for pods with pod-level resources; with the gate off it is that of other pods."""
 
@@ -51,14 +38,14 @@ class TopologyManager:
 
     def __init__(
         self,
-        providers: Sequence[ResourceProvider],
+        providers: Sequence[placement_hints.ResourceProvider],
         nodes: Sequence[int],
-        policy: Policy,
+        policy: placement_hints.Policy,
         metrics: PlacementMetrics,
         *,
         scope: str = CONTAINER,
-        pod_level: PodLevelPlacement = PodLevelPlacement.NOTHING,
-        closest: Distances | None = None,
+        pod_level: placement_hints.PodLevelPlacement = placement_hints.PodLevelPlacement.NOTHING,
+        closest: placement_hints.Distances | None = None,
         users: Callable[[], Collection[str] | None] = lambda: None,
         decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None,
         elapsed: Callable[[], float] = time.perf_counter,
@@ -96,15 +83,15 @@ class TopologyManager:
         """
         self._metrics.topology_requests.inc()
         began = self._elapsed()
-        booked: list[ResourceProvider] = []
+        booked: list[placement_hints.ResourceProvider] = []
         try:
-            if self._policy is not Policy.NONE or any(
+            if self._policy is not placement_hints.Policy.NONE or any(
                 provider.is_requested_by(pod) for provider in self._providers
             ):
                 self.release()
                 booked = self._book(pod)
         except ValueError as error:  # an invalid quantity
-            raise AllocationRefused(
+            raise placement_hints.AllocationRefused(
                 f"Allocate failed due to {error}, which is unexpected"
             ) from error
         finally:
@@ -119,13 +106,15 @@ class TopologyManager:
             AllocationRefused: nowhere; with all resources that could not agree.
             ValueError: an invalid quantity.
         """
-        if self._policy is Policy.NONE:
+        if self._policy is placement_hints.Policy.NONE:
             return []
         found = []
-        for container in (None,) if self._scope == POD else containers_in_order(pod):
+        for container in (
+            (None,) if self._scope == POD else placement_hints.containers_in_order(pod)
+        ):
             merged, why = self._merge(pod, container)
             if not merged.admitted:
-                raise AllocationRefused(f"{self._refusal(pod)}: {why}", AFFINITY)
+                raise placement_hints.AllocationRefused(f"{self._refusal(pod)}: {why}", AFFINITY)
             if why:
                 found.append(Decision(f"{_whose(container)} goes {_where(merged.hint)}", why))
         return found
@@ -138,14 +127,14 @@ class TopologyManager:
         for provider in self._providers:
             provider.release(users)
 
-    def _book(self, pod: Pod) -> list[ResourceProvider]:
+    def _book(self, pod: Pod) -> list[placement_hints.ResourceProvider]:
         """The providers that have something to settle."""
-        booked: dict[str, ResourceProvider] = {}
-        hint = NOT_TO_BE_HAD  # policy none: there is no hint
-        if self._scope == POD and self._policy is not Policy.NONE:
+        booked: dict[str, placement_hints.ResourceProvider] = {}
+        hint = placement_hints.NOT_TO_BE_HAD  # policy none: there is no hint
+        if self._scope == POD and self._policy is not placement_hints.Policy.NONE:
             hint = self._merged(pod, None)
-        for container in containers_in_order(pod):
-            if self._scope != POD and self._policy is not Policy.NONE:
+        for container in placement_hints.containers_in_order(pod):
+            if self._scope != POD and self._policy is not placement_hints.Policy.NONE:
                 hint = self._merged(pod, container)
             for provider in self._providers:
                 with self._recorded(pod, provider, container["name"]):
@@ -153,7 +142,9 @@ class TopologyManager:
                         booked[provider.name] = provider
         return list(booked.values())
 
-    async def _settle(self, pod: Pod, booked: Sequence[ResourceProvider], began: float) -> None:
+    async def _settle(
+        self, pod: Pod, booked: Sequence[placement_hints.ResourceProvider], began: float
+    ) -> None:
         try:
             for provider in booked:
                 with self._recorded(pod, provider):
@@ -163,42 +154,44 @@ class TopologyManager:
 
     @contextmanager
     def _recorded(
-        self, pod: Pod, provider: ResourceProvider, container: str = ""
+        self, pod: Pod, provider: placement_hints.ResourceProvider, container: str = ""
     ) -> Iterator[None]:
         """Records a refusal as a decision about the pod."""
         try:
             yield
-        except AllocationRefused as refused:
+        except placement_hints.AllocationRefused as refused:
             name = container or refused.container
             what = f"refused: no {provider.name}" + (f" for container {name}" if name else "")
             self._decided(pod.uid, [Decision(what, str(refused))])
             log.info("no place for a pod", extra={"pod": pod.key, "why": f"{what}: {refused}"})
             raise
 
-    def _merged(self, pod: Pod, container: api.Container | None) -> Hint:
+    def _merged(self, pod: Pod, container: api.Container | None) -> placement_hints.Hint:
         merged, why = self._merge(pod, container)
         whose = _whose(container)
-        guaranteed = self._policy is Policy.SINGLE_NUMA_NODE
+        guaranteed = self._policy is placement_hints.Policy.SINGLE_NUMA_NODE
         if not merged.admitted:
             self._metrics.topology_errors.inc()
             if guaranteed:
                 self._metrics.not_aligned.labels(self._scope, NUMA_NODE).inc()
             self._decided(pod.uid, [Decision(f"refused: no place for {whose}", why)])
             log.info("no place for a pod", extra={"pod": pod.key, "why": why})
-            raise AllocationRefused(self._refusal(pod), AFFINITY)
+            raise placement_hints.AllocationRefused(self._refusal(pod), AFFINITY)
         if guaranteed:
             self._metrics.aligned.labels(self._scope, NUMA_NODE).inc()
         if why:
             self._decided(pod.uid, [Decision(f"{whose} goes {_where(merged.hint)}", why)])
         return merged.hint
 
-    def _merge(self, pod: Pod, container: api.Container | None) -> tuple[MergedHints, str]:
+    def _merge(
+        self, pod: Pod, container: api.Container | None
+    ) -> tuple[placement_hints.MergedHints, str]:
         """The merged hints, and the reason as text: what each resource could have allocated.
 
         If the pod is not admitted: the resources that could not agree. Empty: there are no hints.
         """
         provided = [provider.hints(pod, container) for provider in self._providers]
-        merged = merge(provided, self._nodes, self._policy, self._closest)
+        merged = placement_hints.merge(provided, self._nodes, self._policy, self._closest)
         if not merged.admitted:
             offered = _offered(self._providers, provided, merged.against)
             return merged, f"topologyManagerPolicy {self._policy} finds no NUMA nodes: {offered}"
@@ -217,16 +210,16 @@ def _whose(container: api.Container | None) -> str:
     return "pod" if container is None else f"container {container['name']}"
 
 
-def _where(hint: Hint) -> str:
+def _where(hint: placement_hints.Hint) -> str:
     if hint.mask is None:
         return "to any NUMA node"
     best = "" if hint.preferred else ", which is not as near as can be"
-    return f"to NUMA node {format_ids(nodes_of(hint.mask))}{best}"
+    return f"to NUMA node {placement_hints.format_ids(placement_hints.nodes_of(hint.mask))}{best}"
 
 
 def _offered(
-    providers: Sequence[ResourceProvider],
-    provided: Sequence[Hints],
+    providers: Sequence[placement_hints.ResourceProvider],
+    provided: Sequence[placement_hints.Hints],
     only: Collection[str] | None = None,
 ) -> str:
     """The NUMA nodes offered by each provider, as text; ``only``: of these resources."""
@@ -238,13 +231,16 @@ def _offered(
     )
 
 
-def _offers(hints: Sequence[Hint] | None) -> str:
+def _offers(hints: Sequence[placement_hints.Hint] | None) -> str:
     if hints is None:
         return "could come from anywhere"
     preferred = [hint for hint in hints if hint.preferred]
     if not preferred:
         return "can't be had near to each other"
     nodes = (
-        "any" if hint.mask is None else format_ids(nodes_of(hint.mask)) for hint in preferred[:8]
+        "any"
+        if hint.mask is None
+        else placement_hints.format_ids(placement_hints.nodes_of(hint.mask))
+        for hint in preferred[:8]
     )
     return f"could come from {' or '.join(nodes)}"

@@ -24,22 +24,7 @@ from kubeletpy.base.structs import Struct, replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.base.text import scrub
 from kubeletpy.remote.connection import EndpointError, socket_path
-from kubeletpy.resources.plugins.model import (
-    Conversation,
-    Deregister,
-    Handlers,
-    Known,
-    PluginCounts,
-    PluginHandler,
-    PluginInfo,
-    PluginPlan,
-    PluginRefused,
-    Register,
-    Registrations,
-    Stamp,
-    name_is_free,
-    plan,
-)
+from kubeletpy.resources.plugins import model as plugins_model
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import pluginregistration_pb2 as pb
@@ -66,7 +51,7 @@ UNWATCHED_S = 1.0
 class SocketListing(Struct, frozen=True):
     """The contents of the directory."""
 
-    sockets: dict[str, Stamp]
+    sockets: dict[str, plugins_model.Stamp]
     directories: dict[str, int]
     """Path -> inode."""
     cut: bool = False
@@ -75,7 +60,7 @@ class SocketListing(Struct, frozen=True):
 
 def find_sockets(directory: str) -> SocketListing:
     """Read a directory and its subdirectories. Blocks. Raises OSError: it can't be read."""
-    sockets: dict[str, Stamp] = {}
+    sockets: dict[str, plugins_model.Stamp] = {}
     directories = {directory: os.lstat(directory).st_ino}
     todo, cut = [(directory, 0)], False
     while todo:
@@ -109,14 +94,16 @@ def find_sockets(directory: str) -> SocketListing:
 class PluginSockets:
     """Follows a directory until its ``run`` is cancelled."""
 
-    def __init__(self, directory: Path, listener: Callable[[dict[str, Stamp]], None]) -> None:
+    def __init__(
+        self, directory: Path, listener: Callable[[dict[str, plugins_model.Stamp]], None]
+    ) -> None:
         """``listener`` is called with all current sockets after each change."""
         self._directory = directory
         self._listener = listener
         self._watches = DirectoryWatches()
         self._ends: dict[tuple[str, int], Callable[[], None]] = {}
         self._changed = asyncio.Event()
-        self._reported: dict[str, Stamp] | None = None
+        self._reported: dict[str, plugins_model.Stamp] | None = None
         self._problem = ""
 
     async def run(self) -> None:
@@ -188,23 +175,23 @@ class PluginManager:
     def __init__(
         self,
         directory: Path,
-        handlers: Handlers,
-        registrations: Registrations,
-        counts: PluginCounts,
+        handlers: plugins_model.Handlers,
+        registrations: plugins_model.Registrations,
+        counts: plugins_model.PluginCounts,
     ) -> None:
         """``directory`` is ``{root}/plugins_registry``."""
         self._sockets = PluginSockets(directory, self.update_sockets)
         self._handlers = handlers
         self._registrations = registrations
         self._counts = counts
-        self._found: dict[str, Stamp] = {}
-        self._known: dict[str, Known] = {}
+        self._found: dict[str, plugins_model.Stamp] = {}
+        self._known: dict[str, plugins_model.Known] = {}
         self._steps: set[asyncio.Task[None]] = set()
         self._again: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
 
     @property
-    def plugins(self) -> dict[str, Known]:
+    def plugins(self) -> dict[str, plugins_model.Known]:
         """The state of each socket, for diagnostics."""
         return dict(self._known)
 
@@ -218,7 +205,7 @@ class PluginManager:
                     handle.cancel()
             await cancel_tasks(self._steps)
 
-    def update_sockets(self, sockets: dict[str, Stamp]) -> None:
+    def update_sockets(self, sockets: dict[str, plugins_model.Stamp]) -> None:
         """Replace the set of sockets, and act on the difference."""
         self._found = sockets
         self._go_on()
@@ -234,7 +221,7 @@ class PluginManager:
             self._soon.cancel()
             self._soon = None
         loop = asyncio.get_running_loop()
-        todo: PluginPlan = plan(self._found, self._known, loop.time())
+        todo: plugins_model.PluginPlan = plugins_model.plan(self._found, self._known, loop.time())
         for path in todo.forget:
             del self._known[path]
         for end in todo.deregister[:STARTS]:  # start before those that may need their names
@@ -251,71 +238,73 @@ class PluginManager:
         self._counts.show(sorted(self._found), registered)
 
     def _begin(self, socket: str, step: Coroutine[Any, Any, None]) -> None:
-        self._known[socket] = replace(self._known.get(socket, Known()), busy=True)
+        self._known[socket] = replace(self._known.get(socket, plugins_model.Known()), busy=True)
         task = asyncio.create_task(step, name=f"plugin {socket}")
         self._steps.add(task)
         task.add_done_callback(self._steps.discard)
 
-    async def _deregister(self, step: Deregister) -> None:
+    async def _deregister(self, step: plugins_model.Deregister) -> None:
         info = step.info
         log.info("plugin deregistered", extra={"plugin": info.name, "reason": step.reason})
         try:
             await self._handlers[info.type].deregister(info)
-        except PluginRefused as error:
+        except plugins_model.PluginRefused as error:
             log.warning(
                 "plugin could not be deregistered", extra={"plugin": info.name, "why": str(error)}
             )
         except Exception:  # as above; who registers under its name finds out
             log.exception("plugin handler broke", extra={"plugin": info.name})
         now = asyncio.get_running_loop().time()
-        self._known = name_is_free(self._known, info.name, now)
-        self._known[info.socket] = Known()
+        self._known = plugins_model.name_is_free(self._known, info.name, now)
+        self._known[info.socket] = plugins_model.Known()
         self._go_on()
 
-    async def _register(self, step: Register) -> None:
+    async def _register(self, step: plugins_model.Register) -> None:
         socket, name = step.socket, ""
         try:
             async with self._registrations.open(socket, step.stamp) as conversation:
                 info = await conversation.info()
                 name = info.name
                 await self._introduce(info, conversation)
-        except PluginRefused as error:
+        except plugins_model.PluginRefused as error:
             self._not_registered(step, name, str(error))
         except Exception as error:  # a handler that breaks must not keep its plugin out forever
             log.exception("plugin handler broke", extra={"socket": socket, "plugin": name})
             self._not_registered(step, name, f"internal error: {type(error).__name__}")
         else:
             log.info("plugin registered", extra={"plugin": name, "socket": socket})
-            self._known[socket] = Known(registered=info, tried=step.stamp, name=name)
+            self._known[socket] = plugins_model.Known(registered=info, tried=step.stamp, name=name)
         self._go_on_soon()
 
-    async def _introduce(self, info: PluginInfo, conversation: Conversation) -> None:
+    async def _introduce(
+        self, info: plugins_model.PluginInfo, conversation: plugins_model.Conversation
+    ) -> None:
         """Hand a plugin to its handler and notify the plugin. Raises PluginRefused."""
         try:
             handler = self._handler(info)
             handler.validate(info)
             await handler.register(info)
-        except PluginRefused as error:
-            with suppress(PluginRefused):  # the reason for the refusal matters more
+        except plugins_model.PluginRefused as error:
+            with suppress(plugins_model.PluginRefused):  # the reason for the refusal matters more
                 await conversation.notify(registered=False, error=str(error))
             raise
         try:
             await conversation.notify(registered=True)
-        except PluginRefused:
+        except plugins_model.PluginRefused:
             await handler.deregister(info)
             raise
 
-    def _handler(self, info: PluginInfo) -> PluginHandler:
+    def _handler(self, info: plugins_model.PluginInfo) -> plugins_model.PluginHandler:
         handler = self._handlers.get(info.type)
         if handler is None:
             known = ", ".join(sorted(self._handlers)) or "none"
-            raise PluginRefused(
+            raise plugins_model.PluginRefused(
                 f"no handler registered for plugin type: {info.type} at socket {info.socket} "
                 f"(this node has: {known})"
             )
         return handler
 
-    def _not_registered(self, step: Register, name: str, problem: str) -> None:
+    def _not_registered(self, step: plugins_model.Register, name: str, problem: str) -> None:
         before = self._known[step.socket]
         now = asyncio.get_running_loop().time()
         after = before.failed(step.stamp, name, problem, now)
@@ -358,26 +347,28 @@ class SocketRegistrations:
         """None before the first socket."""
 
     @asynccontextmanager
-    async def open(self, socket: str, stamp: Stamp) -> AsyncIterator[Conversation]:
+    async def open(
+        self, socket: str, stamp: plugins_model.Stamp
+    ) -> AsyncIterator[plugins_model.Conversation]:
         """Talk to one. Raises PluginRefused."""
         from kubeletpy.remote.unary_call import Turns
 
         try:
             path = socket_path(socket)
         except EndpointError as error:
-            raise PluginRefused(str(error)) from None
+            raise plugins_model.PluginRefused(str(error)) from None
         self._turns = self._turns or Turns()
         yield _PluginConversation(path, socket, stamp, self._turns)
 
 
 class _PluginConversation:
-    def __init__(self, path: str, socket: str, stamp: Stamp, turns: Turns) -> None:
+    def __init__(self, path: str, socket: str, stamp: plugins_model.Stamp, turns: Turns) -> None:
         self._path = path
         self._socket = socket
         self._stamp = stamp
         self._turns = turns
 
-    async def info(self) -> PluginInfo:
+    async def info(self) -> plugins_model.PluginInfo:
         from kubeletpy.remote.generated import pluginregistration_pb2 as pb
 
         said = await self._call("GetInfo", pb.InfoRequest(), pb.PluginInfo, INFO_S)
@@ -420,16 +411,18 @@ class _PluginConversation:
             return answer.FromString(data)
         except TimeoutError:
             if call.connected:
-                raise PluginRefused(f"{what}: no answer within {within:g}s") from None
+                raise plugins_model.PluginRefused(f"{what}: no answer within {within:g}s") from None
             why = f" ({call.problem})" if call.problem else ""
             text = f"connecting to plugin at {self._socket}: no answer within {CONNECT_S:g}s{why}"
-            raise PluginRefused(text) from None
+            raise plugins_model.PluginRefused(text) from None
         except CallFailed as error:
             details = scrub(error.details)
             text = f"{what}: rpc error: code = {error.code.shown} desc = {details}"
-            raise PluginRefused(text) from None
+            raise plugins_model.PluginRefused(text) from None
         except DecodeError:
-            raise PluginRefused(f"{what}: the answer is not what the call returns") from None
+            raise plugins_model.PluginRefused(
+                f"{what}: the answer is not what the call returns"
+            ) from None
 
     async def _connected(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -442,18 +435,24 @@ class _PluginConversation:
         return sock
 
 
-def read_info(said: pb.PluginInfo, socket: str, stamp: Stamp) -> PluginInfo:
+def read_info(
+    said: pb.PluginInfo, socket: str, stamp: plugins_model.Stamp
+) -> plugins_model.PluginInfo:
     """A plugin's answer, if it is usable. Raises PluginRefused."""
     for what, text in (("type", said.type), ("name", said.name)):
         if not text:
-            raise PluginRefused(f"plugin at {socket}: GetInfo gives no {what}")
+            raise plugins_model.PluginRefused(f"plugin at {socket}: GetInfo gives no {what}")
         if len(text) > MAX_NAME or not text.isprintable():
-            raise PluginRefused(f"plugin at {socket}: the {what} that GetInfo gives is no {what}")
+            raise plugins_model.PluginRefused(
+                f"plugin at {socket}: the {what} that GetInfo gives is no {what}"
+            )
     if len(said.supported_versions) > MAX_VERSIONS:
-        raise PluginRefused(f"plugin at {socket}: GetInfo gives more than {MAX_VERSIONS} versions")
+        raise plugins_model.PluginRefused(
+            f"plugin at {socket}: GetInfo gives more than {MAX_VERSIONS} versions"
+        )
     try:
         endpoint = socket_path(said.endpoint) if said.endpoint else socket
     except EndpointError as error:
-        raise PluginRefused(f"plugin {said.name} at {socket}: {error}") from None
+        raise plugins_model.PluginRefused(f"plugin {said.name} at {socket}: {error}") from None
     versions = tuple(version[:MAX_NAME] for version in said.supported_versions)
-    return PluginInfo(said.type, said.name, endpoint, versions, socket, stamp)
+    return plugins_model.PluginInfo(said.type, said.name, endpoint, versions, socket, stamp)

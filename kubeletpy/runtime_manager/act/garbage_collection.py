@@ -26,17 +26,8 @@ from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
 from kubeletpy.runtime_manager.act.sync_run import CREATE_ERROR, StatusDraft, SyncRun, fail
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.names import POD_UID, UnsafeName, log_link, read_labels
+from kubeletpy.runtime_manager.plan import gc_selection
 from kubeletpy.runtime_manager.plan.actions import StartContainer
-from kubeletpy.runtime_manager.plan.gc_selection import (
-    SHOWN,
-    DeadContainer,
-    GCPolicy,
-    containers_to_remove,
-    dead_containers,
-    dead_links_to_remove,
-    log_directories_to_remove,
-    sandboxes_to_remove,
-)
 from kubeletpy.runtime_manager.read.status_reader import OwnStarts
 
 # Remove dead containers and sandboxes with the files that belong to them.
@@ -117,7 +108,7 @@ class Remover:
         running when this sync began: nobody has seen yet how it ended.
         """
         if not run.request.reported():
-            keep = max(keep, SHOWN)
+            keep = max(keep, gc_selection.SHOWN)
         for container in run.pod.init_containers:
             ended = [
                 record
@@ -184,7 +175,7 @@ class ContainerGarbageCollector:
         mutations: Mutations,
         killer: Killer,
         remover: Remover,
-        policy: GCPolicy,
+        policy: gc_selection.GCPolicy,
         *,
         own_starts: OwnStarts,
         settings: RuntimeSettings,
@@ -218,7 +209,7 @@ class ContainerGarbageCollector:
         """
         containers, ended = await self._listed()
         dead = await self._without_abandoned(ended)
-        going = containers_to_remove(
+        going = gc_selection.containers_to_remove(
             dead, self._policy, removable, all_sources_ready=all_sources_ready, reported=reported
         )
         del dead, ended
@@ -228,7 +219,7 @@ class ContainerGarbageCollector:
         in_use = frozenset(container.sandbox_id for container in left)
         known = {container.pod_uid for container in left}
         known |= {sandbox.labels.get(POD_UID, "") for sandbox in sandboxes}
-        unneeded = sandboxes_to_remove(sandboxes, in_use, removable)
+        unneeded = gc_selection.sandboxes_to_remove(sandboxes, in_use, removable)
         del sandboxes  # a removal may take minutes: no answer of the runtime is held meanwhile
         for sandbox_id, uid in unneeded:
             try:
@@ -239,16 +230,16 @@ class ContainerGarbageCollector:
         self._mutations.forget_except(known)
         return Collected(known, len(gone))
 
-    async def _listed(self) -> tuple[list[_Listed], list[DeadContainer]]:
+    async def _listed(self) -> tuple[list[_Listed], list[gc_selection.DeadContainer]]:
         """All containers, and those that do not run; none holds the runtime's answer."""
         containers = await self._runtime.list_containers()
         now = steady_now()
         self._listed_at = {c.id: self._listed_at.get(c.id, now) for c in containers}
         known_for = {each: now - at for each, at in self._listed_at.items()}
-        dead = dead_containers(containers, self._policy, self._clock.now(), known_for)
+        dead = gc_selection.dead_containers(containers, self._policy, self._clock.now(), known_for)
         return [_Listed.from_cri(container) for container in containers], dead
 
-    async def _remove_containers(self, going: Sequence[DeadContainer]) -> set[str]:
+    async def _remove_containers(self, going: Sequence[gc_selection.DeadContainer]) -> set[str]:
         gone: set[str] = set()
         for container in going:
             try:
@@ -261,10 +252,12 @@ class ContainerGarbageCollector:
                 gone.add(container.id)
         return gone
 
-    async def _without_abandoned(self, dead: Sequence[DeadContainer]) -> list[DeadContainer]:
+    async def _without_abandoned(
+        self, dead: Sequence[gc_selection.DeadContainer]
+    ) -> list[gc_selection.DeadContainer]:
         """Mark containers whose start was canceled with an agent: the one before it is the newest
         that has an end to show. A list does not contain why a container ended."""
-        units: dict[tuple[str, str], list[DeadContainer]] = {}
+        units: dict[tuple[str, str], list[gc_selection.DeadContainer]] = {}
         for container in sorted(dead, key=lambda each: each.rank, reverse=True):
             units.setdefault((container.pod_uid, container.name), []).append(container)
         marked = []
@@ -284,7 +277,7 @@ class ContainerGarbageCollector:
             return False
         return self._own_starts.is_abandoned(status)
 
-    async def _stop(self, container: DeadContainer) -> None:
+    async def _stop(self, container: gc_selection.DeadContainer) -> None:
         record = ContainerStatus(container.id, container.name, ContainerState.UNKNOWN)
         status = PodRuntimeStatus(container.pod_uid, "", "", containers=(record,))
         await self._killer.kill_pod(None, status, None, StatusDraft(status))
@@ -299,12 +292,12 @@ class ContainerGarbageCollector:
         if all_sources_ready:
             root = Path(self._settings.pod_logs_dir)
             names = await asyncio.to_thread(_directories, root)
-            for name in log_directories_to_remove(names, removable):
+            for name in gc_selection.log_directories_to_remove(names, removable):
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(remove_tree, str(root / name))
         links_root = Path(self._settings.container_logs_dir)
         dangling = await asyncio.to_thread(_dangling_links, links_root, self._settings.pod_logs_dir)
-        going = dead_links_to_remove(dangling, live)
+        going = gc_selection.dead_links_to_remove(dangling, live)
         await asyncio.to_thread(_unlink_all, links_root, going)
 
 

@@ -28,6 +28,7 @@ from kubeletpy.pods.shape import pull_policy_problem
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
+from kubeletpy.runtime_manager.act import sync_run
 from kubeletpy.runtime_manager.act.container_files import (
     create_termination_file,
     keep_hook,
@@ -40,16 +41,6 @@ from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations, StartKind, StartSlots
 from kubeletpy.runtime_manager.act.resize_pod import record_given
 from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
-from kubeletpy.runtime_manager.act.sync_run import (
-    CONFIG_ERROR,
-    CREATE_ERROR,
-    POST_START_ERROR,
-    RUN_ERROR,
-    StartFailed,
-    SyncRun,
-    Turn,
-    fail,
-)
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
@@ -169,7 +160,9 @@ class ContainerStarter:
         """Another runtime, or another configuration, may be behind the socket from now on."""
         self._left_out = None
 
-    async def start(self, run: SyncRun, action: StartContainer, turn: Turn) -> None:
+    async def start(
+        self, run: sync_run.SyncRun, action: StartContainer, turn: sync_run.Turn
+    ) -> None:
         """Start a container.
 
         Raises:
@@ -196,7 +189,9 @@ class ContainerStarter:
         await self._check_stop_signal(run, action, container_id)
         await self._post_start(run, action, container_id)
 
-    async def _mounted_images(self, run: SyncRun, action: StartContainer) -> Sequence[Mount]:
+    async def _mounted_images(
+        self, run: sync_run.SyncRun, action: StartContainer
+    ) -> Sequence[Mount]:
         """The container's mounts; the images among them are on the node."""
         mounts = list(run.request.volume_mounts.get(action.name, ()))
         for index, mount in enumerate(mounts):
@@ -206,19 +201,19 @@ class ContainerStarter:
                     wanted["imagePullPolicy"] = mount.image_pull_policy
                 try:
                     image = await self._image(run, action, wanted)
-                except StartFailed as failed:
+                except sync_run.StartFailed as failed:
                     failed.error = replace(failed.error, mounted_image=mount.image)
                     raise
                 mounts[index] = replace(mount, image_ref=image.ref)
         return mounts
 
     async def _image(
-        self, run: SyncRun, action: StartContainer, wanted: api.Container
+        self, run: sync_run.SyncRun, action: StartContainer, wanted: api.Container
     ) -> LocalImage:
         """Get an image onto the node: the container's, or one that it mounts."""
         if problem := pull_policy_problem(wanted):
             message = f"container {action.name} has a malformed field: {problem}"
-            fail(self._recorder, run, action, CONFIG_ERROR, message)
+            sync_run.fail(self._recorder, run, action, sync_run.CONFIG_ERROR, message)
         try:
             return await self._images.ensure_image_exists(
                 run.pod,
@@ -231,7 +226,7 @@ class ContainerStarter:
             self._recorder.event(
                 run.reference(action), WARNING, Reason.FAILED, f"Error: {error.code}"
             )
-            raise StartFailed(
+            raise sync_run.StartFailed(
                 error.code,
                 error.message,
                 error.retry_at,
@@ -240,7 +235,7 @@ class ContainerStarter:
             ) from error
 
     async def _gather_additions(
-        self, run: SyncRun, action: StartContainer, mounts: Sequence[Mount]
+        self, run: sync_run.SyncRun, action: StartContainer, mounts: Sequence[Mount]
     ) -> ContainerAdditions:
         """Collect from the providers what the container is made with besides its spec."""
         given = ContainerAdditions(EnvironmentInputs(facts=NodeFacts(pod_ips=run.pod_ips)), mounts)
@@ -248,12 +243,14 @@ class ContainerStarter:
             for provider in self._providers:
                 given = await provider.provide(run.pod, action.container, run.pod_ips, given)
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            fail(self._recorder, run, action, CONFIG_ERROR, str(error), error=error)
+            sync_run.fail(
+                self._recorder, run, action, sync_run.CONFIG_ERROR, str(error), error=error
+            )
         return given
 
     async def _config(
         self,
-        run: SyncRun,
+        run: sync_run.SyncRun,
         action: StartContainer,
         image: LocalImage,
         given: ContainerAdditions,
@@ -295,10 +292,12 @@ class ContainerStarter:
                 )
             make_log_directory(log_directory)
         except (ContainerConfigError, UnsafeName, OSError) as error:
-            fail(self._recorder, run, action, CONFIG_ERROR, str(error), error=error)
+            sync_run.fail(
+                self._recorder, run, action, sync_run.CONFIG_ERROR, str(error), error=error
+            )
         return config
 
-    def _attempt(self, run: SyncRun, action: StartContainer, log_directory: str) -> int:
+    def _attempt(self, run: sync_run.SyncRun, action: StartContainer, log_directory: str) -> int:
         """Counts on from the newest record, or from the logs when the runtime has forgotten.
 
         A container that was created but never started, or whose start ended with the agent that
@@ -313,7 +312,7 @@ class ContainerStarter:
         return known.restart_count + (0 if uncounted else 1)
 
     async def _made_already(
-        self, run: SyncRun, action: StartContainer, config: cri.ContainerConfig
+        self, run: sync_run.SyncRun, action: StartContainer, config: cri.ContainerConfig
     ) -> str:
         """A container of the same configuration that only has to be started; empty: none.
 
@@ -336,10 +335,10 @@ class ContainerStarter:
 
     async def _create_and_start(
         self,
-        run: SyncRun,
+        run: sync_run.SyncRun,
         action: StartContainer,
         config: cri.ContainerConfig,
-        turn: Turn,
+        turn: sync_run.Turn,
     ) -> str:
         """Make one change to the runtime: it is seen through even if the sync is cancelled."""
         container_id = await self._made_already(run, action, config)
@@ -366,13 +365,13 @@ class ContainerStarter:
                 self._own_starts.failed(container_id, error.code)
             text = await asyncio.to_thread(_error_text, error, action, config)
             text = text.replace(container_id, action.name)
-            fail(self._recorder, run, action, RUN_ERROR, text)
+            sync_run.fail(self._recorder, run, action, sync_run.RUN_ERROR, text)
         self._recorder.event(run.reference(action), NORMAL, Reason.STARTED, "Container started")
         self._link_log(run, config, container_id)
         return container_id
 
     async def _create(
-        self, run: SyncRun, action: StartContainer, config: cri.ContainerConfig
+        self, run: sync_run.SyncRun, action: StartContainer, config: cri.ContainerConfig
     ) -> str:
         if config.CDI_devices or any(mount.image_sub_path for mount in config.mounts):
             await self._check_left_out(run, action, config)
@@ -384,12 +383,14 @@ class ContainerStarter:
         except CRIError as error:
             why = await asyncio.to_thread(_error_text, error, action, config)
             count_image_volumes(self._metrics, config, why)
-            fail(self._recorder, run, action, CREATE_ERROR, with_image_volumes(config, why))
+            sync_run.fail(
+                self._recorder, run, action, sync_run.CREATE_ERROR, with_image_volumes(config, why)
+            )
         count_image_volumes(self._metrics, config)
         return made
 
     async def _check_left_out(
-        self, run: SyncRun, action: StartContainer, config: cri.ContainerConfig
+        self, run: sync_run.SyncRun, action: StartContainer, config: cri.ContainerConfig
     ) -> None:
         """Refuse a container that the runtime would make without a requested part."""
         from kubeletpy.runtime_manager.act.left_out import LeftOut
@@ -398,9 +399,11 @@ class ContainerStarter:
         why = await self._left_out.why(run.sandbox_id, config, run.sandbox_config)
         if why:
             note(TraceCall.CREATE_CONTAINER, action.name, error=why)
-            fail(self._recorder, run, action, CREATE_ERROR, why)
+            sync_run.fail(self._recorder, run, action, sync_run.CREATE_ERROR, why)
 
-    def _link_log(self, run: SyncRun, config: cri.ContainerConfig, container_id: str) -> None:
+    def _link_log(
+        self, run: sync_run.SyncRun, config: cri.ContainerConfig, container_id: str
+    ) -> None:
         pod = run.pod
         link = log_link(
             self._settings.container_logs_dir,
@@ -412,7 +415,7 @@ class ContainerStarter:
         link_log(f"{run.sandbox_config.log_directory}/{config.log_path}", link)
 
     async def _check_stop_signal(
-        self, run: SyncRun, action: StartContainer, container_id: str
+        self, run: sync_run.SyncRun, action: StartContainer, container_id: str
     ) -> None:
         """Report when the container will not get the signal that its spec requests."""
         if not (action.container.get("lifecycle") or {}).get("stopSignal"):
@@ -427,7 +430,9 @@ class ContainerStarter:
         if why := why_ignored(action.container, status, enabled=enabled):
             self._recorder.event(run.reference(action), WARNING, Reason.STOP_SIGNAL_IGNORED, why)
 
-    async def _post_start(self, run: SyncRun, action: StartContainer, container_id: str) -> None:
+    async def _post_start(
+        self, run: sync_run.SyncRun, action: StartContainer, container_id: str
+    ) -> None:
         if not (action.container.get("lifecycle") or {}).get("postStart"):
             return
         try:
@@ -444,7 +449,7 @@ class ContainerStarter:
             await self._killer.kill_container(
                 run.pod, action.name, container_id, message="FailedPostStartHook"
             )
-            raise StartFailed(POST_START_ERROR, str(error)) from error
+            raise sync_run.StartFailed(sync_run.POST_START_ERROR, str(error)) from error
 
 
 def _error_text(error: CRIError, action: StartContainer, config: cri.ContainerConfig) -> str:

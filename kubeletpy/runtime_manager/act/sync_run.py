@@ -16,17 +16,8 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note
+from kubeletpy.pods import runtime_status
 from kubeletpy.pods.pod import Pod, field_path
-from kubeletpy.pods.runtime_status import (
-    ContainerState,
-    ContainerStatus,
-    PodRuntimeStatus,
-    SandboxStatus,
-    SpecField,
-    StartError,
-    SyncAction,
-    SyncResult,
-)
 from kubeletpy.pods.runtime_status import about as about_field
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.plan.actions import PodActions, StartContainer
@@ -47,7 +38,7 @@ from kubeletpy.runtime_manager.read.status_source import StatusSource
 class StatusDraft:
     """A working copy of a PodRuntimeStatus."""
 
-    def __init__(self, status: PodRuntimeStatus) -> None:
+    def __init__(self, status: runtime_status.PodRuntimeStatus) -> None:
         self._status = status
         self._sandboxes = {sandbox.id: sandbox for sandbox in status.sandboxes}
         self._containers = {container.id: container for container in status.containers}
@@ -57,7 +48,7 @@ class StatusDraft:
         self.changed = False
         """Whether a change was requested of the runtime."""
 
-    def sandbox_ready(self, sandbox: SandboxStatus) -> None:
+    def sandbox_ready(self, sandbox: runtime_status.SandboxStatus) -> None:
         """A sandbox was made."""
         self.changed = True
         self._sandboxes[sandbox.id] = sandbox
@@ -81,11 +72,11 @@ class StatusDraft:
         self._ended.pop(container_id, None)
         self._containers.pop(container_id, None)
 
-    def now(self, observed_at: int) -> PodRuntimeStatus:
+    def now(self, observed_at: int) -> runtime_status.PodRuntimeStatus:
         """The status as recorded, without a call to the runtime."""
         return self._build(self._containers.values(), observed_at)
 
-    async def finished(self, source: StatusSource) -> PodRuntimeStatus:
+    async def finished(self, source: StatusSource) -> runtime_status.PodRuntimeStatus:
         """The status after everything done so far.
 
         Raises:
@@ -100,8 +91,8 @@ class StatusDraft:
         return self._build([*untouched, *read], observed_at)
 
     def _build(
-        self, containers: Iterable[ReadContainer | ContainerStatus], observed_at: int
-    ) -> PodRuntimeStatus:
+        self, containers: Iterable[ReadContainer | runtime_status.ContainerStatus], observed_at: int
+    ) -> runtime_status.PodRuntimeStatus:
         status = self._status
         identity = PodIdentity(status.uid, status.name, status.namespace, status.labels)
         return pod_status_from_cri(identity, self._sandboxes.values(), containers, observed_at)
@@ -115,7 +106,7 @@ class SyncRun(Struct):
     """One sync in progress."""
 
     request: SyncPodRequest
-    status: PodRuntimeStatus
+    status: runtime_status.PodRuntimeStatus
     """The status that the plan was based on."""
     plan: PodActions
     draft: StatusDraft
@@ -123,9 +114,9 @@ class SyncRun(Struct):
     pod_ips: tuple[str, ...]
     sandbox_config: cri.PodSandboxConfig = field(default_factory=cri.PodSandboxConfig)
     """That of the sandbox, once containers are to start in it."""
-    results: list[SyncResult] = field(default_factory=list)
-    start_errors: dict[str, StartError] = field(default_factory=dict)
-    sync_error: StartError | None = None
+    results: list[runtime_status.SyncResult] = field(default_factory=list)
+    start_errors: dict[str, runtime_status.StartError] = field(default_factory=dict)
+    sync_error: runtime_status.StartError | None = None
     retry_at: float | None = None
     resized: list[str] = field(default_factory=list)
     """Containers whose limits were changed in place."""
@@ -143,10 +134,14 @@ class SyncRun(Struct):
         return pod_reference(self.pod, field_path(action.kind, action.name))
 
     def add(
-        self, action: SyncAction, target: str, error: StartError | None = None, why: str = ""
+        self,
+        action: runtime_status.SyncAction,
+        target: str,
+        error: runtime_status.StartError | None = None,
+        why: str = "",
     ) -> None:
         """Record the outcome of a step."""
-        self.results.append(SyncResult(action, target, error, why))
+        self.results.append(runtime_status.SyncResult(action, target, error, why))
 
     def retry(self, at: float | None) -> None:
         """Record when a retry makes sense; the earliest counts."""
@@ -173,14 +168,14 @@ class StartFailed(Exception):
         message: str,
         retry_at: float | None = None,
         *,
-        about: SpecField | None = None,
+        about: runtime_status.SpecField | None = None,
         shown_retry_at: float | None = None,
         fault: MachineFault | None = None,
     ) -> None:
         """``shown_retry_at``: when it is tried again, where that is another time."""
         super().__init__(message)
         shown = retry_at if shown_retry_at is None else shown_retry_at
-        self.error = StartError(code, message, shown, about=about, fault=fault)
+        self.error = runtime_status.StartError(code, message, shown, about=about, fault=fault)
         self.retry_at = retry_at
 
 
@@ -211,7 +206,7 @@ def fail(
 
 
 def ended_in_their_start(
-    errors: Mapping[str, StartError], after: PodRuntimeStatus
+    errors: Mapping[str, runtime_status.StartError], after: runtime_status.PodRuntimeStatus
 ) -> Iterator[float]:
     """When (Unix seconds) containers ended whose start failed after they were created.
 
@@ -223,7 +218,7 @@ def ended_in_their_start(
         if (
             error.code in (RUN_ERROR, POST_START_ERROR)
             and record is not None
-            and record.state is ContainerState.EXITED
+            and record.state is runtime_status.ContainerState.EXITED
             and record.finished_at > 0
         ):
             yield record.finished_at / 1e9

@@ -10,26 +10,8 @@ from decimal import Decimal
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
 from kubeletpy.pods import resources as memory_qos
+from kubeletpy.pods import resources as pods_resources
 from kubeletpy.pods.pod import ContainerKind, Placement, Pod, is_sidecar
-from kubeletpy.pods.resources import (
-    HUGEPAGES_PREFIX,
-    Amounts,
-    QoSClass,
-    added_to_container,
-    amounts,
-    claims,
-    container_amounts,
-    cpu_quota,
-    cpu_request,
-    cpu_shares,
-    hugepage_limits,
-    is_critical,
-    is_node_critical,
-    memory_share,
-    pod_level_requests_set,
-    qos_class,
-    requested_below_pod,
-)
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
@@ -48,13 +30,13 @@ def linux_resources(
     """cpu and memory of a container or a sandbox; cores and bytes. No request: the limit counts."""
     resources = cri.LinuxContainerResources()
     share = cpu_request if cpu_request is not None else cpu_limit
-    resources.cpu_shares = cpu_shares(whole((share or _ZERO) * 1000))
+    resources.cpu_shares = pods_resources.cpu_shares(whole((share or _ZERO) * 1000))
     if memory_limit:
         resources.memory_limit_in_bytes = whole(memory_limit)
     if settings.cpu_cfs_quota:
         period = settings.cpu_cfs_period_us
         resources.cpu_period = period
-        resources.cpu_quota = cpu_quota(whole((cpu_limit or _ZERO) * 1000), period)
+        resources.cpu_quota = pods_resources.cpu_quota(whole((cpu_limit or _ZERO) * 1000), period)
     if settings.cgroup_v2 and not settings.single_process_oom_kill:
         resources.unified["memory.oom.group"] = "1"
     return resources
@@ -62,7 +44,7 @@ def linux_resources(
 
 def overhead_resources(pod: Pod, settings: RuntimeSettings) -> cri.LinuxContainerResources:
     """``spec.overhead``; empty without one. Raises ValueError."""
-    extra = amounts(pod.spec.get("overhead"))
+    extra = pods_resources.amounts(pod.spec.get("overhead"))
     if not extra:
         return cri.LinuxContainerResources()
     return linux_resources(settings, extra.get("cpu"), extra.get("cpu"), extra.get("memory"))
@@ -72,18 +54,23 @@ def container_resources(
     pod: Pod, container: api.Container, kind: ContainerKind, settings: RuntimeSettings
 ) -> cri.LinuxContainerResources:
     """All resource limits of one container. Raises ValueError for what is not a quantity."""
-    requests = container_amounts(container, "requests")
-    limits = container_amounts(container, "limits")
-    of_pod = amounts((pod.spec.get("resources") or {}).get("limits"))
-    raised = _raised_by_claims(pod, container, limits, of_pod) if claims(pod) else limits
+    requests = pods_resources.container_amounts(container, "requests")
+    limits = pods_resources.container_amounts(container, "limits")
+    of_pod = pods_resources.amounts((pod.spec.get("resources") or {}).get("limits"))
+    raised = (
+        _raised_by_claims(pod, container, limits, of_pod) if pods_resources.claims(pod) else limits
+    )
     resources = linux_resources(
         settings,
-        cpu_request(pod, container),
+        pods_resources.cpu_request(pod, container),
         raised.get("cpu") or of_pod.get("cpu"),
         raised.get("memory") or of_pod.get("memory"),
     )
     resources.oom_score_adj = oom_score_adj(pod, container, kind, settings.memory_capacity)
-    page_limits = {**hugepage_limits(of_pod), **hugepage_limits(raised)}
+    page_limits = {
+        **pods_resources.hugepage_limits(of_pod),
+        **pods_resources.hugepage_limits(raised),
+    }
     resources.hugepage_limits.extend(
         cri.HugepageLimit(page_size=size, limit=page_limits.get(size, 0))
         for size in settings.hugepage_sizes
@@ -95,7 +82,7 @@ def container_resources(
     if settings.cgroup_v2:
         files = memory_qos.container_files(
             settings.memory_qos,
-            qos_class(pod),
+            pods_resources.qos_class(pod),
             request,
             limit,
             pod_limit=whole(of_pod.get("memory", _ZERO)),
@@ -106,8 +93,11 @@ def container_resources(
 
 
 def _raised_by_claims(
-    pod: Pod, container: api.Container, limits: Amounts, of_pod: Amounts
-) -> Amounts:
+    pod: Pod,
+    container: api.Container,
+    limits: pods_resources.Amounts,
+    of_pod: pods_resources.Amounts,
+) -> pods_resources.Amounts:
     """A container's limits with what its claims add.
 
     Without a limit of its own in the spec a container has none, or the pod's: nothing is added.
@@ -115,10 +105,10 @@ def _raised_by_claims(
     During a resize ``limits`` may contain those of the pod, so the spec decides.
     """
     found = pod.find_container(container["name"])
-    own = container_amounts(found[1], "limits") if found is not None else limits
+    own = pods_resources.container_amounts(found[1], "limits") if found is not None else limits
     raised = dict(limits)
-    for name, more in added_to_container(pod, container["name"]).items():
-        if name.startswith(HUGEPAGES_PREFIX):
+    for name, more in pods_resources.added_to_container(pod, container["name"]).items():
+        if name.startswith(pods_resources.HUGEPAGES_PREFIX):
             if name in limits or name not in of_pod:
                 raised[name] = limits.get(name, _ZERO) + more
         elif own.get(name) and limits.get(name):
@@ -146,12 +136,12 @@ def oom_score_adj(
     classes, lower the more memory it requests; a sidecar is no higher than the regular container
     that requests least. Raises ValueError.
     """
-    if is_node_critical(pod):
+    if pods_resources.is_node_critical(pod):
         return GUARANTEED_OOM_SCORE
-    quality = qos_class(pod)
-    if quality is QoSClass.GUARANTEED:
+    quality = pods_resources.qos_class(pod)
+    if quality is pods_resources.QoSClass.GUARANTEED:
         return GUARANTEED_OOM_SCORE
-    if quality is QoSClass.BEST_EFFORT:
+    if quality is pods_resources.QoSClass.BEST_EFFORT:
         return BEST_EFFORT_OOM_SCORE
     if memory_capacity <= 0:
         return BEST_EFFORT_OOM_SCORE - 1
@@ -167,16 +157,16 @@ def oom_score_adj(
 
 
 def _memory_request(pod: Pod, container: api.Container) -> int:
-    own = whole(container_amounts(container, "requests").get("memory", _ZERO))
-    return own + memory_share(pod, container["name"])
+    own = whole(pods_resources.container_amounts(container, "requests").get("memory", _ZERO))
+    return own + pods_resources.memory_share(pod, container["name"])
 
 
 def _unassigned_memory_share(pod: Pod) -> int:
     """Each container's part of a pod-level memory request that no container or claim requests."""
-    if not pod_level_requests_set(pod):
+    if not pods_resources.pod_level_requests_set(pod):
         return 0
-    requested = amounts(pod.spec["resources"].get("requests")).get("memory", _ZERO)
-    assigned = requested_below_pod(pod).get("memory", _ZERO)
+    requested = pods_resources.amounts(pod.spec["resources"].get("requests")).get("memory", _ZERO)
+    assigned = pods_resources.requested_below_pod(pod).get("memory", _ZERO)
     count = len(pod.containers) + len(pod.init_containers)
     return max(0, whole(requested) - whole(assigned)) // count
 
@@ -187,10 +177,13 @@ def has_swap(pod: Pod, container: api.Container, settings: RuntimeSettings) -> b
     """
     if not (settings.swap_controller and settings.cgroup_v2 and settings.limited_swap):
         return False
-    if is_critical(pod) or qos_class(pod) is not QoSClass.BURSTABLE:
+    if (
+        pods_resources.is_critical(pod)
+        or pods_resources.qos_class(pod) is not pods_resources.QoSClass.BURSTABLE
+    ):
         return False
-    request = container_amounts(container, "requests").get("memory", _ZERO)
-    return request != container_amounts(container, "limits").get("memory", _ZERO)
+    request = pods_resources.container_amounts(container, "requests").get("memory", _ZERO)
+    return request != pods_resources.container_amounts(container, "limits").get("memory", _ZERO)
 
 
 def _limit_swap(
@@ -206,7 +199,7 @@ def _limit_swap(
         resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes
         return
     swap = 0
-    request = container_amounts(container, "requests").get("memory", _ZERO)
+    request = pods_resources.container_amounts(container, "requests").get("memory", _ZERO)
     if 0 < request <= settings.memory_capacity and has_swap(pod, container, settings):
         swap = int(request / settings.memory_capacity * settings.swap_capacity)
     resources.unified["memory.swap.max"] = str(swap)

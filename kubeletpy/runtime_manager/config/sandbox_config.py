@@ -246,8 +246,8 @@ def build_pod_sandbox_config(
 ) -> cri.PodSandboxConfig:
     """The config for RunPodSandbox.
 
-    ``dns`` comes from :func:`kubeletpy.runtime_manager.config.sandbox_config.pod_dns`; ``extra_groups`` are
-    those of the pod's persistent volumes.
+    ``dns`` comes from :func:`kubeletpy.runtime_manager.config.sandbox_config.pod_dns`;
+    ``extra_groups`` are those of the pod's persistent volumes.
 
     Raises:
         SandboxConfigError: the spec requests something impossible; the message names the field.

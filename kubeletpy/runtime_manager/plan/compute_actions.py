@@ -10,22 +10,8 @@ from __future__ import annotations
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
+from kubeletpy.pods import runtime_status
 from kubeletpy.pods.pod import ContainerKind, Pod
-from kubeletpy.pods.runtime_status import (
-    ContainerState,
-    ContainerStatus,
-    Decision,
-    KillReason,
-    PodRuntimeStatus,
-    ProbeOutcome,
-    ProbeResults,
-    SandboxDecision,
-    decide_sandbox,
-    restart_after_exit,
-    restart_allowed,
-    should_container_be_restarted,
-    triggers_restart_all,
-)
 from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.runtime_manager.plan.actions import (
     KillContainer,
@@ -56,7 +42,7 @@ class ContainerVerdict(Struct, frozen=True):
     start: StartContainer | None = None
     kill: KillContainer | None = None
     resize: ContainerResize | None = None
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[runtime_status.Decision, ...] = ()
 
 
 _KEEP = ContainerVerdict(keep=True)
@@ -65,23 +51,25 @@ _KEEP = ContainerVerdict(keep=True)
 def judge_regular(
     pod: Pod,
     container: api.Container,
-    status: PodRuntimeStatus,
-    probes: ProbeResults,
+    status: runtime_status.PodRuntimeStatus,
+    probes: runtime_status.ProbeResults,
     in_effect: InEffect | None,
 ) -> ContainerVerdict:
     """Keep, start, kill or resize one container."""
     record = status.newest(container["name"])
-    if record is not None and record.state is ContainerState.RUNNING:
+    if record is not None and record.state is runtime_status.ContainerState.RUNNING:
         return _judge_running(pod, container, record, probes, in_effect)
-    wanted, why = should_container_be_restarted(pod, container, status)
+    wanted, why = runtime_status.should_container_be_restarted(pod, container, status)
     if not wanted:
-        return ContainerVerdict(decisions=(Decision(f"leave container {container['name']}", why),))
-    again = record is not None and record.state is ContainerState.EXITED
+        return ContainerVerdict(
+            decisions=(runtime_status.Decision(f"leave container {container['name']}", why),)
+        )
+    again = record is not None and record.state is runtime_status.ContainerState.EXITED
     start = StartContainer(ContainerKind.REGULAR, container, why, again)
-    if record is None or record.state is not ContainerState.UNKNOWN:
+    if record is None or record.state is not runtime_status.ContainerState.UNKNOWN:
         return ContainerVerdict(start=start, decisions=(start_decision(start),))
     message = f'Container is in "{record.state}" state, try killing it before restart'
-    kill = _kill(container, record, message, KillReason.UNKNOWN_STATE)
+    kill = _kill(container, record, message, runtime_status.KillReason.UNKNOWN_STATE)
     return ContainerVerdict(
         start=start, kill=kill, decisions=(kill_decision(kill), start_decision(start))
     )
@@ -90,21 +78,32 @@ def judge_regular(
 def _judge_running(
     pod: Pod,
     container: api.Container,
-    record: ContainerStatus,
-    probes: ProbeResults,
+    record: runtime_status.ContainerStatus,
+    probes: runtime_status.ProbeResults,
     in_effect: InEffect | None,
 ) -> ContainerVerdict:
     name = container["name"]
     if record.hash != container_hash(container):
-        message, reason = f"Container {name} definition changed", KillReason.DEFINITION_CHANGED
-    elif probes.liveness.get(record.id) is ProbeOutcome.FAILURE:
-        message, reason = f"Container {name} failed liveness probe", KillReason.LIVENESS_PROBE
-    elif probes.startup.get(record.id) is ProbeOutcome.FAILURE:
-        message, reason = f"Container {name} failed startup probe", KillReason.STARTUP_PROBE
+        message, reason = (
+            f"Container {name} definition changed",
+            runtime_status.KillReason.DEFINITION_CHANGED,
+        )
+    elif probes.liveness.get(record.id) is runtime_status.ProbeOutcome.FAILURE:
+        message, reason = (
+            f"Container {name} failed liveness probe",
+            runtime_status.KillReason.LIVENESS_PROBE,
+        )
+    elif probes.startup.get(record.id) is runtime_status.ProbeOutcome.FAILURE:
+        message, reason = (
+            f"Container {name} failed startup probe",
+            runtime_status.KillReason.STARTUP_PROBE,
+        )
     else:
         return _judge_resources(pod, container, record, in_effect)
     start = None
-    if reason is KillReason.DEFINITION_CHANGED or restart_allowed(pod, container):
+    if reason is runtime_status.KillReason.DEFINITION_CHANGED or runtime_status.restart_allowed(
+        pod, container
+    ):
         message += ", will be restarted"
         start = StartContainer(ContainerKind.REGULAR, container, message)
     kill = _kill(container, record, message, reason)
@@ -112,7 +111,10 @@ def _judge_running(
 
 
 def _judge_resources(
-    pod: Pod, container: api.Container, record: ContainerStatus, in_effect: InEffect | None
+    pod: Pod,
+    container: api.Container,
+    record: runtime_status.ContainerStatus,
+    in_effect: InEffect | None,
 ) -> ContainerVerdict:
     if in_effect is None:
         return _KEEP
@@ -124,14 +126,17 @@ def _judge_resources(
     message = f"Container {container['name']} resize requires restart"
     return ContainerVerdict(
         start=StartContainer(ContainerKind.REGULAR, container, resize.why),
-        kill=_kill(container, record, message, KillReason.RESIZE),
+        kill=_kill(container, record, message, runtime_status.KillReason.RESIZE),
         resize=resize,
         decisions=resize.decisions,
     )
 
 
 def _kill(
-    container: api.Container, record: ContainerStatus, message: str, reason: KillReason
+    container: api.Container,
+    record: runtime_status.ContainerStatus,
+    message: str,
+    reason: runtime_status.KillReason,
 ) -> KillContainer:
     return KillContainer(record.id, record.name, ContainerKind.REGULAR, container, message, reason)
 
@@ -140,16 +145,16 @@ class PlanInputs(Struct, frozen=True):
     """Everything that a plan is computed from; see :func:`compute_pod_actions`."""
 
     pod: Pod
-    status: PodRuntimeStatus
-    probes: ProbeResults = field(default_factory=ProbeResults)
+    status: runtime_status.PodRuntimeStatus
+    probes: runtime_status.ProbeResults = field(default_factory=runtime_status.ProbeResults)
     all_containers_restarting: bool = False
     in_effect: InEffect | None = None
 
 
 def compute_pod_actions(
     pod: Pod,
-    status: PodRuntimeStatus,
-    probes: ProbeResults,
+    status: runtime_status.PodRuntimeStatus,
+    probes: runtime_status.ProbeResults,
     *,
     all_containers_restarting: bool = False,
     in_effect: InEffect | None = None,
@@ -160,7 +165,7 @@ def compute_pod_actions(
     ``all_containers_restarting``: an exit requested the restart of all containers, and not all of
     their records are removed yet (:func:`kubeletpy.pods.runtime_status.restart_all_active`).
     """
-    sandbox = decide_sandbox(pod, status)
+    sandbox = runtime_status.decide_sandbox(pod, status)
     if all_containers_restarting:
         return _restart_all(pod, status, sandbox)
     if sandbox.create:
@@ -168,7 +173,9 @@ def compute_pod_actions(
     return _with_sandbox(pod, status, probes, sandbox, in_effect)
 
 
-def _restart_all(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxDecision) -> PodActions:
+def _restart_all(
+    pod: Pod, status: runtime_status.PodRuntimeStatus, sandbox: runtime_status.SandboxDecision
+) -> PodActions:
     """Restart-all: with a new sandbox nothing else happens in this pass; else all records go."""
     if sandbox.create:
         return PodActions(
@@ -177,7 +184,11 @@ def _restart_all(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxDecision) -
             sandbox_id=sandbox.sandbox_id,
             attempt=sandbox.attempt,
             kill_pod_reason=sandbox.reason,
-            decisions=(Decision(f"create sandbox, attempt {sandbox.attempt}", sandbox.reason),),
+            decisions=(
+                runtime_status.Decision(
+                    f"create sandbox, attempt {sandbox.attempt}", sandbox.reason
+                ),
+            ),
         )
     others: list[ResetContainer] = []
     sources: list[ResetContainer] = []
@@ -198,7 +209,7 @@ def _restart_all(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxDecision) -
         attempt=sandbox.attempt,
         containers_to_reset=resets,
         decisions=tuple(
-            Decision(
+            runtime_status.Decision(
                 f"remove container {reset.name} ({reset.id})",
                 "all containers are to restart"
                 + (", as its exit requested" if reset.source else ""),
@@ -209,29 +220,31 @@ def _restart_all(pod: Pod, status: PodRuntimeStatus, sandbox: SandboxDecision) -
 
 
 def _reset(
-    kind: ContainerKind, container: api.Container, record: ContainerStatus
+    kind: ContainerKind, container: api.Container, record: runtime_status.ContainerStatus
 ) -> ResetContainer:
-    exited = record.state is ContainerState.EXITED
+    exited = record.state is runtime_status.ContainerState.EXITED
     return ResetContainer(
         id=record.id,
         name=record.name,
         kind=kind,
         container=container,
         kill=not exited,
-        source=exited and triggers_restart_all(container, record.exit_code),
+        source=exited and runtime_status.triggers_restart_all(container, record.exit_code),
     )
 
 
 def _with_new_sandbox(
     pod: Pod,
-    status: PodRuntimeStatus,
-    sandbox: SandboxDecision,
+    status: runtime_status.PodRuntimeStatus,
+    sandbox: runtime_status.SandboxDecision,
     in_effect: InEffect | None,
 ) -> PodActions:
     """The sandbox must go: kill the pod, and create a new one if anything is left to run."""
     starts, held = _starts_in_new_sandbox(pod, status)
     over = ""
-    has_run = any(record.state is not ContainerState.CREATED for record in status.containers)
+    has_run = any(
+        record.state is not runtime_status.ContainerState.CREATED for record in status.containers
+    )
     if pod.restart_policy == "Never" and sandbox.attempt != 0 and has_run:
         over = "the pod has run, and its restartPolicy is Never"
     elif not starts:
@@ -244,7 +257,7 @@ def _with_new_sandbox(
             sandbox_id=sandbox.sandbox_id,
             attempt=sandbox.attempt,
             kill_pod_reason=why,
-            decisions=(Decision("stop the pod without a new sandbox", why),),
+            decisions=(runtime_status.Decision("stop the pod without a new sandbox", why),),
         )
     inits = pod.init_containers
     init_starts: tuple[StartContainer, ...] = ()
@@ -266,7 +279,7 @@ def _with_new_sandbox(
         kill_pod_reason=sandbox.reason,
         resize=resize,
         decisions=(
-            Decision(f"create sandbox, attempt {sandbox.attempt}", sandbox.reason),
+            runtime_status.Decision(f"create sandbox, attempt {sandbox.attempt}", sandbox.reason),
             *resize.decisions,
             *held,
             *(start_decision(start) for start in (*init_starts, *starts)),
@@ -275,25 +288,29 @@ def _with_new_sandbox(
 
 
 def _starts_in_new_sandbox(
-    pod: Pod, status: PodRuntimeStatus
-) -> tuple[tuple[StartContainer, ...], tuple[Decision, ...]]:
+    pod: Pod, status: runtime_status.PodRuntimeStatus
+) -> tuple[tuple[StartContainer, ...], tuple[runtime_status.Decision, ...]]:
     """Regular containers except those that ended well and need not run again."""
     starts = []
     held = []
     for container in pod.containers:
         name = container["name"]
         record = status.newest(name)
-        if record is None or record.state is not ContainerState.EXITED:
+        if record is None or record.state is not runtime_status.ContainerState.EXITED:
             starts.append(StartContainer(ContainerKind.REGULAR, container, "the sandbox is new"))
             continue
-        again, why = restart_after_exit(pod.restart_policy, container, record.exit_code)
+        again, why = runtime_status.restart_after_exit(
+            pod.restart_policy, container, record.exit_code
+        )
         policy = container.get("restartPolicy") or pod.restart_policy
         if policy == "OnFailure" and record.exit_code == 0:
             held.append(
-                Decision(f"leave container {name}", "it exited with 0 and runs until it does")
+                runtime_status.Decision(
+                    f"leave container {name}", "it exited with 0 and runs until it does"
+                )
             )
         elif not again and not status.sandboxes:  # the runtime has lost all that it had of the pod
-            held.append(Decision(f"leave container {name}", why))
+            held.append(runtime_status.Decision(f"leave container {name}", why))
         else:
             starts.append(StartContainer(ContainerKind.REGULAR, container, "the sandbox is new"))
     return tuple(starts), tuple(held)
@@ -301,9 +318,9 @@ def _starts_in_new_sandbox(
 
 def _with_sandbox(
     pod: Pod,
-    status: PodRuntimeStatus,
-    probes: ProbeResults,
-    sandbox: SandboxDecision,
+    status: runtime_status.PodRuntimeStatus,
+    probes: runtime_status.ProbeResults,
+    sandbox: runtime_status.SandboxDecision,
     in_effect: InEffect | None,
 ) -> PodActions:
     """The sandbox stays: ephemeral containers, then init containers, then regular ones."""
@@ -311,7 +328,7 @@ def _with_sandbox(
         StartContainer(ContainerKind.EPHEMERAL, container, "it was added and has never run")
         for container in pod.ephemeral_containers
         if (record := status.newest(container["name"])) is None
-        or record.state is ContainerState.CREATED
+        or record.state is runtime_status.ContainerState.CREATED
     )
     init = plan_init_containers(pod, status, probes, in_effect)
     init_starts = init.starts
@@ -332,7 +349,7 @@ def _with_sandbox(
         decisions += verdict.decisions
     resize = NOTHING
     if kill_reason:
-        decisions.append(Decision("stop the pod", kill_reason))
+        decisions.append(runtime_status.Decision("stop the pod", kill_reason))
     elif in_effect is not None:
         resizes = (*init.resizes, *(v.resize for v in verdicts if v.resize is not None))
         starting = [start.container for start in (*init_starts, *regular)]

@@ -11,8 +11,8 @@ restarted, and when. These are wall times only: a step of the wall clock while n
 shorten or lengthen the delay. The rest is never longer than a full delay from when the new agent
 sees the end. Must never read a clock or wait: the caller gets a time to come back at.
 
-All times are Unix seconds of :class:`kubeletpy.base.clock.SteadyClock`, where not stated otherwise, and
-``offset`` is by how many seconds the wall clock has been set ahead of it.
+All times are Unix seconds of :class:`kubeletpy.base.clock.SteadyClock`, where not stated otherwise,
+and ``offset`` is by how many seconds the wall clock has been set ahead of it.
 
 Source: docs/reference/behaviour.md, d; KEP-4603.
 """

@@ -11,19 +11,8 @@ from __future__ import annotations
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
+from kubeletpy.pods import runtime_status
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
-from kubeletpy.pods.runtime_status import (
-    ContainerState,
-    ContainerStatus,
-    Decision,
-    KillReason,
-    PodRuntimeStatus,
-    ProbeOutcome,
-    ProbeResults,
-    init_container_failed,
-    restart_allowed,
-    should_container_be_restarted,
-)
 from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.runtime_manager.plan.actions import KillContainer, StartContainer, kill_decision
 from kubeletpy.runtime_manager.plan.resize import ContainerResize, InEffect, judge_container
@@ -39,7 +28,7 @@ class InitPlan(Struct, frozen=True):
     kills: tuple[KillContainer, ...] = ()
     kill_pod_reason: str = ""
     """Initialisation has failed for good: the pod is to be stopped."""
-    notes: tuple[Decision, ...] = ()
+    notes: tuple[runtime_status.Decision, ...] = ()
     """Kills, and what is being waited for."""
     resizes: tuple[ContainerResize, ...] = ()
 
@@ -48,8 +37,8 @@ class _InitWalk(Struct):
     """The findings of one walk over the list so far."""
 
     pod: Pod
-    status: PodRuntimeStatus
-    probes: ProbeResults
+    status: runtime_status.PodRuntimeStatus
+    probes: runtime_status.ProbeResults
     sandbox: str
     """The newest sandbox's id."""
     initialized: bool
@@ -61,7 +50,7 @@ class _InitWalk(Struct):
     again: set[int] = field(default_factory=set)
     """Indexes in ``starts`` of those that have run before, and ended by themselves."""
     kills: list[KillContainer] = field(default_factory=list)
-    notes: list[Decision] = field(default_factory=list)
+    notes: list[runtime_status.Decision] = field(default_factory=list)
     resizes: list[ContainerResize] = field(default_factory=list)
     kill_pod_reason: str = ""
 
@@ -73,7 +62,11 @@ class _InitWalk(Struct):
             self.starts[index + 1] = reason
 
     def kill_and_start(
-        self, index: int, record: ContainerStatus, message: str, reason: KillReason
+        self,
+        index: int,
+        record: runtime_status.ContainerStatus,
+        message: str,
+        reason: runtime_status.KillReason,
     ) -> None:
         container = self.pod.init_containers[index]
         self.kills.append(
@@ -83,7 +76,7 @@ class _InitWalk(Struct):
         )
         self.starts[index] = message
 
-    def resize(self, index: int, record: ContainerStatus) -> None:
+    def resize(self, index: int, record: runtime_status.ContainerStatus) -> None:
         """Give a running container the resources it should have."""
         container = self.pod.init_containers[index]
         if self.in_effect is None:
@@ -95,16 +88,18 @@ class _InitWalk(Struct):
         self.notes += resize.decisions
         if resize.restart:
             message = f"Container {container['name']} resize requires restart"
-            self.kill_and_start(index, record, message, KillReason.RESIZE)
+            self.kill_and_start(index, record, message, runtime_status.KillReason.RESIZE)
 
     def wait(self, container: api.Container, what: str) -> None:
-        self.notes.append(Decision(f"wait for init container {container['name']}", what))
+        self.notes.append(
+            runtime_status.Decision(f"wait for init container {container['name']}", what)
+        )
 
 
 def plan_init_containers(
     pod: Pod,
-    status: PodRuntimeStatus,
-    probes: ProbeResults,
+    status: runtime_status.PodRuntimeStatus,
+    probes: runtime_status.ProbeResults,
     in_effect: InEffect | None = None,
 ) -> InitPlan:
     """Decide about all init containers of a pod whose sandbox is fine."""
@@ -114,7 +109,8 @@ def plan_init_containers(
     sandbox = status.sandboxes[0].id
     regular_created = any(
         record is not None
-        and record.state in (ContainerState.CREATED, ContainerState.RUNNING)
+        and record.state
+        in (runtime_status.ContainerState.CREATED, runtime_status.ContainerState.RUNNING)
         and record.sandbox_id in ("", sandbox)
         for container in pod.containers
         for record in (status.newest(container["name"]),)
@@ -165,56 +161,58 @@ def _judge(walk: _InitWalk, index: int) -> None:
     if not sidecar and walk.seen:
         return  # it has done its part; only sidecars are kept running
     match record.state:
-        case ContainerState.CREATED:
+        case runtime_status.ContainerState.CREATED:
             walk.starts[index] = "its container was created but never started"
-        case ContainerState.RUNNING if sidecar:
+        case runtime_status.ContainerState.RUNNING if sidecar:
             _judge_running_sidecar(walk, index, record)
-        case ContainerState.RUNNING:
+        case runtime_status.ContainerState.RUNNING:
             walk.wait(container, "it is running")
             walk.resize(index, record)
-        case ContainerState.EXITED if sidecar:
+        case runtime_status.ContainerState.EXITED if sidecar:
             walk.starts[index] = f"it should keep running and exited with {record.exit_code}"
             walk.again.add(index)
-        case ContainerState.EXITED:
+        case runtime_status.ContainerState.EXITED:
             _judge_exited(walk, index, record)
         case _:
             _judge_unknown(walk, index, record)
     walk.seen = True
 
 
-def _judge_running_sidecar(walk: _InitWalk, index: int, record: ContainerStatus) -> None:
+def _judge_running_sidecar(
+    walk: _InitWalk, index: int, record: runtime_status.ContainerStatus
+) -> None:
     container = walk.pod.init_containers[index]
     name = container["name"]
     if container.get("startupProbe"):
         startup = walk.probes.startup.get(record.id)
-        if startup is ProbeOutcome.FAILURE:
+        if startup is runtime_status.ProbeOutcome.FAILURE:
             message = f"Init container {name} failed startup probe"
-            walk.kill_and_start(index, record, message, KillReason.STARTUP_PROBE)
+            walk.kill_and_start(index, record, message, runtime_status.KillReason.STARTUP_PROBE)
             return
-        if startup is not ProbeOutcome.SUCCESS:
+        if startup is not runtime_status.ProbeOutcome.SUCCESS:
             walk.wait(container, "its startup probe has not succeeded yet")
             return
     walk.start_next(index, f"sidecar {name} before it has started")
     if record.hash != container_hash(container):
         message = f"Init container {name} definition changed"
-        walk.kill_and_start(index, record, message, KillReason.DEFINITION_CHANGED)
+        walk.kill_and_start(index, record, message, runtime_status.KillReason.DEFINITION_CHANGED)
     elif (
         container.get("livenessProbe")
-        and walk.probes.liveness.get(record.id) is ProbeOutcome.FAILURE
+        and walk.probes.liveness.get(record.id) is runtime_status.ProbeOutcome.FAILURE
     ):
         message = f"Init container {name} failed liveness probe"
-        walk.kill_and_start(index, record, message, KillReason.LIVENESS_PROBE)
+        walk.kill_and_start(index, record, message, runtime_status.KillReason.LIVENESS_PROBE)
     else:
         walk.resize(index, record)
 
 
-def _judge_exited(walk: _InitWalk, index: int, record: ContainerStatus) -> None:
+def _judge_exited(walk: _InitWalk, index: int, record: runtime_status.ContainerStatus) -> None:
     container = walk.pod.init_containers[index]
     name = container["name"]
-    if not init_container_failed(record):
+    if not runtime_status.init_container_failed(record):
         walk.start_next(index, f"init container {name} before it has completed")
         return
-    again, why = should_container_be_restarted(walk.pod, container, walk.status)
+    again, why = runtime_status.should_container_be_restarted(walk.pod, container, walk.status)
     if again:
         walk.starts[index] = why
         walk.again.add(index)
@@ -222,11 +220,11 @@ def _judge_exited(walk: _InitWalk, index: int, record: ContainerStatus) -> None:
         walk.kill_pod_reason = f"init container {name} has failed for good: {why}"
 
 
-def _judge_unknown(walk: _InitWalk, index: int, record: ContainerStatus) -> None:
+def _judge_unknown(walk: _InitWalk, index: int, record: runtime_status.ContainerStatus) -> None:
     container = walk.pod.init_containers[index]
-    if restart_allowed(walk.pod, container):
+    if runtime_status.restart_allowed(walk.pod, container):
         message = f'Init container is in "{record.state}" state, try killing it before restart'
-        walk.kill_and_start(index, record, message, KillReason.UNKNOWN_STATE)
+        walk.kill_and_start(index, record, message, runtime_status.KillReason.UNKNOWN_STATE)
     else:
         walk.kill_pod_reason = (
             f"init container {container['name']} is in state {record.state} and may not restart"

@@ -12,18 +12,8 @@ from collections.abc import Collection
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.structs import replace
+from kubeletpy.pods import runtime_status
 from kubeletpy.pods.pod import ContainerKind, Pod
-from kubeletpy.pods.runtime_status import (
-    ContainerState,
-    ContainerStatus,
-    PodRuntimeStatus,
-    ProbeResults,
-    SyncIntent,
-    causes_restart_all,
-    could_restart_all,
-    restart_all_active,
-    triggers_restart_all,
-)
 from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.resize import InEffect
@@ -39,8 +29,8 @@ _Entries = dict[tuple[ContainerKind, str], api.ContainerStatus]
 
 
 def with_shown_ends(
-    pod: Pod, status: PodRuntimeStatus, shown: api.PodStatus | None
-) -> PodRuntimeStatus:
+    pod: Pod, status: runtime_status.PodRuntimeStatus, shown: api.PodStatus | None
+) -> runtime_status.PodRuntimeStatus:
     """The pod's status with the ends that the API shows in place of records that are absent.
 
     Args:
@@ -67,7 +57,7 @@ def with_shown_ends(
     return replace(status, containers=(*status.containers, *ends)) if ends else status
 
 
-def _before_the_last_in_its_sandbox(pod: Pod, status: PodRuntimeStatus) -> set[str]:
+def _before_the_last_in_its_sandbox(pod: Pod, status: runtime_status.PodRuntimeStatus) -> set[str]:
     """Init containers before the last container that has a record in the newest sandbox.
 
     They have run in that sandbox, as a later one starts after them. Nothing else proves it: the
@@ -91,21 +81,23 @@ def _restarts_all(
 
     That is also so where how a container ended is not known that can cause such a restart.
     """
-    if not could_restart_all(pod):
+    if not runtime_status.could_restart_all(pod):
         return False
     conditions = shown.get("conditions") or ()
     if any(c["type"] == _RESTARTING_ALL and c["status"] == "True" for c in conditions):
         return True
     return any(
-        triggers_restart_all(container, ended.get("exitCode") or 0)
+        runtime_status.triggers_restart_all(container, ended.get("exitCode") or 0)
         if (ended := (entry.get("state") or {}).get("terminated")) is not None
-        else causes_restart_all(container) and container["name"] not in recorded
+        else runtime_status.causes_restart_all(container) and container["name"] not in recorded
         for kind, container in pod.all_containers()
         if (entry := entries.get((kind, container["name"]))) is not None
     )
 
 
-def _end(container: api.Container, entry: api.ContainerStatus) -> ContainerStatus | None:
+def _end(
+    container: api.Container, entry: api.ContainerStatus
+) -> runtime_status.ContainerStatus | None:
     ended = _termination(entry)
     # a status that was lost has no id: how the container ended is not known
     container_id = (ended or {}).get("containerID", "").partition("://")[2]
@@ -117,10 +109,10 @@ def _end(container: api.Container, entry: api.ContainerStatus) -> ContainerStatu
     except (ValueError, TypeError):
         return None
     restarts = max(0, entry.get("restartCount") or 0)
-    return ContainerStatus(
+    return runtime_status.ContainerStatus(
         id=container_id,
         name=container["name"],
-        state=ContainerState.EXITED,
+        state=runtime_status.ContainerState.EXITED,
         created_at=int(started * 1e9),
         started_at=int(started * 1e9),
         finished_at=int(finished * 1e9),
@@ -153,17 +145,20 @@ def _by_name(shown: api.PodStatus) -> _Entries:
 
 
 def sync_intent(
-    pod: Pod, status: PodRuntimeStatus, probes: ProbeResults, in_effect: InEffect
-) -> SyncIntent:
+    pod: Pod,
+    status: runtime_status.PodRuntimeStatus,
+    probes: runtime_status.ProbeResults,
+    in_effect: InEffect,
+) -> runtime_status.SyncIntent:
     """The actions a sync would take; the arguments are those of :func:`compute_pod_actions`."""
     plan = compute_pod_actions(
         pod,
         with_shown_ends(pod, status, pod.status),
         probes,
-        all_containers_restarting=restart_all_active(pod, status),
+        all_containers_restarting=runtime_status.restart_all_active(pod, status),
         in_effect=in_effect,
     )
-    return SyncIntent(
+    return runtime_status.SyncIntent(
         plan.decisions,
         ends=plan.kill_pod and not plan.create_sandbox,
         new_sandbox=plan.create_sandbox,

@@ -16,17 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.base.text import scrub
+from kubeletpy.pods import runtime_status
 from kubeletpy.pods.pod import CONFIG_SOURCE, canonical_address
-from kubeletpy.pods.runtime_status import (
-    ContainerState,
-    ContainerStatus,
-    PodRuntimeStatus,
-    RuntimeHealth,
-    RuntimePodSummary,
-    RuntimeResources,
-    RuntimeUser,
-    SandboxStatus,
-)
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names import (
@@ -45,9 +36,9 @@ LONGEST_REASON = 1024
 LONGEST_MESSAGE = 12288
 """Characters of the runtime's message about an exit: a status shows no more bytes of a pod."""
 _STATES = {
-    cri.CONTAINER_CREATED: ContainerState.CREATED,
-    cri.CONTAINER_RUNNING: ContainerState.RUNNING,
-    cri.CONTAINER_EXITED: ContainerState.EXITED,
+    cri.CONTAINER_CREATED: runtime_status.ContainerState.CREATED,
+    cri.CONTAINER_RUNNING: runtime_status.ContainerState.RUNNING,
+    cri.CONTAINER_EXITED: runtime_status.ContainerState.EXITED,
 }
 
 
@@ -73,29 +64,31 @@ class PodIdentity(Struct, frozen=True):
 
 def pod_status_from_cri(
     identity: PodIdentity,
-    sandboxes: Iterable[cri.PodSandboxStatus | SandboxStatus],
-    containers: Iterable[ReadContainer | ContainerStatus],
+    sandboxes: Iterable[cri.PodSandboxStatus | runtime_status.SandboxStatus],
+    containers: Iterable[ReadContainer | runtime_status.ContainerStatus],
     observed_at: int,
-) -> PodRuntimeStatus:
+) -> runtime_status.PodRuntimeStatus:
     """Build a pod's status. ``observed_at``: see PodRuntimeStatus. Converted records are kept."""
-    by_sandbox: dict[str, SandboxStatus] = {}
+    by_sandbox: dict[str, runtime_status.SandboxStatus] = {}
     labels: Mapping[str, str] = identity.labels
     for answer in sandboxes:
-        sandbox = answer if isinstance(answer, SandboxStatus) else sandbox_from_cri(answer)
+        sandbox = (
+            answer if isinstance(answer, runtime_status.SandboxStatus) else sandbox_from_cri(answer)
+        )
         if sandbox.id:
             by_sandbox.setdefault(sandbox.id, sandbox)
-        if not labels and not isinstance(answer, SandboxStatus):
+        if not labels and not isinstance(answer, runtime_status.SandboxStatus):
             labels = pod_labels(answer.labels)
-    by_container: dict[str, ContainerStatus] = {}
+    by_container: dict[str, runtime_status.ContainerStatus] = {}
     for record in containers:
-        if isinstance(record, ContainerStatus):
-            status: ContainerStatus | None = record
+        if isinstance(record, runtime_status.ContainerStatus):
+            status: runtime_status.ContainerStatus | None = record
         else:
             status = container_of_pod(record, identity.uid)
         if status is not None:
             by_container.setdefault(status.id, status)
     newest_first = sort_sandboxes(by_sandbox.values())
-    return PodRuntimeStatus(
+    return runtime_status.PodRuntimeStatus(
         uid=identity.uid,
         name=identity.name,
         namespace=identity.namespace,
@@ -107,10 +100,10 @@ def pod_status_from_cri(
     )
 
 
-def sandbox_from_cri(status: cri.PodSandboxStatus) -> SandboxStatus:
+def sandbox_from_cri(status: cri.PodSandboxStatus) -> runtime_status.SandboxStatus:
     """Convert one PodSandboxStatus; an id of "" marks an empty answer."""
     options = status.linux.namespaces.options
-    return SandboxStatus(
+    return runtime_status.SandboxStatus(
         id=status.id,
         ready=status.state == cri.SANDBOX_READY,
         attempt=status.metadata.attempt,
@@ -123,9 +116,9 @@ def sandbox_from_cri(status: cri.PodSandboxStatus) -> SandboxStatus:
     )
 
 
-def sandbox_from_list(item: cri.PodSandbox) -> SandboxStatus:
+def sandbox_from_list(item: cri.PodSandbox) -> runtime_status.SandboxStatus:
     """A listing's facts about a sandbox: enough for all but a pod's newest."""
-    return SandboxStatus(
+    return runtime_status.SandboxStatus(
         id=item.id,
         ready=item.state == cri.SANDBOX_READY,
         attempt=item.metadata.attempt,
@@ -135,27 +128,29 @@ def sandbox_from_list(item: cri.PodSandbox) -> SandboxStatus:
     )
 
 
-def container_of_pod(record: ReadContainer, uid: str) -> ContainerStatus | None:
+def container_of_pod(record: ReadContainer, uid: str) -> runtime_status.ContainerStatus | None:
     """Convert one ContainerStatus of a pod; None for one that is another pod's, or that names
     neither itself nor its container."""
     status = record.status
     name = status.labels.get(CONTAINER_NAME, "") or status.metadata.name
     if status.labels.get(POD_UID, uid) != uid or not status.id or not name:
         return None
-    state = _STATES.get(status.state, ContainerState.UNKNOWN)
+    state = _STATES.get(status.state, runtime_status.ContainerState.UNKNOWN)
     if record.start_abandoned:
-        state = ContainerState.CREATED
-    exited = state is ContainerState.EXITED
+        state = runtime_status.ContainerState.CREATED
+    exited = state is runtime_status.ContainerState.EXITED
     restarts = read_restart_count(status.annotations)
     if not restarts and status.annotations.get(RESTART_COUNT) != "0":  # it is not recorded
         restarts = status.metadata.attempt
-    return ContainerStatus(
+    return runtime_status.ContainerStatus(
         id=status.id,
         name=name,
         state=state,
         sandbox_id=record.sandbox_id,
         created_at=_time(status.created_at),
-        started_at=0 if state is ContainerState.CREATED else _time(status.started_at),
+        started_at=0
+        if state is runtime_status.ContainerState.CREATED
+        else _time(status.started_at),
         finished_at=_time(status.finished_at) if exited else 0,
         exit_code=status.exit_code if exited else 0,
         reason=status.reason[:LONGEST_REASON] if exited else "",
@@ -173,8 +168,10 @@ def container_of_pod(record: ReadContainer, uid: str) -> ContainerStatus | None:
 
 
 def replace_sandbox_records(
-    previous: PodRuntimeStatus, sandbox_id: str, fresh: PodRuntimeStatus
-) -> PodRuntimeStatus:
+    previous: runtime_status.PodRuntimeStatus,
+    sandbox_id: str,
+    fresh: runtime_status.PodRuntimeStatus,
+) -> runtime_status.PodRuntimeStatus:
     """``fresh`` has everything of one sandbox; what ``previous`` has of the others stays."""
     sandboxes = sort_sandboxes(
         [*fresh.sandboxes, *(s for s in previous.sandboxes if s.id != sandbox_id)]
@@ -191,11 +188,11 @@ def replace_sandbox_records(
 
 def summaries_from_lists(
     sandboxes: Iterable[cri.PodSandbox], containers: Iterable[cri.Container]
-) -> list[RuntimePodSummary]:
+) -> list[runtime_status.RuntimePodSummary]:
     """Group two listings by pod. Records without a pod uid belong to none of our pods."""
     names: dict[str, tuple[str, str]] = {}
     by_sandbox: dict[str, dict[str, bool]] = {}
-    by_container: dict[str, dict[str, ContainerState]] = {}
+    by_container: dict[str, dict[str, runtime_status.ContainerState]] = {}
     for sandbox in sandboxes:
         owner = read_labels(sandbox.labels)
         if not owner.pod_uid or not sandbox.id:
@@ -208,25 +205,31 @@ def summaries_from_lists(
         if not owner.pod_uid or not container.id:
             continue
         names.setdefault(owner.pod_uid, (owner.pod_name, owner.pod_namespace))
-        state = _STATES.get(container.state, ContainerState.UNKNOWN)
+        state = _STATES.get(container.state, runtime_status.ContainerState.UNKNOWN)
         by_container.setdefault(owner.pod_uid, {})[container.id] = state
     return [
-        RuntimePodSummary(uid, name, namespace, by_sandbox.get(uid, {}), by_container.get(uid, {}))
+        runtime_status.RuntimePodSummary(
+            uid, name, namespace, by_sandbox.get(uid, {}), by_container.get(uid, {})
+        )
         for uid, (name, namespace) in names.items()
     ]
 
 
-def sort_sandboxes(sandboxes: Iterable[SandboxStatus]) -> tuple[SandboxStatus, ...]:
+def sort_sandboxes(
+    sandboxes: Iterable[runtime_status.SandboxStatus],
+) -> tuple[runtime_status.SandboxStatus, ...]:
     """Newest first."""
     return tuple(sorted(sandboxes, key=lambda s: s.rank, reverse=True))
 
 
-def sort_containers(containers: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...]:
+def sort_containers(
+    containers: Iterable[runtime_status.ContainerStatus],
+) -> tuple[runtime_status.ContainerStatus, ...]:
     """Sort so that the newest one of each name comes first."""
     return tuple(sorted(containers, key=lambda c: c.rank, reverse=True))
 
 
-def pod_ips(newest_first: tuple[SandboxStatus, ...]) -> tuple[str, ...]:
+def pod_ips(newest_first: tuple[runtime_status.SandboxStatus, ...]) -> tuple[str, ...]:
     """Addresses of the newest ready sandbox."""
     return next((sandbox.ips for sandbox in newest_first if sandbox.ready), ())
 
@@ -244,18 +247,18 @@ def _ips(network: cri.PodSandboxNetworkStatus) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _user(status: cri.ContainerStatus) -> RuntimeUser | None:
+def _user(status: cri.ContainerStatus) -> runtime_status.RuntimeUser | None:
     if not status.user.HasField("linux"):
         return None
     linux = status.user.linux
-    return RuntimeUser(linux.uid, linux.gid, tuple(linux.supplemental_groups))
+    return runtime_status.RuntimeUser(linux.uid, linux.gid, tuple(linux.supplemental_groups))
 
 
-def _resources(status: cri.ContainerStatus) -> RuntimeResources | None:
+def _resources(status: cri.ContainerStatus) -> runtime_status.RuntimeResources | None:
     if not status.resources.HasField("linux"):
         return None
     linux = status.resources.linux
-    return RuntimeResources(
+    return runtime_status.RuntimeResources(
         cpu_shares=linux.cpu_shares or None,
         cpu_quota=linux.cpu_quota or None,
         cpu_period=linux.cpu_period or None,
@@ -276,11 +279,13 @@ RUNTIME_READY = "RuntimeReady"
 NETWORK_READY = "NetworkReady"
 
 
-def health_from_conditions(conditions: Iterable[cri.RuntimeCondition]) -> RuntimeHealth:
+def health_from_conditions(
+    conditions: Iterable[cri.RuntimeCondition],
+) -> runtime_status.RuntimeHealth:
     """Read a CRI status; a condition that is missing is not met."""
     by_type = {condition.type: condition for condition in conditions}
     runtime, network = by_type.get(RUNTIME_READY), by_type.get(NETWORK_READY)
-    return RuntimeHealth(
+    return runtime_status.RuntimeHealth(
         runtime_ready=runtime is not None and runtime.status,
         network_ready=network is not None and network.status,
         message=_message(RUNTIME_READY, runtime),

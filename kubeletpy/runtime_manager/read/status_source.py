@@ -24,16 +24,7 @@ from kubeletpy.remote.errors import InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.names import POD_UID, read_labels, sandbox_rank
-from kubeletpy.runtime_manager.read.status_reader import (
-    OwnStarts,
-    PodIdentity,
-    ReadContainer,
-    container_of_pod,
-    pod_status_from_cri,
-    replace_sandbox_records,
-    sandbox_from_list,
-    summaries_from_lists,
-)
+from kubeletpy.runtime_manager.read import status_reader
 from kubeletpy.runtime_manager.read.termination_message import (
     MessageRoots,
     has_message_source,
@@ -59,13 +50,13 @@ class StatusSource:
         runtime: RuntimeService,
         clock: Clock,
         roots: MessageRoots,
-        own_starts: OwnStarts | None = None,
+        own_starts: status_reader.OwnStarts | None = None,
     ) -> None:
         """Args:
         roots: where termination messages of containers are read from.
         own_starts: starts that this agent saw fail: their ends count.
         """
-        self._own_starts = own_starts or OwnStarts()
+        self._own_starts = own_starts or status_reader.OwnStarts()
         self._runtime = runtime
         self._roots = roots
         self._clock = clock
@@ -86,8 +77,8 @@ class StatusSource:
         statuses, read = await run_together(
             self._sandbox_statuses(asked), self._container_statuses(uid, containers)
         )
-        identity = PodIdentity(uid, name, namespace)
-        return pod_status_from_cri(identity, [*statuses, *ended], read, observed_at)
+        identity = status_reader.PodIdentity(uid, name, namespace)
+        return status_reader.pod_status_from_cri(identity, [*statuses, *ended], read, observed_at)
 
     async def _listed(self, uid: str) -> tuple[list[str], list[SandboxStatus], dict[str, str]]:
         """The sandboxes of a pod to read, those whose entry is sufficient, and container to
@@ -103,7 +94,9 @@ class StatusSource:
         ours = [s for s in sandboxes if s.labels.get(POD_UID) == uid]
         newest = max(ours, key=sandbox_rank, default=None)
         asked = [s.id for s in ours if s is newest or _is_ready(s)]
-        ended = [sandbox_from_list(s) for s in ours if s is not newest and not _is_ready(s)]
+        ended = [
+            status_reader.sandbox_from_list(s) for s in ours if s is not newest and not _is_ready(s)
+        ]
         return asked, ended, {c.id: c.pod_sandbox_id for c in containers}
 
     async def list_pods(self) -> list[RuntimePodSummary]:
@@ -111,9 +104,11 @@ class StatusSource:
         sandboxes, containers = await run_together(
             self._runtime.list_pod_sandbox(), self._runtime.list_containers()
         )
-        return summaries_from_lists(sandboxes, containers)
+        return status_reader.summaries_from_lists(sandboxes, containers)
 
-    async def read_containers(self, ids: Iterable[tuple[str, str]]) -> list[ReadContainer]:
+    async def read_containers(
+        self, ids: Iterable[tuple[str, str]]
+    ) -> list[status_reader.ReadContainer]:
         """State and last words of containers, given as (id, sandbox id), without vanished ones.
 
         Raises:
@@ -129,7 +124,7 @@ class StatusSource:
 
         async def one(pair: tuple[str, str]) -> ContainerStatus | None:
             record = await self._read_container(*pair)
-            return None if record is None else container_of_pod(record, uid)
+            return None if record is None else status_reader.container_of_pod(record, uid)
 
         found = await _all_or_none(one, containers.items())
         return [status for status in found if status is not None]
@@ -166,16 +161,16 @@ class StatusSource:
             read = ended.get(status.id)
             if read is None or not _is_that_end(status, read):
                 record = await self._with_message(status, sandbox.id)
-                read = container_of_pod(record, owner.pod_uid)
+                read = status_reader.container_of_pod(record, owner.pod_uid)
             if read is not None:
                 containers.append(read)
             if number % READ_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        identity = PodIdentity(owner.pod_uid, owner.pod_name, owner.pod_namespace)
-        fresh = pod_status_from_cri(identity, [sandbox], containers, observed_at)
+        identity = status_reader.PodIdentity(owner.pod_uid, owner.pod_name, owner.pod_namespace)
+        fresh = status_reader.pod_status_from_cri(identity, [sandbox], containers, observed_at)
         if previous is None:
             return fresh
-        return replace_sandbox_records(previous, sandbox.id, fresh)
+        return status_reader.replace_sandbox_records(previous, sandbox.id, fresh)
 
     async def _sandbox_statuses(self, ids: Sequence[str]) -> list[cri.PodSandboxStatus]:
         async def one(sandbox_id: str) -> cri.PodSandboxStatus | None:
@@ -188,7 +183,9 @@ class StatusSource:
         found = await _all_or_none(one, ids)
         return [status for status in found if status is not None]
 
-    async def _read_container(self, container_id: str, sandbox_id: str) -> ReadContainer | None:
+    async def _read_container(
+        self, container_id: str, sandbox_id: str
+    ) -> status_reader.ReadContainer | None:
         async with self._reads:
             try:
                 answer = await self._runtime.container_status(container_id)
@@ -198,14 +195,16 @@ class StatusSource:
             raise InvalidResponse("ContainerStatus", "no status", target=container_id)
         return await self._with_message(answer.status, sandbox_id)
 
-    async def _with_message(self, status: cri.ContainerStatus, sandbox_id: str) -> ReadContainer:
+    async def _with_message(
+        self, status: cri.ContainerStatus, sandbox_id: str
+    ) -> status_reader.ReadContainer:
         if self._own_starts.is_abandoned(status):
-            return ReadContainer(status, sandbox_id, start_abandoned=True)
+            return status_reader.ReadContainer(status, sandbox_id, start_abandoned=True)
         message = ""
         if has_message_source(status):
             # The file may be on a volume of the pod that hangs.
             message = await asyncio.to_thread(read_termination_message, status, self._roots)
-        return ReadContainer(status, sandbox_id, message)
+        return status_reader.ReadContainer(status, sandbox_id, message)
 
 
 U = TypeVar("U")

@@ -26,18 +26,8 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.server.app import Handler
+from kubeletpy.server.logs import records
 from kubeletpy.server.logs.files import LogFile, TailSearch
-from kubeletpy.server.logs.records import (
-    COMPRESSED,
-    UNFINISHED,
-    Formatter,
-    InvalidOptions,
-    LogOptions,
-    NoLog,
-    UnreadableOptions,
-    container_id,
-    read_options,
-)
 from kubeletpy.server.node_view import NodeView, declared_container
 
 # Which file of a container's log comes after the one just read.
@@ -72,9 +62,9 @@ def next_entry(
     for entry in sorted(entries, key=lambda each: each.name, reverse=True):
         if entry.name == log:
             continue
-        if entry.name.startswith(f"{log}.") and not entry.name.endswith(UNFINISHED):
+        if entry.name.startswith(f"{log}.") and not entry.name.endswith(records.UNFINISHED):
             # while a file is being compressed both exist: the plain one, sorted last, counts
-            by_stem[entry.name.removesuffix(COMPRESSED)] = entry
+            by_stem[entry.name.removesuffix(records.COMPRESSED)] = entry
     files = [by_stem[stem] for stem in sorted(by_stem)]
     files += [entry for entry in entries if entry.name == log]
     after = _place(files, identity, modified) + 1
@@ -88,7 +78,7 @@ def _place(files: list[LogFileEntry], identity: tuple[int, int], modified: int) 
         if entry.identity == identity:  # by its last name: while being renamed it has two
             return at
     for at, entry in enumerate(files):
-        if entry.name.endswith(COMPRESSED) and entry.modified == modified:
+        if entry.name.endswith(records.COMPRESSED) and entry.modified == modified:
             return at
     older = [at for at, entry in enumerate(files) if entry.modified < modified]
     return older[-1] if older else -1
@@ -190,7 +180,7 @@ class LogStreams:
         return await self._threads.run(lambda: LogFile(self._root, path, container_id=container_id))
 
     async def send(
-        self, log: LogFile, uid: str, container_id: str, options: LogOptions, write: Write
+        self, log: LogFile, uid: str, container_id: str, options: records.LogOptions, write: Write
     ) -> None:
         """Send what is requested; closes ``log``. Raises OSError, and what ``write`` raises."""
         reading = _Reading(log, self._root, options, self._threads)
@@ -248,7 +238,7 @@ class _Reading:
     """One client's position in a log."""
 
     def __init__(
-        self, log: LogFile, root: str, options: LogOptions, threads: PatientThreads
+        self, log: LogFile, root: str, options: records.LogOptions, threads: PatientThreads
     ) -> None:
         self._log = log
         self._threads = threads
@@ -256,7 +246,7 @@ class _Reading:
         self.path = log.real_path or log.path
         self._left_since: float | None = None
         """When the file was first seen to have a successor, by the event loop's clock."""
-        self._formatter = Formatter(
+        self._formatter = records.Formatter(
             timestamps=options.timestamps,
             since=options.since,
             limit=options.limit,
@@ -341,10 +331,10 @@ def handler(
 
     async def container_logs(request: web.Request) -> web.StreamResponse:
         try:
-            options = read_options(request.query, clock.now(), split_streams=split_streams)
-        except UnreadableOptions as error:
+            options = records.read_options(request.query, clock.now(), split_streams=split_streams)
+        except records.UnreadableOptions as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
-        except InvalidOptions as error:
+        except records.InvalidOptions as error:
             raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
         uid, found, opened = await _find(view, streams, request, options)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
@@ -370,7 +360,7 @@ def handler(
 
 
 async def _find(
-    view: NodeView, streams: LogStreams, request: web.Request, options: LogOptions
+    view: NodeView, streams: LogStreams, request: web.Request, options: records.LogOptions
 ) -> tuple[str, str, LogFile]:
     place = request.match_info
     name, container = place["pod"], place["container"]
@@ -380,10 +370,10 @@ async def _find(
     if declared_container(pod, container) is None:
         raise web.HTTPNotFound(text=f'container "{container}" not found in pod "{name}"\n')
     try:
-        found = container_id(name, container, view.status(pod), previous=options.previous)
+        found = records.container_id(name, container, view.status(pod), previous=options.previous)
         path = await _log_path(view, pod.uid, found)
         return pod.uid, found, await streams.open(path, found)
-    except NoLog as error:
+    except records.NoLog as error:
         raise web.HTTPBadRequest(text=str(error)) from None
     except CRIError as error:
         raise web.HTTPBadRequest(text=f"the log of {container} is not known: {error}") from None

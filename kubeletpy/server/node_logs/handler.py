@@ -24,17 +24,7 @@ from kubeletpy.base.host.inotify import HeldFd
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.server.app import Handler
-from kubeletpy.server.node_logs.query import (
-    UNITS_COMMAND,
-    InvalidQuery,
-    LogQuery,
-    Range,
-    UnreadableQuery,
-    file_names,
-    in_journal,
-    journal_command,
-    read_query,
-)
+from kubeletpy.server.node_logs import query as node_logs_query
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath
 
@@ -219,10 +209,12 @@ class NodeLogs:
         """Answer."""
         path = request.match_info.get("path", "")
         try:
-            query = read_query(list(request.query.items())) if self._queries else None
-        except UnreadableQuery as error:
+            query = (
+                node_logs_query.read_query(list(request.query.items())) if self._queries else None
+            )
+        except node_logs_query.UnreadableQuery as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
-        except InvalidQuery as error:
+        except node_logs_query.InvalidQuery as error:
             raise web.HTTPNotAcceptable(text=f"{error}\n") from None
         if query is not None and path:
             raise web.HTTPNotAcceptable(text="path not allowed in query mode\n")
@@ -301,7 +293,9 @@ class NodeLogs:
 
     # -- queries -----------------------------------------------------------------------------
 
-    async def _query(self, request: web.Request, query: LogQuery) -> web.StreamResponse:
+    async def _query(
+        self, request: web.Request, query: node_logs_query.LogQuery
+    ) -> web.StreamResponse:
         if self._under_way >= QUERIES_AT_ONCE:
             raise web.HTTPTooManyRequests(
                 text="too many log queries at once\n", headers={"Retry-After": "10"}
@@ -321,10 +315,10 @@ class NodeLogs:
             self._under_way -= 1
         return response
 
-    async def _answer(self, response: web.StreamResponse, query: LogQuery) -> None:
-        known = await units(UNITS_COMMAND)
-        in_files = [name for name in query.services if not in_journal(name, known)]
-        if in_files and query.lines != Range():
+    async def _answer(self, response: web.StreamResponse, query: node_logs_query.LogQuery) -> None:
+        known = await units(node_logs_query.UNITS_COMMAND)
+        in_files = [name for name in query.services if not node_logs_query.in_journal(name, known)]
+        if in_files and query.lines != node_logs_query.Range():
             await response.write(
                 f"\noptions present and query resolved to log files for {' '.join(in_files)}\n"
                 "try without specifying options\n".encode()
@@ -336,7 +330,7 @@ class NodeLogs:
             return
         try:
             left = MAX_OUTPUT
-            async with aclosing(output(journal_command(query), left)) as pieces:
+            async with aclosing(output(node_logs_query.journal_command(query), left)) as pieces:
                 async for piece in pieces:
                     await response.write(piece)
                     left -= len(piece)
@@ -346,7 +340,7 @@ class NodeLogs:
             await response.write(b"\nerror: journal output not available\n")
 
     async def _send_service_file(self, response: web.StreamResponse, service: str) -> None:
-        for name in file_names(service):
+        for name in node_logs_query.file_names(service):
             try:
                 entry = await self._threads.run(open_entry, self._root, name)
             except (FileNotFoundError, NotADirectoryError):

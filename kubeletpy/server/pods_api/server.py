@@ -208,7 +208,6 @@ class PodsServer:
 
     def _marshalled(self, uid: str, pod: Mapping[str, Any]) -> bytes | None:
         """None, and logged once: a field of the pod has a value of another type than the API's."""
-
         try:
             return marshal(pod)
         except Unfit as error:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from kubeletpy.base.tasks import background
-from kubeletpy.base.wire import spdy, upgrade
+from kubeletpy.base.wire import spdy, upgrade, websocket
 from kubeletpy.base.wire.relay import Leaving, StreamWork
 from kubeletpy.base.wire.upgrade import (
     HOP_HEADERS,
@@ -31,17 +31,6 @@ from kubeletpy.base.wire.upgrade import (
     UpgradeFailed,
     UpgradeResponse,
     request_upgrade,
-)
-from kubeletpy.base.wire.websocket import (
-    BINARY,
-    CLOSE,
-    PING,
-    PONG,
-    CloseCode,
-    ProtocolError,
-    WebSocketDecoder,
-    close_frame,
-    encoded,
 )
 from kubeletpy.metrics.node import HttpMetrics
 from kubeletpy.server.streaming.options import (
@@ -106,7 +95,7 @@ class ClientSocket:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._decoder = WebSocketDecoder(MAX_MESSAGE)
+        self._decoder = websocket.WebSocketDecoder(MAX_MESSAGE)
         self._work = StreamWork()
         self._closing = False
         """Whether a close frame has been sent."""
@@ -128,24 +117,24 @@ class ClientSocket:
                     self._decoder.feed(piece)
                     continue
                 await self._work.did(len(message.data))
-                if message.kind == BINARY:
+                if message.kind == websocket.BINARY:
                     return message.data
-                if message.kind == PING:
-                    await self._write(encoded(PONG, message.data))
-                elif message.kind == CLOSE:
-                    self._end(int.from_bytes(message.data, "big") or CloseCode.NORMAL)
-        except ProtocolError as error:
+                if message.kind == websocket.PING:
+                    await self._write(websocket.encoded(websocket.PONG, message.data))
+                elif message.kind == websocket.CLOSE:
+                    self._end(int.from_bytes(message.data, "big") or websocket.CloseCode.NORMAL)
+        except websocket.ProtocolError as error:
             log.debug("a client broke the WebSocket protocol", extra={"why": str(error)})
             self._end(error.code)
         return None
 
     async def send(self, *parts: bytes) -> None:
         """Send one binary message. Raises ConnectionError."""
-        await self._write(encoded(BINARY, *parts))
+        await self._write(websocket.encoded(websocket.BINARY, *parts))
 
     async def close(self) -> None:
         """Close, and wait a moment for the client to have read everything."""
-        self._send_close(CloseCode.NORMAL)
+        self._send_close(websocket.CloseCode.NORMAL)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(CLOSE_S):
                 await self._writer.drain()
@@ -164,7 +153,7 @@ class ClientSocket:
     def _send_close(self, code: int) -> None:
         if not self._closing:
             self._closing = True
-            self._writer.write(close_frame(code))
+            self._writer.write(websocket.close_frame(code))
 
 
 # Translates between a client's v5 WebSocket and the runtime's SPDY.

@@ -14,38 +14,10 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.volumes import CsiMetrics
-from kubeletpy.volumes.claims.model import (
-    AttachmentMetadata,
-    ExpansionFailed,
-    ExpansionProblem,
-    FailureOutcome,
-    Found,
-    Mode,
-    OperationFailed,
-    PodUse,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-    VolumeSource,
-    VolumeSpec,
-    VolumeStats,
-    VolumeTraits,
-    WaitCause,
-    Waits,
-    mount_option,
-)
+from kubeletpy.volumes.claims import model as claims
+from kubeletpy.volumes.csi import host as csi_host
 from kubeletpy.volumes.csi.csi_volumes import BlockVolumes, FilesystemVolumes, handle_of, mode_of
 from kubeletpy.volumes.csi.files import find_csi_volumes
-from kubeletpy.volumes.csi.host import (
-    Credentials,
-    CsiDrivers,
-    CsiHost,
-    DriverObjects,
-    OpenCalls,
-    connect_by,
-    not_registered,
-    on_disk,
-)
 from kubeletpy.volumes.csi.objects import (
     EPHEMERAL,
     PERSISTENT,
@@ -65,59 +37,67 @@ class CsiPlugin:
     name = PLUGIN
     kinds = frozenset({"csi"})
 
-    def __init__(self, host: CsiHost, threads: PatientThreads) -> None:
+    def __init__(self, host: csi_host.CsiHost, threads: PatientThreads) -> None:
         self._host = host
         self._filesystem = FilesystemVolumes(host, threads)
         self._block = BlockVolumes(host)
 
-    def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
+    def traits(self, source: claims.VolumeSource) -> claims.VolumeTraits | claims.Waits:
         """Names and needs of a volume."""
         driver, handle = source.source.get("driver"), source.source.get("volumeHandle")
         if not isinstance(driver, str) or not driver:
-            return Waits(WaitCause.INVALID, source.spec_name, "its csi source names no driver")
+            return claims.Waits(
+                claims.WaitCause.INVALID, source.spec_name, "its csi source names no driver"
+            )
         try:
             self._host.paths.staging(driver, "")
             self._host.paths.filesystem(source.pod_uid, source.spec_name)
         except UnsafePath as error:  # the API checks names; other sources need not
-            return Waits(WaitCause.INVALID, source.spec_name, f"csi: {error}")
+            return claims.Waits(claims.WaitCause.INVALID, source.spec_name, f"csi: {error}")
         if source.inline:
             name = inline_unique_name(source.pod_uid, source.spec_name)
-            return VolumeTraits(name, attachable=False, device_mountable=False)
+            return claims.VolumeTraits(name, attachable=False, device_mountable=False)
         if not isinstance(handle, str) or not handle:
-            return Waits(
-                WaitCause.INVALID, source.spec_name, "its csi source names no volumeHandle"
+            return claims.Waits(
+                claims.WaitCause.INVALID, source.spec_name, "its csi source names no volumeHandle"
             )
         rules = self._host.objects.get(driver)
         if rules is None:
             return self._unread(driver)
-        return VolumeTraits(unique_name(driver, handle), rules.attach_required, True)
+        return claims.VolumeTraits(unique_name(driver, handle), rules.attach_required, True)
 
-    def ready(self, spec: VolumeSpec) -> Waits | None:
+    def ready(self, spec: claims.VolumeSpec) -> claims.Waits | None:
         """Whether its driver is registered."""
         driver = spec.driver
         if self._host.drivers.get(driver) is None:
-            return Waits(WaitCause.DRIVER_MISSING, f'csidriver "{driver}"', not_registered(driver))
+            return claims.Waits(
+                claims.WaitCause.DRIVER_MISSING,
+                f'csidriver "{driver}"',
+                csi_host.not_registered(driver),
+            )
         return self._unread(driver) if self._host.objects.get(driver) is None else None
 
-    def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
+    def metric_name(
+        self, spec: claims.VolumeSpec | claims.PublishedOnDisk | claims.StagedOnDisk
+    ) -> str:
         """Its name in metrics."""
         return f"{PLUGIN}:{spec.driver}"
 
-    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
+    def supports_selinux_mount(self, spec: claims.VolumeSpec) -> bool:
         """Whether the driver mounts with an SELinux context."""
         rules = self._host.objects.get(spec.driver)
         return rules is not None and rules.selinux_mount
 
-    def republishes(self, spec: VolumeSpec) -> bool:
+    def republishes(self, spec: claims.VolumeSpec) -> bool:
         """Whether the driver needs its volumes republished periodically."""
         rules = self._host.objects.get(spec.driver)
         return rules is not None and rules.republish
 
-    def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
+    def published(self, spec: claims.VolumeSpec, pod_uid: str) -> claims.PublishedOnDisk:
         """Where ``publish`` mounts it."""
-        block = spec.mode is Mode.BLOCK
+        block = spec.mode is claims.Mode.BLOCK
         paths = self._host.paths
-        return PublishedOnDisk(
+        return claims.PublishedOnDisk(
             plugin=PLUGIN,
             unique_name=spec.unique_name,
             pod_uid=pod_uid,
@@ -132,9 +112,9 @@ class CsiPlugin:
             selinux_context=spec.selinux_context or "",
         )
 
-    def staged(self, spec: VolumeSpec) -> StagedOnDisk:
+    def staged(self, spec: claims.VolumeSpec) -> claims.StagedOnDisk:
         """Where ``stage`` mounts it."""
-        return StagedOnDisk(
+        return claims.StagedOnDisk(
             plugin=PLUGIN,
             unique_name=spec.unique_name,
             path=self._staging(spec),
@@ -145,72 +125,85 @@ class CsiPlugin:
             selinux_context=spec.selinux_context or "",
         )
 
-    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
+    async def stage(
+        self, spec: claims.VolumeSpec, attachment: claims.AttachmentMetadata, use: claims.PodUse
+    ) -> None:
         """Make a volume ready for the node. Raises OperationFailed."""
-        if spec.mode is Mode.BLOCK:
+        if spec.mode is claims.Mode.BLOCK:
             await self._block.stage(spec, attachment)
         else:
             await self._filesystem.stage(spec, attachment, use)
 
     async def publish(
-        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
-    ) -> Published:
+        self,
+        spec: claims.VolumeSpec,
+        attachment: claims.AttachmentMetadata,
+        use: claims.PodUse,
+        *,
+        remount: bool,
+    ) -> claims.Published:
         """Give a volume to a pod. Raises OperationFailed."""
-        if spec.mode is Mode.BLOCK:
+        if spec.mode is claims.Mode.BLOCK:
             return await self._block.publish(spec, attachment, use)
         return await self._filesystem.publish(spec, attachment, use, remount=remount)
 
-    async def unpublish(self, left: PublishedOnDisk) -> None:
+    async def unpublish(self, left: claims.PublishedOnDisk) -> None:
         """Take a volume from a pod. Raises OperationFailed."""
-        await (self._block if left.mode is Mode.BLOCK else self._filesystem).unpublish(left)
+        await (self._block if left.mode is claims.Mode.BLOCK else self._filesystem).unpublish(left)
 
-    async def unstage(self, left: StagedOnDisk) -> None:
+    async def unstage(self, left: claims.StagedOnDisk) -> None:
         """Undo ``stage``. Raises OperationFailed."""
-        await (self._block if left.mode is Mode.BLOCK else self._filesystem).unstage(left)
+        await (self._block if left.mode is claims.Mode.BLOCK else self._filesystem).unstage(left)
 
-    async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
+    async def expand(
+        self, spec: claims.VolumeSpec, size: int, use: claims.PodUse, *, at_mount: bool
+    ) -> int:
         """Grow a volume on this node. Raises ExpansionFailed."""
         try:
             client = self._host.client(spec.driver)
             secrets = await self._host.credentials.secret(spec.source.get("nodeExpandSecretRef"))
             path = self.published(spec, use.uid).path
-            if spec.mode is Mode.BLOCK:
-                path = await on_disk("device of the pod", os.path.realpath, path)
+            if spec.mode is claims.Mode.BLOCK:
+                path = await csi_host.on_disk("device of the pod", os.path.realpath, path)
             staging = self._staging(spec) if await client.stages(client.until()) else ""
-        except OperationFailed as error:
-            raise ExpansionFailed(ExpansionProblem.OTHER, error.message, call=error.call) from None
+        except claims.OperationFailed as error:
+            raise claims.ExpansionFailed(
+                claims.ExpansionProblem.OTHER, error.message, call=error.call
+            ) from None
         from kubeletpy.volumes.csi.client import CsiVolume, VolumeAccess
 
         access = VolumeAccess(mode_of(spec), block=True)
-        if spec.mode is Mode.FILESYSTEM:
-            flags = (*spec.mount_options, *mount_option(use.selinux_context))
+        if spec.mode is claims.Mode.FILESYSTEM:
+            flags = (*spec.mount_options, *claims.mount_option(use.selinux_context))
             fs_type = str(spec.source.get("fsType") or "")
             access = VolumeAccess(mode_of(spec), fs_type=fs_type, flags=flags)
         handle = handle_of(spec, use.uid)
         volume = CsiVolume(handle, access, secrets=secrets, migrated=spec.migrated)
         return await client.expand(volume, path, staging, size)
 
-    async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
+    async def stats(self, left: claims.PublishedOnDisk) -> claims.VolumeStats | None:
         """The volume's usage. Raises OperationFailed."""
         if not (left.driver and left.handle):
-            raise OperationFailed(FailureOutcome.TRANSIENT, left.damaged or "no driver is known")
+            raise claims.OperationFailed(
+                claims.FailureOutcome.TRANSIENT, left.damaged or "no driver is known"
+            )
         path = left.path
-        if left.mode is Mode.BLOCK:
+        if left.mode is claims.Mode.BLOCK:
             path = self._host.paths.block(left.spec_name).map(left.pod_uid)
         return await self._host.client(left.driver).stats(left.handle, path)
 
-    async def health(self, left: PublishedOnDisk) -> list[api.VolumeHealthCondition] | None:
+    async def health(self, left: claims.PublishedOnDisk) -> list[api.VolumeHealthCondition] | None:
         """The volume's health; None: the driver does not report it. Raises OperationFailed."""
         if not (left.driver and left.handle) or left.lifecycle != "Persistent":
             return None
         paths, path = self._host.paths, left.path
         staging = paths.staging(left.driver, left.handle).target
-        if left.mode is Mode.BLOCK:
+        if left.mode is claims.Mode.BLOCK:
             block = paths.block(left.spec_name)
             path, staging = block.publish(left.pod_uid), block.staging
         return await self._host.client(left.driver).health(left.handle, path, staging)
 
-    def find_on_disk(self) -> Found:
+    def find_on_disk(self) -> claims.Found:
         """Its volumes on disk. Blocks."""
         return find_csi_volumes(self._host.paths)
 
@@ -219,13 +212,15 @@ class CsiPlugin:
         self._host.drivers.on_change(listener)
         self._host.objects.on_change(listener)
 
-    def _staging(self, spec: VolumeSpec) -> str:
-        if spec.mode is Mode.BLOCK:
+    def _staging(self, spec: claims.VolumeSpec) -> str:
+        if spec.mode is claims.Mode.BLOCK:
             return self._host.paths.block(spec.spec_name).staging
         return self._host.paths.staging(spec.driver, spec.handle).target
 
-    def _unread(self, driver: str) -> Waits:
-        return Waits(WaitCause.UNREAD, f'csidriver "{driver}"', self._host.objects.problem)
+    def _unread(self, driver: str) -> claims.Waits:
+        return claims.Waits(
+            claims.WaitCause.UNREAD, f'csidriver "{driver}"', self._host.objects.problem
+        )
 
 
 # Assembles the CSI part of a node. Must never start anything.
@@ -250,22 +245,22 @@ class Csi:
         metrics: CsiMetrics,
         *,
         rng: random.Random | None = None,
-        calls: OpenCalls | None = None,
+        calls: csi_host.OpenCalls | None = None,
     ) -> None:
         """Make it inside a running event loop.
 
         ``kube_api`` None: standalone. ``calls`` None: drivers are called over their sockets.
         """
-        self.drivers = CsiDrivers(connect_by(metrics, calls))
-        self.objects = DriverObjects(kube_api, rng=rng)
+        self.drivers = csi_host.CsiDrivers(csi_host.connect_by(metrics, calls))
+        self.objects = csi_host.DriverObjects(kube_api, rng=rng)
         self.writer = CsiNodeWriter(node_name, kube_api, rng=rng)
         self.handler = CsiDriverHandler(self.drivers, self.objects, self.writer)
-        host = CsiHost(
+        host = csi_host.CsiHost(
             node_name,
             CsiPaths(str(root)),
             self.drivers,
             self.objects,
-            Credentials(kube_api, tokens),
+            csi_host.Credentials(kube_api, tokens),
         )
         self.plugin = CsiPlugin(host, PatientThreads())
 

@@ -16,31 +16,12 @@ from typing import TYPE_CHECKING
 from kubeletpy.base.host.files import remove_tree
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.tasks import run_together
-from kubeletpy.volumes.claims.model import (
-    AttachmentMetadata,
-    FailureOutcome,
-    OperationFailed,
-    PodUse,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-    VolumeSpec,
-    mount_option,
-)
+from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.resolve import attachment_name
 from kubeletpy.volumes.csi import files
+from kubeletpy.volumes.csi import objects as csi_objects
 from kubeletpy.volumes.csi.files import VolumeData
 from kubeletpy.volumes.csi.host import CsiHost, flushed_meanwhile, on_disk, pod_info, texts
-from kubeletpy.volumes.csi.objects import (
-    DATA_FILE,
-    EPHEMERAL,
-    PERSISTENT,
-    PLUGIN,
-    BlockPaths,
-    gives_to_group,
-    inline_handle,
-    lifecycle_problem,
-)
 from kubeletpy.volumes.files import disk
 
 if TYPE_CHECKING:
@@ -52,12 +33,12 @@ log = logging.getLogger(__name__)
 UNMOUNT_S = 60.0
 
 
-def handle_of(spec: VolumeSpec, pod_uid: str) -> str:
+def handle_of(spec: claims.VolumeSpec, pod_uid: str) -> str:
     """The volume's handle; an inline volume's is derived from its pod."""
-    return inline_handle(pod_uid, spec.pod_volume) if spec.inline else spec.handle
+    return csi_objects.inline_handle(pod_uid, spec.pod_volume) if spec.inline else spec.handle
 
 
-def mode_of(spec: VolumeSpec) -> str:
+def mode_of(spec: claims.VolumeSpec) -> str:
     """The access mode passed to a driver."""
     return spec.access_modes[0] if spec.access_modes and not spec.inline else "ReadWriteOnce"
 
@@ -70,7 +51,9 @@ class FilesystemVolumes:
         self._host = host
         self._threads = threads
 
-    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
+    async def stage(
+        self, spec: claims.VolumeSpec, attachment: claims.AttachmentMetadata, use: claims.PodUse
+    ) -> None:
         """NodeStageVolume, if the driver has it. Raises OperationFailed."""
         client = self._host.client(spec.driver)
         until = client.until()
@@ -80,7 +63,7 @@ class FilesystemVolumes:
 
         secrets = await self._host.credentials.secret(spec.source.get("nodeStageSecretRef"))
         group = use.fs_group if await client.applies_group(until) else None
-        flags = (*spec.mount_options, *mount_option(use.selinux_context))
+        flags = (*spec.mount_options, *claims.mount_option(use.selinux_context))
         fs_type = str(spec.source.get("fsType") or "")
         volume = CsiVolume(
             handle=spec.handle,
@@ -96,22 +79,27 @@ class FilesystemVolumes:
         try:
             call = client.stage(volume, paths.target, until)
             await flushed_meanwhile(paths.data, call, written=written)
-        except OperationFailed as error:
+        except claims.OperationFailed as error:
             await self._take_back(error, paths.target, paths.data)
             raise
 
     async def publish(
-        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
-    ) -> Published:
+        self,
+        spec: claims.VolumeSpec,
+        attachment: claims.AttachmentMetadata,
+        use: claims.PodUse,
+        *,
+        remount: bool,
+    ) -> claims.Published:
         """NodePublishVolume. Raises OperationFailed."""
         host, driver = self._host, spec.driver
         client, rules = host.client(driver), host.object(driver)
         until = client.until()
-        problem = lifecycle_problem(driver, rules, inline=spec.inline)
+        problem = csi_objects.lifecycle_problem(driver, rules, inline=spec.inline)
         if not problem and rules.group_policy is None:
             problem = f"CSIDriver {driver} has no fsGroupPolicy that is known"
         if problem or rules.group_policy is None:
-            raise OperationFailed(FailureOutcome.TRANSIENT, problem)
+            raise claims.OperationFailed(claims.FailureOutcome.TRANSIENT, problem)
         from kubeletpy.volumes.csi.client import CsiVolume, VolumeAccess
 
         staging = ""
@@ -140,7 +128,7 @@ class FilesystemVolumes:
             access=VolumeAccess(
                 mode_of(spec),
                 fs_type=fs_type,
-                flags=(*options, *mount_option(selinux)),
+                flags=(*options, *claims.mount_option(selinux)),
                 group=use.fs_group if applies_group else None,
             ),
             publish_context=attachment or {},
@@ -154,7 +142,7 @@ class FilesystemVolumes:
             spec_name=spec.spec_name,
             node=host.node_name,
             attachment=attachment_name(handle, driver, host.node_name),
-            lifecycle=EPHEMERAL if spec.inline else PERSISTENT,
+            lifecycle=csi_objects.EPHEMERAL if spec.inline else csi_objects.PERSISTENT,
             selinux=selinux or "",
         )
         written = await on_disk(
@@ -165,18 +153,18 @@ class FilesystemVolumes:
                 volume, staging, paths.target, read_only=spec.read_only, until=until
             )
             await flushed_meanwhile(paths.data, call, written=written)
-        except OperationFailed as error:
+        except claims.OperationFailed as error:
             if not remount:
                 await self._take_back(error, paths.target, paths.data)
             raise
         labels = await on_disk("volume directory", _supports_labels, paths.target, driver)
-        gives = gives_to_group(
+        gives = csi_objects.gives_to_group(
             rules.group_policy,
             fs_type=fs_type,
             inline=spec.inline,
             access_modes=spec.access_modes,
         )
-        return Published(
+        return claims.Published(
             paths.target,
             selinux_relabel=labels and not selinux,
             give_to_group=gives
@@ -185,9 +173,9 @@ class FilesystemVolumes:
             and not spec.read_only,
         )
 
-    async def unpublish(self, left: PublishedOnDisk) -> None:
+    async def unpublish(self, left: claims.PublishedOnDisk) -> None:
         """NodeUnpublishVolume, and removal of its directory. Raises OperationFailed."""
-        data = str(Path(left.path).with_name(DATA_FILE))
+        data = str(Path(left.path).with_name(csi_objects.DATA_FILE))
         if left.driver and left.handle:
             client = self._host.client(left.driver)
             await client.unpublish(left.handle, left.path, client.until())
@@ -196,15 +184,16 @@ class FilesystemVolumes:
             why = await self._unmount(left)
         await self._remove(left.path, data, why)
 
-    async def unstage(self, left: StagedOnDisk) -> None:
+    async def unstage(self, left: claims.StagedOnDisk) -> None:
         """NodeUnstageVolume, and removal of its directory. Raises OperationFailed."""
-        data = str(Path(left.path).with_name(DATA_FILE))
-        place = f"plugins/{PLUGIN}/{left.path.partition(f'/plugins/{PLUGIN}/')[2]}"
+        data = str(Path(left.path).with_name(csi_objects.DATA_FILE))
+        plugin = f"plugins/{csi_objects.PLUGIN}/"
+        place = plugin + left.path.partition(f"/{plugin}")[2]
         others = await on_disk("staging directory", disk.other_references, left.path, place)
         if others:
             shown = " ".join(others[:8])
             text = f"{left.path} is still mounted by other references [{shown}]"
-            raise OperationFailed(FailureOutcome.UNCERTAIN, text)
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text)
         if left.driver and left.handle:
             client = self._host.client(left.driver)
             until = client.until()
@@ -228,15 +217,15 @@ class FilesystemVolumes:
         disk.make_directory(directory or str(Path(data_path).parent))
         return files.write(data_path, data)
 
-    async def _take_back(self, error: OperationFailed, target: str, data: str) -> None:
+    async def _take_back(self, error: claims.OperationFailed, target: str, data: str) -> None:
         """After a failure that leaves nothing behind: undo the preparations."""
-        if error.outcome is not FailureOutcome.FINAL or target not in self._host.fresh:
+        if error.outcome is not claims.FailureOutcome.FINAL or target not in self._host.fresh:
             return
-        with contextlib.suppress(OperationFailed):  # the first error matters more
+        with contextlib.suppress(claims.OperationFailed):  # the first error matters more
             await on_disk("volume directory", files.remove_volume, target, data)
             self._host.fresh.discard(target)
 
-    async def _unmount(self, left: PublishedOnDisk | StagedOnDisk) -> str:
+    async def _unmount(self, left: claims.PublishedOnDisk | claims.StagedOnDisk) -> str:
         """Unmount a volume whose driver is unknown: nothing else can be done. Returns what was."""
         path, why = left.path, left.damaged or "no driver is known"
         extra = {"path": path, "why": why}
@@ -246,18 +235,18 @@ class FilesystemVolumes:
                 await self._threads.run(disk.force_unmount, path)
         except TimeoutError:
             text = f"{path} could not be unmounted within {UNMOUNT_S:g}s"
-            raise OperationFailed(FailureOutcome.UNCERTAIN, text) from None
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text) from None
         except OSError as error:
             text = f"{path} could not be unmounted: {error.strerror}"
-            raise OperationFailed(FailureOutcome.UNCERTAIN, text) from None
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text) from None
         return "it was unmounted"
 
     async def _remove(self, target: str, data: str, why: str) -> None:
         try:
             await on_disk("volume directory", files.remove_volume, target, data)
-        except OperationFailed as error:
+        except claims.OperationFailed as error:
             text = f"{why}, but its directory cannot be removed: {error.message}"
-            raise OperationFailed(FailureOutcome.UNCERTAIN, text) from None
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text) from None
         self._host.fresh.discard(target)
 
 
@@ -290,7 +279,7 @@ class BlockVolumes:
     def __init__(self, host: CsiHost) -> None:
         self._host = host
 
-    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata) -> None:
+    async def stage(self, spec: claims.VolumeSpec, attachment: claims.AttachmentMetadata) -> None:
         """NodeStageVolume, if the driver has it. Raises OperationFailed."""
         client = self._host.client(spec.driver)
         until = client.until()
@@ -302,15 +291,15 @@ class BlockVolumes:
         try:
             call = client.stage(volume, paths.staging, until)
             await flushed_meanwhile(paths.data, call, written=written)
-        except OperationFailed as error:
-            if error.outcome is FailureOutcome.FINAL and paths.staging in self._host.fresh:
-                with contextlib.suppress(OperationFailed):
+        except claims.OperationFailed as error:
+            if error.outcome is claims.FailureOutcome.FINAL and paths.staging in self._host.fresh:
+                with contextlib.suppress(claims.OperationFailed):
                     await on_disk("staging directory", _remove_all, paths)
             raise
 
     async def publish(
-        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse
-    ) -> Published:
+        self, spec: claims.VolumeSpec, attachment: claims.AttachmentMetadata, use: claims.PodUse
+    ) -> claims.Published:
         """NodePublishVolume, and the device for the pod. Raises OperationFailed."""
         host = self._host
         client, rules = host.client(spec.driver), host.object(spec.driver)
@@ -325,16 +314,16 @@ class BlockVolumes:
         call = client.publish(volume, paths.staging, target, read_only=spec.read_only, until=until)
         try:
             await flushed_meanwhile(paths.data, call, written=written)
-        except OperationFailed as error:
-            if error.outcome is FailureOutcome.FINAL and announced:
-                with contextlib.suppress(OperationFailed):  # the first error matters more
+        except claims.OperationFailed as error:
+            if error.outcome is claims.FailureOutcome.FINAL and announced:
+                with contextlib.suppress(claims.OperationFailed):  # the first error matters more
                     await on_disk("device of the pod", disk.withdraw, link)
             raise
         device = await on_disk(f"device of driver {spec.driver}", disk.device_of, target)
         await on_disk("device of the pod", disk.map_device, device, bound, link)
-        return Published(link, map_directory=paths.map_dir)
+        return claims.Published(link, map_directory=paths.map_dir)
 
-    async def unpublish(self, left: PublishedOnDisk) -> None:
+    async def unpublish(self, left: claims.PublishedOnDisk) -> None:
         """Remove a pod's device, then NodeUnpublishVolume. Raises OperationFailed.
 
         The pod's link is removed last (the kubelet removes it first): a call that publishes may
@@ -347,7 +336,7 @@ class BlockVolumes:
         await self._unpublish(left, target, link=left.path)
 
     async def _unpublish(
-        self, left: PublishedOnDisk | StagedOnDisk, target: str, *, link: str = ""
+        self, left: claims.PublishedOnDisk | claims.StagedOnDisk, target: str, *, link: str = ""
     ) -> None:
         """Take a pod's target, and then its link, away. Raises OperationFailed."""
         if left.driver and left.handle:
@@ -361,10 +350,12 @@ class BlockVolumes:
             await on_disk("device of the pod", _remove_published, target)
             if link:
                 await on_disk("device of the pod", disk.withdraw, link)
-        except OperationFailed as error:
-            raise OperationFailed(FailureOutcome.UNCERTAIN, f"{why}, but {error.message}") from None
+        except claims.OperationFailed as error:
+            raise claims.OperationFailed(
+                claims.FailureOutcome.UNCERTAIN, f"{why}, but {error.message}"
+            ) from None
 
-    async def unstage(self, left: StagedOnDisk) -> None:
+    async def unstage(self, left: claims.StagedOnDisk) -> None:
         """NodeUnstageVolume, and removal of all its files. Raises OperationFailed.
 
         A device that is still published belongs to no pod. Without vol_data.json, a pod's device
@@ -374,7 +365,7 @@ class BlockVolumes:
         bound = await on_disk("device", disk.bound_devices, paths.map_dir)
         if bound:
             text = f"{left.spec_name} is still referenced from other Pods: {' '.join(bound[:8])}"
-            raise OperationFailed(FailureOutcome.UNCERTAIN, text)
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text)
         for target in await on_disk("devices of pods", _targets, paths.publish_dir):
             log.warning("CSI volume was published to no pod", extra={"path": target})
             await self._unpublish(left, target)
@@ -397,8 +388,8 @@ class BlockVolumes:
 
     async def _volume(
         self,
-        spec: VolumeSpec,
-        attachment: AttachmentMetadata,
+        spec: claims.VolumeSpec,
+        attachment: claims.AttachmentMetadata,
         secret: str,
         extra: Mapping[str, str],
     ) -> CsiVolume:
@@ -413,7 +404,9 @@ class BlockVolumes:
             migrated=spec.migrated,
         )
 
-    def _prepare(self, spec: VolumeSpec, paths: BlockPaths, directory: str) -> bool:
+    def _prepare(
+        self, spec: claims.VolumeSpec, paths: csi_objects.BlockPaths, directory: str
+    ) -> bool:
         if not Path(paths.data).exists():
             self._host.fresh.add(paths.staging)
         disk.make_directory(directory)
@@ -446,7 +439,7 @@ def _remove_published(target: str) -> None:
         Path(target).parent.rmdir()
 
 
-def _remove_all(paths: BlockPaths) -> None:
+def _remove_all(paths: csi_objects.BlockPaths) -> None:
     """Remove what the driver may have left in its staging directory, without entering mounts."""
     with contextlib.suppress(FileNotFoundError):
         remove_tree(paths.staging)

@@ -19,16 +19,7 @@ from typing import Any
 from kubeletpy.base.host.files import write_whole
 from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.claims.model import Found, Mode, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.csi.objects import (
-    DATA_FILE,
-    DIRECTORY,
-    EPHEMERAL,
-    PERSISTENT,
-    PLUGIN,
-    CsiPaths,
-    inline_unique_name,
-    unique_name,
-)
+from kubeletpy.volumes.csi import objects as csi_objects
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.paths import UnsafePath
 
@@ -164,41 +155,41 @@ _NOT_DRIVERS = ("volumeDevices", "pv")
 """Names next to the drivers' directories."""
 
 
-def find_csi_volumes(paths: CsiPaths) -> Found:
+def find_csi_volumes(paths: csi_objects.CsiPaths) -> Found:
     """All volumes found. Raises OSError: the root directory can't be read."""
     published = [*_filesystem(paths), *_block(paths)]
     staged = [*_staged(paths), *_staged_block(paths)]
     return Found(tuple(published), tuple(staged))
 
 
-def _filesystem(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
+def _filesystem(paths: csi_objects.CsiPaths) -> Iterator[PublishedOnDisk]:
     for uid in _names(paths.pods):
-        for name in _names(f"{paths.pods}/{uid}/volumes/{DIRECTORY}"):
+        for name in _names(f"{paths.pods}/{uid}/volumes/{csi_objects.DIRECTORY}"):
             volume = paths.filesystem(uid, name)
             data, damaged = _data(volume.data)
             spec_name = data.spec_name or name
-            inline = data.lifecycle == EPHEMERAL
+            inline = data.lifecycle == csi_objects.EPHEMERAL
             yield PublishedOnDisk(
-                plugin=PLUGIN,
-                unique_name=inline_unique_name(uid, spec_name)
+                plugin=csi_objects.PLUGIN,
+                unique_name=csi_objects.inline_unique_name(uid, spec_name)
                 if inline or damaged
-                else unique_name(data.driver, data.handle),
+                else csi_objects.unique_name(data.driver, data.handle),
                 pod_uid=uid,
                 spec_name=spec_name,
                 path=volume.target,
                 driver=data.driver,
                 handle=data.handle,
-                lifecycle=EPHEMERAL if inline else PERSISTENT,
+                lifecycle=csi_objects.EPHEMERAL if inline else csi_objects.PERSISTENT,
                 selinux_context=data.selinux,
                 damaged=damaged,
             )
 
 
-def _block(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
+def _block(paths: csi_objects.CsiPaths) -> Iterator[PublishedOnDisk]:
     """Volumes with a link in the pod's directory, and those whose link is already removed."""
     seen = set()
     for uid in _names(paths.pods):
-        for name in _names(f"{paths.pods}/{uid}/volumeDevices/{DIRECTORY}"):
+        for name in _names(f"{paths.pods}/{uid}/volumeDevices/{csi_objects.DIRECTORY}"):
             seen.add((uid, name))
     for name in _names(paths.block_root):
         if name in ("staging", "publish"):
@@ -210,10 +201,10 @@ def _block(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
     for uid, name in sorted(seen):
         data, damaged = _data(paths.block(name).data)
         yield PublishedOnDisk(
-            plugin=PLUGIN,
-            unique_name=inline_unique_name(uid, name)
+            plugin=csi_objects.PLUGIN,
+            unique_name=csi_objects.inline_unique_name(uid, name)
             if damaged
-            else unique_name(data.driver, data.handle),
+            else csi_objects.unique_name(data.driver, data.handle),
             pod_uid=uid,
             spec_name=data.spec_name or name,
             path=paths.block_link(uid, name),
@@ -224,16 +215,16 @@ def _block(paths: CsiPaths) -> Iterator[PublishedOnDisk]:
         )
 
 
-def _staged(paths: CsiPaths) -> Iterator[StagedOnDisk]:
+def _staged(paths: csi_objects.CsiPaths) -> Iterator[StagedOnDisk]:
     for driver in _names(paths.staging_root):
         if driver in _NOT_DRIVERS:
             continue
         for key in _names(f"{paths.staging_root}/{driver}"):
             directory = f"{paths.staging_root}/{driver}/{key}"
-            data, damaged = _data(f"{directory}/{DATA_FILE}")
+            data, damaged = _data(f"{directory}/{csi_objects.DATA_FILE}")
             yield StagedOnDisk(
-                plugin=PLUGIN,
-                unique_name=f"{PLUGIN}/{driver}^{data.handle or key}",
+                plugin=csi_objects.PLUGIN,
+                unique_name=f"{csi_objects.PLUGIN}/{driver}^{data.handle or key}",
                 path=f"{directory}/globalmount",
                 driver=data.driver,
                 handle=data.handle,
@@ -242,14 +233,16 @@ def _staged(paths: CsiPaths) -> Iterator[StagedOnDisk]:
             )
 
 
-def _staged_block(paths: CsiPaths) -> Iterator[StagedOnDisk]:
+def _staged_block(paths: csi_objects.CsiPaths) -> Iterator[StagedOnDisk]:
     names = {n for n in _names(paths.block_root) if n not in ("staging", "publish")}
     for name in sorted(names | set(_names(f"{paths.block_root}/staging"))):
         block = paths.block(name)
         data, damaged = _data(block.data)
         yield StagedOnDisk(
-            plugin=PLUGIN,
-            unique_name=f"{PLUGIN}/{name}" if damaged else unique_name(data.driver, data.handle),
+            plugin=csi_objects.PLUGIN,
+            unique_name=f"{csi_objects.PLUGIN}/{name}"
+            if damaged
+            else csi_objects.unique_name(data.driver, data.handle),
             path=block.staging,
             mode=Mode.BLOCK,
             driver=data.driver,

@@ -21,20 +21,8 @@ from kubeletpy.kubeapi.transport import RepairPace, jittered_waits
 from kubeletpy.metrics.volumes import CsiMetrics
 from kubeletpy.resources.plugins.model import PluginInfo, PluginRefused
 from kubeletpy.volumes.claims.model import OperationFailed
+from kubeletpy.volumes.csi import objects as csi_objects
 from kubeletpy.volumes.csi.host import CsiDrivers, DriverObjects
-from kubeletpy.volumes.csi.objects import (
-    NOT_INITIALIZED,
-    Conditions,
-    DriverOnNode,
-    NodeObjectConflict,
-    Version,
-    changed_csi_node,
-    changed_storage_health,
-    highest_supported,
-    new_csi_node,
-    node_patch,
-    owned_by,
-)
 
 # Reports a node's CSI drivers to the cluster, and that it is ready for them.
 #
@@ -70,7 +58,7 @@ class CsiNodeWriter:
         self._name = node_name
         self._api = kube_api
         self._rng = rng or random.Random()
-        self._present: dict[str, DriverOnNode] = {}
+        self._present: dict[str, csi_objects.DriverOnNode] = {}
         self._gone: set[str] = set()
         self._writing = asyncio.Lock()
         self._untold = asyncio.Event()
@@ -83,7 +71,7 @@ class CsiNodeWriter:
     @property
     def problem(self) -> str:
         """Why the node is not ready for volumes; empty: it is."""
-        return "" if self._ready else NOT_INITIALIZED
+        return "" if self._ready else csi_objects.NOT_INITIALIZED
 
     def on_ready(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called once the CSINode exists."""
@@ -112,7 +100,7 @@ class CsiNodeWriter:
             while self._untold.is_set():
                 try:
                     await self._write()
-                except (ApiError, NodeObjectConflict) as error:
+                except (ApiError, csi_objects.NodeObjectConflict) as error:
                     log.debug("CSINode not written", extra={"why": str(error)})
                     await self._wait(next(waits))
 
@@ -146,16 +134,16 @@ class CsiNodeWriter:
     async def _removed(self, api: KubeApi) -> str:
         """The part of the drivers that the API lacks; empty: none. Raises ApiError."""
         node = self._node
-        if node is not None and node_patch(node, self._present, self._gone) is not None:
+        if node is not None and csi_objects.node_patch(node, self._present, self._gone) is not None:
             return "annotation or labels of the Node"
         try:
             found = await api.get(CSINODES, self._name)
         except NotFound:
             return "the CSINode"
         uid = ((node or {}).get("metadata") or {}).get("uid") or ""
-        if uid and not owned_by(found, uid):
+        if uid and not csi_objects.owned_by(found, uid):
             return "the CSINode of this Node object"
-        changed = changed_csi_node(found, self._present, self._gone)
+        changed = csi_objects.changed_csi_node(found, self._present, self._gone)
         return "" if changed is None else "entries of the CSINode"
 
     async def _wait(self, seconds: float) -> None:
@@ -166,7 +154,7 @@ class CsiNodeWriter:
         except TimeoutError:
             return
 
-    async def install(self, driver: DriverOnNode) -> None:
+    async def install(self, driver: csi_objects.DriverOnNode) -> None:
         """Report a driver. Raises NodeNotUpdated; then it is as if it had never been added."""
         before = self._present.get(driver.name)
         self._present[driver.name] = driver
@@ -180,7 +168,7 @@ class CsiNodeWriter:
                 if before is not None:
                     self._gone.discard(driver.name)
                     self._present[driver.name] = before
-            if isinstance(error, ApiError | NodeObjectConflict):
+            if isinstance(error, ApiError | csi_objects.NodeObjectConflict):
                 raise NodeNotUpdated(f"driver {driver.name}: {error}") from None
             raise
 
@@ -189,7 +177,7 @@ class CsiNodeWriter:
         self._take_away(name)
         try:
             await self._tries()
-        except (ApiError, NodeObjectConflict) as error:
+        except (ApiError, csi_objects.NodeObjectConflict) as error:
             extra = {"driver": name, "why": str(error)}
             log.warning("the end of a CSI driver could not be reported yet", extra=extra)
 
@@ -228,7 +216,7 @@ class CsiNodeWriter:
 
     async def _write_objects(self, api: KubeApi, subject: str) -> None:
         node = await api.get(NODES, self._name)
-        patch = node_patch(node, self._present, self._gone, subject)
+        patch = csi_objects.node_patch(node, self._present, self._gone, subject)
         if patch is not None:
             await api.patch(NODES, self._name, patch, subresource="status")
         uid = (node.get("metadata") or {}).get("uid") or ""
@@ -236,14 +224,14 @@ class CsiNodeWriter:
             found = await api.get(CSINODES, self._name)
         except NotFound:
             found = None
-        if found is not None and not owned_by(found, uid):
+        if found is not None and not csi_objects.owned_by(found, uid):
             # of a Node object that was deleted, which nobody has collected yet
             await api.delete(CSINODES, self._name, uid=(found.get("metadata") or {}).get("uid"))
             found = None
         if found is None:
-            await api.create(CSINODES, new_csi_node(self._name, uid, self._present))
+            await api.create(CSINODES, csi_objects.new_csi_node(self._name, uid, self._present))
             return
-        changed = changed_csi_node(found, self._present, self._gone)
+        changed = csi_objects.changed_csi_node(found, self._present, self._gone)
         if changed is not None:
             await api.update(CSINODES, changed)
 
@@ -331,7 +319,7 @@ class CsiDriverHandler:
         self._renewing.clear()
         await cancel_tasks(tasks)
 
-    async def _on_node(self, info: PluginInfo) -> DriverOnNode:
+    async def _on_node(self, info: PluginInfo) -> csi_objects.DriverOnNode:
         driver = self._drivers.get(info.name)
         if driver is None or driver.info != info:
             raise PluginRefused(f"driver {info.name} has disconnected")
@@ -340,12 +328,14 @@ class CsiDriverHandler:
             log.warning(
                 "unexpected answer of a CSI driver", extra={"driver": info.name, "what": answer.odd}
             )
-        return DriverOnNode(info.name, answer.node_id, answer.max_volumes, answer.topology)
+        return csi_objects.DriverOnNode(
+            info.name, answer.node_id, answer.max_volumes, answer.topology
+        )
 
-    def _version(self, info: PluginInfo) -> Version:
+    def _version(self, info: PluginInfo) -> csi_objects.Version:
         if _NAME.fullmatch(info.name) is None:
             raise PluginRefused(f"{info.name!r} cannot be the name of a CSI driver")
-        version = highest_supported(info.versions)
+        version = csi_objects.highest_supported(info.versions)
         if version is None:
             offered = ", ".join(info.versions) or "none"
             raise PluginRefused(
@@ -444,7 +434,7 @@ class StorageHealthMonitor:
         if reported and self._api is not None:
             await self._write(self._api, reported)
 
-    async def _query_health(self, name: str) -> Conditions | None:
+    async def _query_health(self, name: str) -> csi_objects.Conditions | None:
         driver = self._drivers.get(name)
         if driver is None:
             return None
@@ -458,13 +448,13 @@ class StorageHealthMonitor:
         self._problems.pop(name, None)
         return found
 
-    async def _write(self, api: KubeApi, reported: Mapping[str, Conditions]) -> None:
+    async def _write(self, api: KubeApi, reported: Mapping[str, csi_objects.Conditions]) -> None:
         try:
             found = await api.get(CSINODES, self._node_name)
-            if not owned_by(found, self._node_uid()):
+            if not csi_objects.owned_by(found, self._node_uid()):
                 return  # of a Node object that was deleted: another CSINode replaces it
             old = (found.get("status") or {}).get("storageHealth") or ()
-            new = changed_storage_health(old, reported, format_time(self._clock.now()))
+            new = csi_objects.changed_storage_health(old, reported, format_time(self._clock.now()))
             if new is not None:
                 uid = (found.get("metadata") or {}).get("uid") or ""
                 patch = {"metadata": {"uid": uid}, "status": {"storageHealth": new}}

@@ -17,22 +17,7 @@ from typing import Any
 from kubeletpy.base.host import mount_table
 from kubeletpy.base.host.program import Program, ProgramFailed, run_program
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.volumes.claims.model import (
-    AttachmentMetadata,
-    FailureOutcome,
-    FilesystemMismatch,
-    Found,
-    Mode,
-    OperationFailed,
-    PodUse,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-    VolumeSource,
-    VolumeSpec,
-    VolumeTraits,
-    mount_option,
-)
+from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.disk import is_mounted
 from kubeletpy.volumes.intree.base import (
@@ -76,7 +61,7 @@ class AttachedDiskPlugin(InTreePlugin):
     # -- what each kind is -------------------------------------------------------------------
 
     @abstractmethod
-    def place(self, spec: VolumeSpec) -> str:
+    def place(self, spec: claims.VolumeSpec) -> str:
         """The place of a volume, below ``base``."""
 
     @abstractmethod
@@ -84,54 +69,54 @@ class AttachedDiskPlugin(InTreePlugin):
         """The unique name of the volume that has a place; empty: no volume can have it."""
 
     @abstractmethod
-    async def attach(self, spec: VolumeSpec, use: PodUse, directory: str) -> str:
+    async def attach(self, spec: claims.VolumeSpec, use: claims.PodUse, directory: str) -> str:
         """Attach a disk; returns its device. ``directory``: its place, to be made and written into
         before anything else. Raises OperationFailed.
         """
 
     @abstractmethod
-    async def device(self, spec: VolumeSpec) -> str:
+    async def device(self, spec: claims.VolumeSpec) -> str:
         """The device of an attached disk. Raises OperationFailed."""
 
     @abstractmethod
-    async def detach(self, left: StagedOnDisk, place: str) -> None:
+    async def detach(self, left: claims.StagedOnDisk, place: str) -> None:
         """Detach a disk that is mounted nowhere. Raises OperationFailed."""
 
     @abstractmethod
-    def full_name(self, source: VolumeSource) -> str:
+    def full_name(self, source: claims.VolumeSource) -> str:
         """The unique name of a volume."""
 
     # -- questions ---------------------------------------------------------------------------
 
-    def named(self, source: VolumeSource) -> VolumeTraits:
+    def named(self, source: claims.VolumeSource) -> claims.VolumeTraits:
         """A disk is attached and mounted once for all pods of the node."""
-        return VolumeTraits(self.full_name(source), self._controller, device_mountable=True)
+        return claims.VolumeTraits(self.full_name(source), self._controller, device_mountable=True)
 
-    def problem(self, source: VolumeSource) -> str:
+    def problem(self, source: claims.VolumeSource) -> str:
         """Block devices are supported as well as file systems."""
         return ""
 
-    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
+    def supports_selinux_mount(self, spec: claims.VolumeSpec) -> bool:
         """A file system can be mounted with a context."""
-        return spec.mode is Mode.FILESYSTEM
+        return spec.mode is claims.Mode.FILESYSTEM
 
-    def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
+    def published(self, spec: claims.VolumeSpec, pod_uid: str) -> claims.PublishedOnDisk:
         """The path of a volume in a pod."""
         return replace(super().published(spec, pod_uid), handle=self.place(spec))
 
-    def staged(self, spec: VolumeSpec) -> StagedOnDisk:
+    def staged(self, spec: claims.VolumeSpec) -> claims.StagedOnDisk:
         """Where it is mounted for the node."""
         path = self.directory_of(self.place(spec), spec.mode)
         context = spec.selinux_context or ""
         return replace(super().staged(spec), path=path, selinux_context=context)
 
-    def directory_of(self, place: str, mode: Mode) -> str:
+    def directory_of(self, place: str, mode: claims.Mode) -> str:
         """Where a disk is mounted for the node, or its device bound for pods."""
-        return f"{self.base}/{place}" if mode is Mode.FILESYSTEM else f"{self._maps}/{place}"
+        return f"{self.base}/{place}" if mode is claims.Mode.FILESYSTEM else f"{self._maps}/{place}"
 
-    def places(self, mode: Mode) -> list[str]:
+    def places(self, mode: claims.Mode) -> list[str]:
         """All disks in use. Blocks."""
-        above = self.base if mode is Mode.FILESYSTEM else self._maps
+        above = self.base if mode is claims.Mode.FILESYSTEM else self._maps
         found = [name for name in disk.names_in(above) if name != BLOCK_DIRECTORY]
         if self.depth == 1:
             return found
@@ -139,41 +124,48 @@ class AttachedDiskPlugin(InTreePlugin):
 
     # -- acts --------------------------------------------------------------------------------
 
-    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
+    async def stage(
+        self, spec: claims.VolumeSpec, attachment: claims.AttachmentMetadata, use: claims.PodUse
+    ) -> None:
         """Attach it, and mount its file system for the node."""
         target = self.staged(spec).path
         device = await self.attach(spec, use, target)
-        if spec.mode is Mode.BLOCK:
+        if spec.mode is claims.Mode.BLOCK:
             return
 
         await format_and_mount(
             device,
             target,
             str(spec.source.get("fsType") or "ext4"),
-            (*spec.mount_options, *mount_option(use.selinux_context)),
+            (*spec.mount_options, *claims.mount_option(use.selinux_context)),
             read_only=spec.read_only,
             in_thread=self.in_thread,
         )
 
     async def publish(
-        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
-    ) -> Published:
+        self,
+        spec: claims.VolumeSpec,
+        attachment: claims.AttachmentMetadata,
+        use: claims.PodUse,
+        *,
+        remount: bool,
+    ) -> claims.Published:
         """Bind it into the pod's directory, or bind its device for the pod."""
         source = self.staged(spec).path
         target = self.target(use.uid, spec.spec_name, spec.mode)
-        if spec.mode is Mode.BLOCK:
+        if spec.mode is claims.Mode.BLOCK:
             return await self.map_device(await self.device(spec), source, use.uid, target)
         options = [*spec.mount_options, *(["ro"] if spec.read_only else [])]
         mine = await self.bind(source, target, options)
-        return Published(
+        return claims.Published(
             target,
             selinux_relabel=use.selinux_context is None,
             give_to_group=use.alone and (mine or not remount),
         )
 
-    async def unpublish(self, left: PublishedOnDisk) -> None:
+    async def unpublish(self, left: claims.PublishedOnDisk) -> None:
         """Undo ``publish``."""
-        if left.mode is Mode.FILESYSTEM:
+        if left.mode is claims.Mode.FILESYSTEM:
             work = partial(unmount_and_remove, left.path)
         elif left.handle:
             bound = f"{self._maps}/{left.handle}/{left.pod_uid}"
@@ -182,33 +174,33 @@ class AttachedDiskPlugin(InTreePlugin):
             work = partial(remove_directory, left.path)
         await self.in_thread(work, f"unmount of {left.path}")
 
-    async def unstage(self, left: StagedOnDisk) -> None:
+    async def unstage(self, left: claims.StagedOnDisk) -> None:
         """Unmount and detach it."""
         place = left.path.removeprefix(f"{self._maps}/").removeprefix(f"{self.base}/")
         call = f"unmount of {left.path}"
-        others = disk.bound_devices if left.mode is Mode.BLOCK else self._shown_elsewhere
+        others = disk.bound_devices if left.mode is claims.Mode.BLOCK else self._shown_elsewhere
         found = await self.in_thread(partial(others, left.path), call)
         if found:
             message = f"{left.path} is still mounted by other references: {' '.join(found[:8])}"
-            raise OperationFailed(FailureOutcome.UNCERTAIN, message, call=call)
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, message, call=call)
         await self.in_thread(partial(disk.force_unmount, left.path), call)
         await self.detach(left, place)
         await self.in_thread(partial(self._remove, left.path), f"removal of {left.path}")
 
-    def find_on_disk(self) -> Found:
+    def find_on_disk(self) -> claims.Found:
         """Mounted and bound disks, and those in pods' directories."""
         staged = [
-            StagedOnDisk(self.name, name, self.directory_of(place, mode), mode)
-            for mode in Mode
+            claims.StagedOnDisk(self.name, name, self.directory_of(place, mode), mode)
+            for mode in claims.Mode
             for place in self.places(mode)
             if (name := self.name_at(place))
         ]
-        return Found(tuple(self._found_published()), tuple(staged))
+        return claims.Found(tuple(self._found_published()), tuple(staged))
 
-    def _found_published(self) -> Iterator[PublishedOnDisk]:
+    def _found_published(self) -> Iterator[claims.PublishedOnDisk]:
         mounts = disk.table()
         for left in super().find_on_disk().published:
-            of = self._of_device if left.mode is Mode.BLOCK else self._of_mount
+            of = self._of_device if left.mode is claims.Mode.BLOCK else self._of_mount
             place = of(left, mounts)
             name = self.name_at(place) if place else ""
             if name:
@@ -216,7 +208,7 @@ class AttachedDiskPlugin(InTreePlugin):
             else:
                 yield replace(left, damaged="its disk cannot be determined")
 
-    def _of_mount(self, left: PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
+    def _of_mount(self, left: claims.PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
         """The place of the disk that a pod has mounted; empty: there is none."""
         for path in mount_table.references(mounts, left.path):
             place = path.removeprefix(f"{self.base}/")
@@ -224,11 +216,11 @@ class AttachedDiskPlugin(InTreePlugin):
                 return place
         return ""
 
-    def _of_device(self, left: PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
+    def _of_device(self, left: claims.PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
         """The place of the disk whose device a pod has; empty: there is none."""
         with contextlib.suppress(OSError):
             wanted = Path(left.path).stat().st_rdev
-            for place in self.places(Mode.BLOCK):
+            for place in self.places(claims.Mode.BLOCK):
                 with contextlib.suppress(OSError):
                     bound = f"{self._maps}/{place}/{left.pod_uid}"
                     if Path(bound).stat().st_rdev == wanted:
@@ -318,12 +310,16 @@ async def format_and_mount(
     call = f"mount of {device}"
     if fs_type not in MKFS:
         message = f"fsType {fs_type!r} is not one of {', '.join(sorted(MKFS))}"
-        raise OperationFailed(FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call)
+        raise claims.OperationFailed(
+            claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
+        )
     content = await content_of(device)
     if content.empty:
         if read_only:
             message = f"{device} is not formatted, and the volume is read-only"
-            raise OperationFailed(FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call)
+            raise claims.OperationFailed(
+                claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
+            )
         program, args = MKFS[fs_type]
         await run(
             program,
@@ -341,12 +337,12 @@ async def format_and_mount(
         await run(
             "mount", ["-t", fs_type, "-o", words, device, target], call=call, event_word=_EVENT_WORD
         )
-    except OperationFailed as error:
+    except claims.OperationFailed as error:
         if content.empty or content.fs_type == fs_type:
             raise
         holds = f"a {content.fs_type} file system" if content.fs_type else "something else"
         message = f"{device} holds {holds}, not the {fs_type} requested: {error.message}"
-        raise FilesystemMismatch(
+        raise claims.FilesystemMismatch(
             error.outcome, message, event_word=_EVENT_WORD, call=call
         ) from error
 
@@ -361,15 +357,17 @@ async def content_of(device: str) -> Content:
     path = await find_program(BLKID)
     if path is None:
         message = "blkid is not installed on this node (package util-linux)"
-        raise OperationFailed(FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call)
+        raise claims.OperationFailed(
+            claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
+        )
     try:
         said = await run_program(Program(path, ("-p", "-o", "export", device)), b"")
     except ProgramFailed as error:
         if error.exit_status == _NOTHING_FOUND:
             return Content(empty=True)
         message = f"what is on {device} is not known: {error}"
-        raise OperationFailed(
-            FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
+        raise claims.OperationFailed(
+            claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
         ) from error
     return read_blkid(said.decode(errors="replace"))
 
@@ -386,8 +384,11 @@ async def check(device: str) -> None:
         status = error.exit_status
         if status is not None and status & _UNCORRECTED:
             message = f"fsck found errors on {device} that it could not correct: {error}"
-            raise OperationFailed(
-                FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=f"fsck of {device}"
+            raise claims.OperationFailed(
+                claims.FailureOutcome.FINAL,
+                message,
+                event_word=_EVENT_WORD,
+                call=f"fsck of {device}",
             ) from error
         if status == 1:
             log.warning("fsck has corrected errors", extra={"device": device})
@@ -400,7 +401,9 @@ async def grow(device: str, target: str) -> None:
     fs_type = (await content_of(device)).fs_type
     if fs_type not in GROW:
         message = f"{device} holds {fs_type or 'nothing'} that could grow"
-        raise OperationFailed(FailureOutcome.FINAL, message, call=f"file system resize of {device}")
+        raise claims.OperationFailed(
+            claims.FailureOutcome.FINAL, message, call=f"file system resize of {device}"
+        )
     program, *words = GROW[fs_type]
     places = {"device": device, "path": target}
     args = [places.get(word, word) for word in words]

@@ -18,26 +18,7 @@ from weakref import WeakValueDictionary
 
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.host.program import Program, ProgramFailed, run_program
-from kubeletpy.volumes.claims.model import (
-    AttachmentMetadata,
-    ExpansionFailed,
-    ExpansionProblem,
-    FailureOutcome,
-    Found,
-    Mode,
-    OperationFailed,
-    PodUse,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-    VolumePlugin,
-    VolumeSource,
-    VolumeSpec,
-    VolumeStats,
-    VolumeTraits,
-    WaitCause,
-    Waits,
-)
+from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.disk import MS_BIND, mount
 from kubeletpy.volumes.files.paths import UnsafePath, safe_name
@@ -78,96 +59,108 @@ class InTreePlugin:
 
     # -- questions ---------------------------------------------------------------------------
 
-    def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
+    def traits(self, source: claims.VolumeSource) -> claims.VolumeTraits | claims.Waits:
         """Traits of a volume, or why it is invalid; there is nothing to attach."""
         try:
             safe_name(source.spec_name)
         except UnsafePath as error:
-            return Waits(WaitCause.INVALID, f'volume "{source.spec_name}"', str(error))
+            return claims.Waits(
+                claims.WaitCause.INVALID, f'volume "{source.spec_name}"', str(error)
+            )
         problem = self.problem(source)
         if problem:
-            return Waits(WaitCause.INVALID, f'volume "{source.spec_name}"', problem)
+            return claims.Waits(claims.WaitCause.INVALID, f'volume "{source.spec_name}"', problem)
         return self.named(source)
 
-    def named(self, source: VolumeSource) -> VolumeTraits:
+    def named(self, source: claims.VolumeSource) -> claims.VolumeTraits:
         """Traits of a valid volume."""
         unique = f"{self.name}/{source.pod_uid}-{source.spec_name}"
-        return VolumeTraits(unique, attachable=False, device_mountable=False)
+        return claims.VolumeTraits(unique, attachable=False, device_mountable=False)
 
-    def problem(self, source: VolumeSource) -> str:
+    def problem(self, source: claims.VolumeSource) -> str:
         """Why a volume is invalid; empty: it is valid."""
-        if source.mode is Mode.BLOCK:
+        if source.mode is claims.Mode.BLOCK:
             return f"{source.kind} volumes can't be block devices"
         return ""
 
-    def ready(self, spec: VolumeSpec) -> Waits | None:
+    def ready(self, spec: claims.VolumeSpec) -> claims.Waits | None:
         """Always."""
         return None
 
-    def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
+    def metric_name(
+        self, spec: claims.VolumeSpec | claims.PublishedOnDisk | claims.StagedOnDisk
+    ) -> str:
         """Its own."""
         return self.name
 
-    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
+    def supports_selinux_mount(self, spec: claims.VolumeSpec) -> bool:
         """The runtime relabels."""
         return False
 
-    def republishes(self, spec: VolumeSpec) -> bool:
+    def republishes(self, spec: claims.VolumeSpec) -> bool:
         """Never."""
         return False
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Nothing changes."""
 
-    def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
+    def published(self, spec: claims.VolumeSpec, pod_uid: str) -> claims.PublishedOnDisk:
         """The path of a volume in a pod."""
         path = self.target(pod_uid, spec.spec_name, spec.mode)
-        return PublishedOnDisk(
+        return claims.PublishedOnDisk(
             self.name, spec.unique_name, pod_uid, spec.spec_name, path, spec.mode
         )
 
-    def staged(self, spec: VolumeSpec) -> StagedOnDisk:
+    def staged(self, spec: claims.VolumeSpec) -> claims.StagedOnDisk:
         """Nothing is staged."""
-        return StagedOnDisk(self.name, spec.unique_name, "", spec.mode, spec_name=spec.spec_name)
+        return claims.StagedOnDisk(
+            self.name, spec.unique_name, "", spec.mode, spec_name=spec.spec_name
+        )
 
-    def target(self, pod_uid: str, spec_name: str, mode: Mode) -> str:
+    def target(self, pod_uid: str, spec_name: str, mode: claims.Mode) -> str:
         """The path of a volume in a pod."""
-        kind = "volumes" if mode is Mode.FILESYSTEM else "volumeDevices"
+        kind = "volumes" if mode is claims.Mode.FILESYSTEM else "volumeDevices"
         return (
             f"{self.root}/pods/{safe_name(pod_uid)}/{kind}/{self.directory}/{safe_name(spec_name)}"
         )
 
     # -- acts --------------------------------------------------------------------------------
 
-    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
+    async def stage(
+        self, spec: claims.VolumeSpec, attachment: claims.AttachmentMetadata, use: claims.PodUse
+    ) -> None:
         """Nothing to do."""
 
-    async def unstage(self, left: StagedOnDisk) -> None:
+    async def unstage(self, left: claims.StagedOnDisk) -> None:
         """Nothing to do."""
 
-    async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
+    async def expand(
+        self, spec: claims.VolumeSpec, size: int, use: claims.PodUse, *, at_mount: bool
+    ) -> int:
         """Not on nodes."""
-        raise ExpansionFailed(ExpansionProblem.UNSUPPORTED, f"{self.name} volumes don't expand")
+        raise claims.ExpansionFailed(
+            claims.ExpansionProblem.UNSUPPORTED, f"{self.name} volumes don't expand"
+        )
 
-    async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
+    async def stats(self, left: claims.PublishedOnDisk) -> claims.VolumeStats | None:
         """The usage of its file system, queried in a thread that may hang."""
-        block = left.mode is Mode.BLOCK
+        block = left.mode is claims.Mode.BLOCK
         call = f"{'size' if block else 'statfs'} of {left.path}"
         read = partial(_block_device if block else _file_system, left.path)
         if self._meters is None:
             self._meters = Meters()
         return await self._meters.measure(await self.answers_for(left), call, read)
 
-    async def answers_for(self, left: PublishedOnDisk) -> str:
+    async def answers_for(self, left: claims.PublishedOnDisk) -> str:
         """Name of what answers a measurement: volumes of one server hang together."""
         return left.path
 
-    def find_on_disk(self) -> Found:
+    def find_on_disk(self) -> claims.Found:
         """The directories of its volumes in all pods' directories."""
         if not self.directory:
-            return Found()
+            return claims.Found()
         published = [
-            PublishedOnDisk(
+            claims.PublishedOnDisk(
                 self.name,
                 self.unique_name(uid, name),
                 uid,
@@ -175,11 +168,14 @@ class InTreePlugin:
                 self.target(uid, name, mode),
                 mode,
             )
-            for mode, kind in ((Mode.FILESYSTEM, "volumes"), (Mode.BLOCK, "volumeDevices"))
+            for mode, kind in (
+                (claims.Mode.FILESYSTEM, "volumes"),
+                (claims.Mode.BLOCK, "volumeDevices"),
+            )
             for uid in disk.names_in(f"{self.root}/pods")
             for name in disk.names_in(f"{self.root}/pods/{uid}/{kind}/{self.directory}")
         ]
-        return Found(tuple(published))
+        return claims.Found(tuple(published))
 
     def unique_name(self, pod_uid: str, spec_name: str) -> str:
         """The unique name of a volume found on disk."""
@@ -201,17 +197,19 @@ class InTreePlugin:
             flags = ",".join(["remount", "bind", *options])
             try:
                 await run("mount", ["-o", flags, target], call=call, event_word=word)
-            except OperationFailed:
+            except claims.OperationFailed:
                 # otherwise a pod could write to a read-only volume: the next attempt binds again
                 await self.in_thread(partial(disk.force_unmount, target), call)
                 raise
         return True
 
-    async def map_device(self, device: str, directory: str, pod_uid: str, link: str) -> Published:
+    async def map_device(
+        self, device: str, directory: str, pod_uid: str, link: str
+    ) -> claims.Published:
         """Bind a device for a pod in a directory, and link it. Raises OperationFailed."""
         work = partial(disk.map_device, device, f"{directory}/{pod_uid}", link)
         await self.in_thread(work, f"map of {device}")
-        return Published(link, map_directory=directory)
+        return claims.Published(link, map_directory=directory)
 
     async def is_mounted(self, path: str) -> bool:
         """Whether something is mounted at a path. Raises OperationFailed."""
@@ -222,7 +220,9 @@ class InTreePlugin:
         try:
             return await self.patient.run(work)
         except (OSError, UnsafePath) as error:
-            raise OperationFailed(FailureOutcome.UNCERTAIN, str(error), call=call) from error
+            raise claims.OperationFailed(
+                claims.FailureOutcome.UNCERTAIN, str(error), call=call
+            ) from error
 
 
 def unmount_and_remove(path: str) -> None:
@@ -266,7 +266,9 @@ async def run(
     if path is None:
         package = f" (package {PACKAGES[program]})" if program in PACKAGES else ""
         message = f"{program} is not installed on this node{package}"
-        raise OperationFailed(FailureOutcome.FINAL, message, event_word=event_word, call=call)
+        raise claims.OperationFailed(
+            claims.FailureOutcome.FINAL, message, event_word=event_word, call=call
+        )
     try:
         return (await run_program(Program(path, args), b"", timeout=timeout)).decode(
             errors="replace"
@@ -275,8 +277,8 @@ async def run(
         if error.exit_status in fine:
             return ""
         message = f"{program} {' '.join(args)}: {error}"
-        raise OperationFailed(
-            FailureOutcome.UNCERTAIN, message, event_word=event_word, call=call
+        raise claims.OperationFailed(
+            claims.FailureOutcome.UNCERTAIN, message, event_word=event_word, call=call
         ) from error
 
 
@@ -285,18 +287,18 @@ def _bind(source: str, target: str) -> None:
     mount(source, target, flags=MS_BIND)
 
 
-def _block_device(path: str) -> VolumeStats:
+def _block_device(path: str) -> claims.VolumeStats:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return VolumeStats(capacity_bytes=os.lseek(descriptor, 0, os.SEEK_END))
+        return claims.VolumeStats(capacity_bytes=os.lseek(descriptor, 0, os.SEEK_END))
     finally:
         os.close(descriptor)
 
 
-def _file_system(path: str) -> VolumeStats:
+def _file_system(path: str) -> claims.VolumeStats:
     found = os.statvfs(path)
     block = found.f_frsize
-    return VolumeStats(
+    return claims.VolumeStats(
         capacity_bytes=found.f_blocks * block,
         used_bytes=(found.f_blocks - found.f_bfree) * block,
         available_bytes=found.f_bavail * block,
@@ -351,19 +353,21 @@ class Meters:
                 if answered:
                     return asked.result()
             except OSError as error:
-                raise OperationFailed(FailureOutcome.UNCERTAIN, str(error), call=call) from error
+                raise claims.OperationFailed(
+                    claims.FailureOutcome.UNCERTAIN, str(error), call=call
+                ) from error
             text = f"no answer within {PATIENCE_S:g}s"
             log.warning(
                 "volumes are not measured until their file system answers",
                 extra={"call": call, "of": who, "hanging": len(self._hanging)},
             )
-            raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call)
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text, call=call)
 
     def _check_hanging(self, who: str, call: str) -> None:
         """Raise OperationFailed if ``who`` or too many others do not answer."""
         if who in self._hanging:
             text = f"{who} still has not answered: {self._hanging[who]}"
-            raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call)
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text, call=call)
         if len(self._hanging) < MOST_HANGING:
             return
         named = ", ".join(list(self._hanging)[:_NAMED])
@@ -371,7 +375,7 @@ class Meters:
         if not self._full:
             self._full = True
             log.warning("volumes are not measured", extra={"call": call, "why": text})
-        raise OperationFailed(FailureOutcome.TRANSIENT, text, call=call)
+        raise claims.OperationFailed(claims.FailureOutcome.TRANSIENT, text, call=call)
 
     def _returned(self, who: str, asked: asyncio.Future[T]) -> None:
         if not asked.cancelled():
@@ -386,7 +390,9 @@ class Meters:
 class LatePlugin:
     """Stands for a plugin; see :class:`kubeletpy.volumes.claims.model.VolumePlugin`."""
 
-    def __init__(self, name: str, kind: str, root: Path, load: Callable[[], VolumePlugin]) -> None:
+    def __init__(
+        self, name: str, kind: str, root: Path, load: Callable[[], claims.VolumePlugin]
+    ) -> None:
         """Args:
         name: of the plugin.
         kind: the field of its sources.
@@ -402,11 +408,11 @@ class LatePlugin:
         """All that is not here is the plugin's."""
         return getattr(self._plugin(), name)
 
-    def find_on_disk(self) -> Found:
+    def find_on_disk(self) -> claims.Found:
         """Its volumes on disk; nothing is loaded when there are none. Blocks."""
         places = (f"plugins/{self.name}", f"pods/*/volume*/{self.name.replace('/', '~')}")
         there = any(next(self._root.glob(place), None) is not None for place in places)
-        return self._plugin().find_on_disk() if there else Found()
+        return self._plugin().find_on_disk() if there else claims.Found()
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Nothing changes."""

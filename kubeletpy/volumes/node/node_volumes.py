@@ -41,6 +41,7 @@ from kubeletpy.volumes.files.paths import (
 )
 from kubeletpy.volumes.files.safe_path import may_give_to_group, may_give_to_user
 from kubeletpy.volumes.node.accounts import VolumeAccounts
+from kubeletpy.volumes.pod_volumes import set_up as pod_volumes_set_up
 from kubeletpy.volumes.pod_volumes.payload import (
     MAX_POD_BYTES,
     DownwardInput,
@@ -56,18 +57,6 @@ from kubeletpy.volumes.pod_volumes.plan import (
     VolumePlan,
     plan_volumes,
     waits_only,
-)
-from kubeletpy.volumes.pod_volumes.set_up import (
-    NO_FEATURES,
-    PodSetting,
-    VolumeFeatures,
-    VolumeWork,
-    is_established,
-    plugin_of,
-    resize_tmpfs,
-    set_up_all,
-    take_down,
-    unmount_inside,
 )
 from kubeletpy.volumes.projected.token_claims import MAX_TOKEN_BYTES, TokenKey
 from kubeletpy.volumes.projected.tokens import DEFAULT_SECONDS, PodTokens, TokenError
@@ -115,7 +104,7 @@ class _PodState(HidesFields, Struct):
     faults: dict[str, MachineFault] = field(default_factory=dict)
     """Volume name -> the machine's fault for which it could not be set up or updated."""
 
-    def bytes_besides(self, work: Sequence[VolumeWork]) -> int:
+    def bytes_besides(self, work: Sequence[pod_volumes_set_up.VolumeWork]) -> int:
         """Size of the files of the pod's other volumes."""
         others = {volume.name for volume in self.plan.volumes}
         others -= {item.volume.name for item in work}
@@ -138,7 +127,7 @@ class NodeVolumes:
         claims: ClaimVolumes | None = None,
         bundles: TrustBundles | None = None,
         certificates: PodCertificates | None = None,
-        features: VolumeFeatures = NO_FEATURES,
+        features: pod_volumes_set_up.VolumeFeatures = pod_volumes_set_up.NO_FEATURES,
         rights: MountRights = REQUIRED,
     ) -> None:
         """Args:
@@ -214,7 +203,11 @@ class NodeVolumes:
         unsure = [v for v in of_files if v.name not in state.made_of]
         if unsure:  # this agent has started while the pod terminated
             missing = await asyncio.to_thread(
-                lambda: {v.name for v in unsure if not is_established(v, state.paths, self._rights)}
+                lambda: {
+                    v.name
+                    for v in unsure
+                    if not pod_volumes_set_up.is_established(v, state.paths, self._rights)
+                }
             )
             of_files = [v for v in of_files if v.name not in missing]
         work = await self._changed(pod, state, of_files)
@@ -223,10 +216,10 @@ class NodeVolumes:
             raise VolumeError(f"not updated: {'; '.join(_listed(failed))}")
 
     async def _make(
-        self, pod: Pod, state: _PodState, work: Sequence[VolumeWork]
+        self, pod: Pod, state: _PodState, work: Sequence[pod_volumes_set_up.VolumeWork]
     ) -> Mapping[str, str]:
         """Set volumes up or update them; returns those that failed, with the reason."""
-        setting = PodSetting(
+        setting = pod_volumes_set_up.PodSetting(
             pod,
             state.paths,
             state.owner,
@@ -237,7 +230,7 @@ class NodeVolumes:
             self._rights,
         )
         apart = any(item.volume.kind == "hostPath" for item in work)
-        act = partial(set_up_all, work, setting)
+        act = partial(pod_volumes_set_up.set_up_all, work, setting)
         try:
             outcomes = await self._in_thread(pod.uid, act, self._patient if apart else None)
         except NoThread as error:
@@ -291,7 +284,9 @@ class NodeVolumes:
         """
         await self._settled(pod.uid)
         directory = PodPaths(self._pods_dir, pod.uid).volume("emptyDir", volume)
-        await self._in_thread(pod.uid, partial(resize_tmpfs, directory, size, self._rights))
+        await self._in_thread(
+            pod.uid, partial(pod_volumes_set_up.resize_tmpfs, directory, size, self._rights)
+        )
 
     async def tear_down(self, pod_uid: str) -> None:
         """Tear down all volumes of a pod whose containers have exited.
@@ -321,7 +316,9 @@ class NodeVolumes:
         if self._claims is not None:
             self._end_orphan(self._claims, pod_uid)
         try:
-            self._accounts.swept(len(take_down(PodPaths(self._pods_dir, pod_uid))))
+            self._accounts.swept(
+                len(pod_volumes_set_up.take_down(PodPaths(self._pods_dir, pod_uid)))
+            )
         except OSError:
             self._accounts.swept(0, failed=True)
             raise
@@ -331,7 +328,7 @@ class NodeVolumes:
         await claims.operations.known.wait()
         try:
             if keep := claims.paths(paths.uid):
-                await self._patient.run(unmount_inside, paths, keep)
+                await self._patient.run(pod_volumes_set_up.unmount_inside, paths, keep)
             await claims.tear_down(paths.uid)
         except OperationFailed as error:
             reported = not isinstance(error, StillUnderWay)
@@ -344,7 +341,7 @@ class NodeVolumes:
         keep = claims.orphan_paths(pod_uid)
         if keep is None:
             return
-        unmount_inside(PodPaths(self._pods_dir, pod_uid), keep)
+        pod_volumes_set_up.unmount_inside(PodPaths(self._pods_dir, pod_uid), keep)
         claims.end_orphan(pod_uid)
         raise OSError(errno.EBUSY, "its volumes are being taken down by their plugins", pod_uid)
 
@@ -354,10 +351,15 @@ class NodeVolumes:
         for wait in (*BUSY_WAITS, None):
             try:
                 async with self._tear_downs:
-                    return await self._in_thread(pod_uid, partial(take_down, paths))
+                    return await self._in_thread(
+                        pod_uid, partial(pod_volumes_set_up.take_down, paths)
+                    )
             except (OSError, UnsafePath) as error:
                 if wait is None or getattr(error, "errno", None) != errno.EBUSY:
-                    plugin = plugin_of(str(getattr(error, "filename", "")), paths) or "N/A"
+                    plugin = (
+                        pod_volumes_set_up.plugin_of(str(getattr(error, "filename", "")), paths)
+                        or "N/A"
+                    )
                     seconds = asyncio.get_running_loop().time() - begun
                     self._accounts.not_taken_down(plugin, seconds)
                     raise VolumeError(f"{error}{await self._held_by(error)}") from error
@@ -402,7 +404,7 @@ class NodeVolumes:
 
     async def _changed(
         self, pod: Pod, state: _PodState, volumes: Sequence[PlannedVolume]
-    ) -> list[VolumeWork]:
+    ) -> list[pod_volumes_set_up.VolumeWork]:
         """Those of ``volumes`` whose sources have changed."""
         of_files = [volume for volume in volumes if volume.kind in FILE_KINDS]
         answers = await run_together(
@@ -410,7 +412,7 @@ class NodeVolumes:
         )
         inputs = {volume.name: found for volume, found in zip(of_files, answers, strict=True)}
         return [
-            VolumeWork(volume, found)
+            pod_volumes_set_up.VolumeWork(volume, found)
             for volume in volumes
             if state.made_of.get(volume.name) != (found := inputs.get(volume.name, ()))
         ]
@@ -479,7 +481,7 @@ class NodeVolumes:
             if volume.name not in failed:
                 continue
             in_use = volume.name in state.made_of or await asyncio.to_thread(
-                is_established, volume, state.paths, self._rights
+                pod_volumes_set_up.is_established, volume, state.paths, self._rights
             )
             if in_use:
                 self._report_mount_failure(pod, state, volume.name, failed[volume.name])

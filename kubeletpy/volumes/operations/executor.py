@@ -15,30 +15,9 @@ from contextlib import contextmanager, suppress
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import (
-    FailureOutcome,
-    OperationFailed,
-    StillUnderWay,
-    VolumePlugin,
-    VolumeSpec,
-    VolumeWait,
-    WaitCause,
-    Waits,
-)
+from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.resolve import Attached, NodeObservation, Observe
-from kubeletpy.volumes.operations.model import (
-    Backoffs,
-    Facts,
-    InUse,
-    Operation,
-    OperationKind,
-    OperationsPlan,
-    PodDemand,
-    attachable_as_shown,
-    recognised,
-    spelled,
-    taken_over,
-)
+from kubeletpy.volumes.operations import model as operations
 from kubeletpy.volumes.operations.plan import ending_waits, plan
 from kubeletpy.volumes.operations.runner import (
     CarryOut,
@@ -87,7 +66,7 @@ class WaitTimes:
     def __init__(self) -> None:
         self._since: dict[WaitKey, tuple[object, float]] = {}
 
-    def update(self, waits: Mapping[WaitKey, Waits], now: float) -> None:
+    def update(self, waits: Mapping[WaitKey, claims.Waits], now: float) -> None:
         """Replace all waits by these."""
         since = {}
         for key, wait in waits.items():
@@ -103,7 +82,7 @@ class WaitTimes:
         return None if found is None else found[1]
 
 
-def words_of(waits: Mapping[WaitKey, Waits], uids: set[str]) -> dict[str, frozenset[object]]:
+def words_of(waits: Mapping[WaitKey, claims.Waits], uids: set[str]) -> dict[str, frozenset[object]]:
     """The waits of each pod's volumes, for comparison."""
     words: dict[str, set[object]] = {uid: set() for uid in uids}
     for (uid, name), wait in waits.items():
@@ -111,9 +90,9 @@ def words_of(waits: Mapping[WaitKey, Waits], uids: set[str]) -> dict[str, frozen
     return {uid: frozenset(each) for uid, each in words.items()}
 
 
-def is_busy(waits: Mapping[str, Waits]) -> bool:
+def is_busy(waits: Mapping[str, claims.Waits]) -> bool:
     """Whether an operation is in progress."""
-    return any(wait.cause is WaitCause.BUSY for wait in waits.values())
+    return any(wait.cause is claims.WaitCause.BUSY for wait in waits.values())
 
 
 log = logging.getLogger(__name__)
@@ -127,7 +106,7 @@ class VolumeOperations:
 
     def __init__(
         self,
-        plugins: Sequence[VolumePlugin],
+        plugins: Sequence[claims.VolumePlugin],
         observe: Observe,
         carry_out: CarryOut,
         listener: OperationListener,
@@ -149,7 +128,7 @@ class VolumeOperations:
         self._listener = listener
         self._changed = changed
         self._in_use_changed = in_use_changed
-        self._backoffs = Backoffs()
+        self._backoffs = operations.Backoffs()
         self._runner = OperationRunner(
             self.state,
             self._backoffs,
@@ -158,13 +137,13 @@ class VolumeOperations:
             attachment=self._attachment_now,
             ended=self._ended,
         )
-        self._plan = OperationsPlan()
+        self._plan = operations.OperationsPlan()
         self._reported: dict[str, frozenset[object]] = {}
         self._waiting = VolumeWaiters()
         self._times = WaitTimes()
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
-        self._in_use = InUse()
+        self._in_use = operations.InUse()
         self._closed = False
         self.leftovers_judged = False
         self.known = asyncio.Event()
@@ -174,17 +153,19 @@ class VolumeOperations:
 
     # -- what pods need ----------------------------------------------------------------------
 
-    def demand(self, pod: Pod, specs: Sequence[VolumeSpec], waits: Mapping[str, Waits]) -> None:
+    def demand(
+        self, pod: Pod, specs: Sequence[claims.VolumeSpec], waits: Mapping[str, claims.Waits]
+    ) -> None:
         """Record what a pod needs; a pod whose end was requested needs nothing any more."""
         before = self.state.demands.get(pod.uid)
         if before is not None and before.ending:
             return
         self.state.pods[pod.uid] = pod
-        self.state.demands[pod.uid] = PodDemand(pod.uid, tuple(specs), dict(waits))
+        self.state.demands[pod.uid] = operations.PodDemand(pod.uid, tuple(specs), dict(waits))
         self._recognise(pod.uid)
         self.replan_soon()
 
-    async def settled(self, uid: str) -> Mapping[str, Waits]:
+    async def settled(self, uid: str) -> Mapping[str, claims.Waits]:
         """The waits of a pod's volumes, once its operations have ended or take long."""
         await self.known.wait()
         loop = asyncio.get_running_loop()
@@ -214,8 +195,8 @@ class VolumeOperations:
             while self.state.has(uid):
                 failure = self._backoffs.of_unpublish(uid)
                 if failure is not None:
-                    raise OperationFailed(
-                        FailureOutcome.UNCERTAIN, failure.message, call=failure.call
+                    raise claims.OperationFailed(
+                        claims.FailureOutcome.UNCERTAIN, failure.message, call=failure.call
                     )
                 happened.clear()
                 try:
@@ -223,28 +204,28 @@ class VolumeOperations:
                         await happened.wait()
                 except TimeoutError:
                     call = next((r.operation.call for r in self.state.of_pod(uid)), "its turn")
-                    raise StillUnderWay(call) from None
+                    raise claims.StillUnderWay(call) from None
         self.state.forget(uid)
         self._reported.pop(uid, None)
 
     def begin_end(self, uid: str) -> None:
         """Tear down the volumes of a pod, without waiting for it."""
         if self.state.has(uid) or any(self.state.of_pod(uid)):
-            self.state.demands[uid] = PodDemand(uid, ending=True)
+            self.state.demands[uid] = operations.PodDemand(uid, ending=True)
         else:
             self.state.demands.pop(uid, None)
         self.replan_soon()
 
     # -- what there is -----------------------------------------------------------------------
 
-    def waits(self, uid: str) -> dict[str, Waits]:
+    def waits(self, uid: str) -> dict[str, claims.Waits]:
         """The volumes of a pod that are not ready -> what they wait for."""
         return {name: wait for (of, name), wait in self._plan.waits.items() if of == uid}
 
-    def reports(self, uid: str) -> list[VolumeWait]:
+    def reports(self, uid: str) -> list[claims.VolumeWait]:
         """The wait of each volume of a pod, for setup or teardown, and when it began."""
         found = [
-            VolumeWait(name, wait, self._times.began_at((uid, name)))
+            claims.VolumeWait(name, wait, self._times.began_at((uid, name)))
             for name, wait in self.waits(uid).items()
         ]
         under_way = [(each.operation, each.begun) for each in self.state.running.values()]
@@ -274,7 +255,7 @@ class VolumeOperations:
                 )
                 continue
             self._listener.leftovers_found(found)
-            self.state.actual = taken_over(self.state.actual, plugin.name, found)
+            self.state.actual = operations.taken_over(self.state.actual, plugin.name, found)
         for uid in self.state.demands:
             self._recognise(uid)
         self.known.set()
@@ -339,15 +320,15 @@ class VolumeOperations:
         for spec in self.state.demands[uid].specs:
             plugin = self.state.plugins[spec.plugin]
             mount, staged = plugin.published(spec, uid), plugin.staged(spec)
-            self.state.actual = recognised(self.state.actual, mount, staged)
+            self.state.actual = operations.recognised(self.state.actual, mount, staged)
 
     def _spell(self, names: Collection[str]) -> None:
         busy = {each.operation.unique_name for each in self.state.running.values()}
-        self.state.actual = spelled(self.state.actual, names, busy)
+        self.state.actual = operations.spelled(self.state.actual, names, busy)
 
-    def _facts(self, observed: NodeObservation) -> Facts:
-        attachments: dict[str, Attached | Waits] = {}
-        blocked: dict[str, Waits] = {}
+    def _facts(self, observed: NodeObservation) -> operations.Facts:
+        attachments: dict[str, Attached | claims.Waits] = {}
+        blocked: dict[str, claims.Waits] = {}
         republished: set[str] = set()
         for demand in self.state.demands.values():
             for spec in demand.specs:
@@ -358,7 +339,7 @@ class VolumeOperations:
                     blocked[spec.unique_name] = wait
                 if plugin.republishes(spec):
                     republished.add(spec.unique_name)
-        return Facts(
+        return operations.Facts(
             attachments,
             blocked,
             {key: running.operation for key, running in self.state.running.items()},
@@ -367,17 +348,19 @@ class VolumeOperations:
             self.leftovers_judged,
         )
 
-    def _attachment_now(self, spec: VolumeSpec) -> Attached | Waits:
+    def _attachment_now(self, spec: claims.VolumeSpec) -> Attached | claims.Waits:
         return self._attachment(spec, self._observe([spec]))
 
-    def _attachment(self, spec: VolumeSpec, observed: NodeObservation) -> Attached | Waits:
+    def _attachment(
+        self, spec: claims.VolumeSpec, observed: NodeObservation
+    ) -> Attached | claims.Waits:
         return self._in_use.unreported(spec) or observed.attachments[spec.unique_name]
 
     def _update_in_use(self, shown: frozenset[str] | None) -> None:
         if shown is None:
             return  # whether volumes found on disk are attached is not known
         self._spell(shown)
-        self.state.actual |= attachable_as_shown(
+        self.state.actual |= operations.attachable_as_shown(
             self.state.demands.values(), self.state.actual, shown
         )
         running = [each.operation for each in self.state.running.values()]
@@ -400,8 +383,8 @@ class VolumeOperations:
         if when is not None:
             self._timer = asyncio.get_running_loop().call_at(when, self._replan)
 
-    def _ended(self, operation: Operation) -> None:
+    def _ended(self, operation: operations.Operation) -> None:
         waited = self._waiting.happened(operation.pod_uid)
-        if operation.kind is OperationKind.UNPUBLISH and not waited:
+        if operation.kind is operations.OperationKind.UNPUBLISH and not waited:
             self._changed(operation.pod_uid)
         self.replan_soon()

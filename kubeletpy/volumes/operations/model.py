@@ -14,17 +14,7 @@ from kubeletpy.base.host.errors import MachineFault, machine_fault
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
-from kubeletpy.volumes.claims.model import (
-    Found,
-    Mode,
-    OperationFailed,
-    PodUse,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-    VolumeSpec,
-    Waits,
-)
+from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.resolve import Attached, not_in_use_yet, volumes_in_use
 
 
@@ -86,8 +76,8 @@ class PodDemand(Struct, frozen=True):
     """The volumes that one pod needs."""
 
     uid: str
-    specs: tuple[VolumeSpec, ...] = ()
-    waits: Mapping[str, Waits] = field(default_factory=dict)
+    specs: tuple[claims.VolumeSpec, ...] = ()
+    waits: Mapping[str, claims.Waits] = field(default_factory=dict)
     """Name of the pod's volume -> why it is not resolved."""
     ending: bool = False
     """Its containers have exited, and its volumes are to be torn down."""
@@ -96,11 +86,11 @@ class PodDemand(Struct, frozen=True):
 class PodMount(HidesFields, Struct, frozen=True):
     """A volume that one pod has, or may have."""
 
-    left: PublishedOnDisk
+    left: claims.PublishedOnDisk
     state: Presence
     found: bool = False
     """A previous agent has left it."""
-    published: Hidden[Published | None] = None
+    published: Hidden[claims.Published | None] = None
     at: float = 0.0
     """When it was last published, in event-loop time."""
 
@@ -113,7 +103,7 @@ class Volume(Struct, frozen=True):
     pods: Mapping[str, PodMount] = field(default_factory=dict)
     """Pod uid -> its mount."""
     device: Presence = Presence.ABSENT
-    staged: StagedOnDisk | None = None
+    staged: claims.StagedOnDisk | None = None
     device_found: bool = False
     attachable: bool = False
     size: int = 0
@@ -133,9 +123,9 @@ class Operation(Struct, frozen=True):
     reason: str
     pod_uid: str = ""
     """The pods that it is done for."""
-    spec: VolumeSpec | None = None
-    mount: PublishedOnDisk | None = None
-    staged: StagedOnDisk | None = None
+    spec: claims.VolumeSpec | None = None
+    mount: claims.PublishedOnDisk | None = None
+    staged: claims.StagedOnDisk | None = None
     whole: bool = True
     """It locks the whole volume, not only one pod's part of it."""
 
@@ -159,7 +149,7 @@ class Operation(Struct, frozen=True):
     def metric_name(self) -> str:
         """Its name in metrics."""
         names, left = _NAMES[self.kind], self.spec or self.mount or self.staged
-        block = left is not None and left.mode is Mode.BLOCK
+        block = left is not None and left.mode is claims.Mode.BLOCK
         return names.block_metric if block else names.metric
 
 
@@ -180,9 +170,9 @@ class Failure(Struct, frozen=True):
 class Facts(Struct, frozen=True):
     """The inputs of a plan besides demands and existing volumes."""
 
-    attachments: Mapping[str, Attached | Waits] = field(default_factory=dict)
+    attachments: Mapping[str, Attached | claims.Waits] = field(default_factory=dict)
     """Unique name -> its attachment; a volume without an entry needs none."""
-    blocked: Mapping[str, Waits] = field(default_factory=dict)
+    blocked: Mapping[str, claims.Waits] = field(default_factory=dict)
     """Unique name -> why an operation would only fail now."""
     running: Mapping[Key, Operation] = field(default_factory=dict)
     failures: Mapping[tuple[OperationKind, Key], Failure] = field(default_factory=dict)
@@ -198,7 +188,7 @@ class OperationsPlan(Struct, frozen=True):
     """The operations to do now, and what all other volumes wait for."""
 
     operations: tuple[Operation, ...] = ()
-    waits: Mapping[tuple[str, str], Waits] = field(default_factory=dict)
+    waits: Mapping[tuple[str, str], claims.Waits] = field(default_factory=dict)
     """(pod uid, name of its volume) -> why it is not ready."""
     forgotten: tuple[str, ...] = ()
     """Unique names of volumes of which nothing is left."""
@@ -231,7 +221,7 @@ class Backoffs:
             self._drivers.pop((each, key), None)
         return before
 
-    def failed(self, tried: Tried, error: OperationFailed, driver: str, now: float) -> None:
+    def failed(self, tried: Tried, error: claims.OperationFailed, driver: str, now: float) -> None:
         """An operation ended and failed; ``now`` is event-loop time."""
         before = self.ended(*tried)
         count = before.count if before is not None else 0
@@ -312,7 +302,7 @@ def _called(volume: Volume, name: str) -> Volume:
 # docs/reference/behaviour-storage.md, sn1.
 
 
-def taken_over(actual: Mapping[str, Volume], plugin: str, found: Found) -> dict[str, Volume]:
+def taken_over(actual: Mapping[str, Volume], plugin: str, found: claims.Found) -> dict[str, Volume]:
     """All known volumes, with those that one plugin has found."""
     there = dict(actual)
     for left in found.published:
@@ -328,7 +318,7 @@ def taken_over(actual: Mapping[str, Volume], plugin: str, found: Found) -> dict[
 
 
 def recognised(
-    actual: Mapping[str, Volume], mount: PublishedOnDisk, staged: StagedOnDisk
+    actual: Mapping[str, Volume], mount: claims.PublishedOnDisk, staged: claims.StagedOnDisk
 ) -> dict[str, Volume]:
     """All known volumes, when a pod needs the volume that has, or will have, these paths.
 
@@ -394,7 +384,7 @@ class InUse:
         self._surely = self._sent
         return more
 
-    def unreported(self, spec: VolumeSpec) -> Waits | None:
+    def unreported(self, spec: claims.VolumeSpec) -> claims.Waits | None:
         """Why an attachable volume must not be used yet; None: it may be used.
 
         The API may still show it as in use while a status without it is on its way, or has arrived
@@ -452,7 +442,9 @@ class VolumeNotices:
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
 
-    def mapped(self, spec: VolumeSpec, use: PodUse, published: Published) -> None:
+    def mapped(
+        self, spec: claims.VolumeSpec, use: claims.PodUse, published: claims.Published
+    ) -> None:
         """A pod has got a block device."""
         word = f'MapVolume.MapPodDevice succeeded for volume "{spec.spec_name}" '
         there = published.map_directory
@@ -463,7 +455,7 @@ class VolumeNotices:
                 pod_reference(use.pod), NORMAL, Reason.SUCCESSFUL_MOUNT_VOLUME, word + part
             )
 
-    def shared(self, spec: VolumeSpec, use: PodUse, group: int) -> None:
+    def shared(self, spec: claims.VolumeSpec, use: claims.PodUse, group: int) -> None:
         """A pod requests a volume's files for another group than the pods that have it."""
         message = (
             f"The requested fsGroup is {use.fs_group}, but the volume {spec.spec_name} has GID "
@@ -471,7 +463,7 @@ class VolumeNotices:
         )
         self._warn(use, Reason.ALREADY_MOUNTED_VOLUME, message)
 
-    def owning(self, use: PodUse, path: str, files: int | None) -> None:
+    def owning(self, use: claims.PodUse, path: str, files: int | None) -> None:
         """The fsGroup is still being applied: ``files`` so far; None: it takes long."""
         about = f"Setting volume ownership for {path[max(path.find(use.uid), 0) :]}"
         said = (
@@ -481,5 +473,5 @@ class VolumeNotices:
         )
         self._warn(use, Reason.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, about + said)
 
-    def _warn(self, use: PodUse, reason: Reason, message: str) -> None:
+    def _warn(self, use: claims.PodUse, reason: Reason, message: str) -> None:
         self._recorder.event(pod_reference(use.pod), WARNING, reason, message)

@@ -13,29 +13,8 @@ from typing import Any
 
 from kubeletpy.base.api import quantity
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.volumes.claims.model import (
-    FailureOutcome,
-    Published,
-    PublishedOnDisk,
-    StagedOnDisk,
-    VolumeSpec,
-    VolumeWait,
-    WaitCause,
-    Waits,
-)
-from kubeletpy.volumes.operations.model import (
-    Expansion,
-    Facts,
-    Failure,
-    Operation,
-    OperationKind,
-    OperationsPlan,
-    PodDemand,
-    PodMount,
-    Presence,
-    Tried,
-    Volume,
-)
+from kubeletpy.volumes.claims import model as claims
+from kubeletpy.volumes.operations import model as operations
 
 REPUBLISH_S = 60.0
 """Between two publishes of a volume that needs republishing; the kubelet does it with each sync, 60
@@ -45,43 +24,48 @@ SOLE_MODE = ("ReadWriteOncePod",)
 
 
 def plan(
-    demands: Iterable[PodDemand], actual: Mapping[str, Volume], facts: Facts, now: float
-) -> OperationsPlan:
+    demands: Iterable[operations.PodDemand],
+    actual: Mapping[str, operations.Volume],
+    facts: operations.Facts,
+    now: float,
+) -> operations.OperationsPlan:
     """Decide. ``now`` is event-loop time."""
     return _Planner(demands, actual, facts, now).plan()
 
 
-def backs_off(about: str, failure: Failure) -> Waits:
+def backs_off(about: str, failure: operations.Failure) -> claims.Waits:
     """An operation failed, and waits for its next attempt."""
     retry_at, fault = failure.retry_at, failure.fault
-    return Waits(WaitCause.BACKOFF, about, failure.message, failure.call, retry_at, fault)
+    return claims.Waits(
+        claims.WaitCause.BACKOFF, about, failure.message, failure.call, retry_at, fault
+    )
 
 
-def is_published(volume: Volume | None, uid: str) -> bool:
+def is_published(volume: operations.Volume | None, uid: str) -> bool:
     """Whether a pod has a volume for certain."""
     mount = volume.pods.get(uid) if volume is not None else None
-    return mount is not None and mount.state is Presence.THERE
+    return mount is not None and mount.state is operations.Presence.THERE
 
 
-def pv_size(spec: VolumeSpec) -> int:
+def pv_size(spec: claims.VolumeSpec) -> int:
     """The size that a volume should have by its PersistentVolume, in bytes; 0: unknown."""
     capacity = ((spec.pv or {}).get("spec") or {}).get("capacity") or {}
     return _bytes(capacity.get("storage"))
 
 
-def claimed_size(spec: VolumeSpec) -> int:
+def claimed_size(spec: claims.VolumeSpec) -> int:
     """The size that a volume has by its claim's status, in bytes; 0: unknown."""
     capacity = ((spec.claim or {}).get("status") or {}).get("capacity") or {}
     return _bytes(capacity.get("storage"))
 
 
-def requested_size(spec: VolumeSpec) -> int:
+def requested_size(spec: claims.VolumeSpec) -> int:
     """Bytes that a claim's user requests; 0: none."""
     resources = ((spec.claim or {}).get("spec") or {}).get("resources") or {}
     return _bytes((resources.get("requests") or {}).get("storage"))
 
 
-def expansion_of(spec: VolumeSpec) -> Expansion:
+def expansion_of(spec: claims.VolumeSpec) -> operations.Expansion:
     """The inputs of an expansion; while they stay the same, one expansion is enough."""
     status = (spec.claim or {}).get("status") or {}
     sizes, states = (
@@ -101,9 +85,9 @@ def _bytes(text: object) -> int:
 class _Planner:
     def __init__(
         self,
-        demands: Iterable[PodDemand],
-        actual: Mapping[str, Volume],
-        facts: Facts,
+        demands: Iterable[operations.PodDemand],
+        actual: Mapping[str, operations.Volume],
+        facts: operations.Facts,
         now: float,
     ) -> None:
         self._demands = sorted(demands, key=lambda demand: demand.uid)
@@ -111,21 +95,21 @@ class _Planner:
         self._actual = actual
         self._facts = facts
         self._now = now
-        self._operations: list[Operation] = []
-        self._waits: dict[tuple[str, str], Waits] = {}
+        self._operations: list[operations.Operation] = []
+        self._waits: dict[tuple[str, str], claims.Waits] = {}
         self._forgotten: list[str] = []
         self._times: list[float] = []
-        self._wanted: dict[str, dict[str, VolumeSpec]] = {}
+        self._wanted: dict[str, dict[str, claims.VolumeSpec]] = {}
         for demand in self._demands:
             for spec in () if demand.ending else demand.specs:
                 self._wanted.setdefault(spec.unique_name, {})[demand.uid] = spec
         self._unread = any(
-            wait.cause is WaitCause.UNREAD
+            wait.cause is claims.WaitCause.UNREAD
             for demand in self._demands
             for wait in demand.waits.values()
         )
 
-    def plan(self) -> OperationsPlan:
+    def plan(self) -> operations.OperationsPlan:
         for demand in self._demands:
             if not demand.ending:
                 self._waits |= {(demand.uid, name): wait for name, wait in demand.waits.items()}
@@ -134,18 +118,18 @@ class _Planner:
             if volume is not None:
                 self._take_down(volume)
             for uid, spec in self._wanted.get(name, {}).items():
-                there = volume or Volume(spec.unique_name, spec.plugin)
+                there = volume or operations.Volume(spec.unique_name, spec.plugin)
                 wait = self._set_up(there, uid, spec)
                 if wait is not None:
                     self._record_wait(uid, name, wait)
-        return OperationsPlan(
+        return operations.OperationsPlan(
             tuple(self._operations),
             self._waits,
             tuple(self._forgotten),
             min(self._times, default=None),
         )
 
-    def _record_wait(self, uid: str, unique_name: str, wait: Waits) -> None:
+    def _record_wait(self, uid: str, unique_name: str, wait: claims.Waits) -> None:
         """All of a pod's names for one volume wait for the same thing."""
         for demand in self._demands:
             if demand.uid == uid:
@@ -155,12 +139,12 @@ class _Planner:
 
     # -- taking down -------------------------------------------------------------------------
 
-    def _take_down(self, volume: Volume) -> None:
+    def _take_down(self, volume: operations.Volume) -> None:
         name = volume.unique_name
         for uid in sorted(volume.pods.keys() & self._ending):
             self._start(
-                Operation(
-                    OperationKind.UNPUBLISH,
+                operations.Operation(
+                    operations.OperationKind.UNPUBLISH,
                     name,
                     volume.plugin,
                     "the pod's containers have exited",
@@ -175,21 +159,23 @@ class _Planner:
             if all(_labelled_otherwise(volume, spec) for spec in self._wanted[name].values()):
                 self._unstage(volume, "a pod needs it with another SELinux label")
             return
-        if volume.device is Presence.ABSENT or volume.staged is None:
+        if volume.device is operations.Presence.ABSENT or volume.staged is None:
             self._forgotten.append(name)
         elif not volume.device_found or (self._facts.leftovers_judged and not self._unread):
             self._unstage(volume, "no pod of this node has or needs the volume")
 
-    def _unstage(self, volume: Volume, why: str) -> None:
-        name, kind = volume.unique_name, OperationKind.UNSTAGE
-        self._start(Operation(kind, name, volume.plugin, why, staged=volume.staged))
+    def _unstage(self, volume: operations.Volume, why: str) -> None:
+        name, kind = volume.unique_name, operations.OperationKind.UNSTAGE
+        self._start(operations.Operation(kind, name, volume.plugin, why, staged=volume.staged))
 
     # -- setting up --------------------------------------------------------------------------
 
-    def _set_up(self, volume: Volume, uid: str, spec: VolumeSpec) -> Waits | None:
+    def _set_up(
+        self, volume: operations.Volume, uid: str, spec: claims.VolumeSpec
+    ) -> claims.Waits | None:
         """Plan the next step for a pod's volume; what it waits for, None: it is ready."""
         mount = volume.pods.get(uid)
-        if mount is not None and mount.state is Presence.THERE:
+        if mount is not None and mount.state is operations.Presence.THERE:
             self._keep(volume, mount, uid, spec)
             return None
         if spec.access_modes == SOLE_MODE and (other := _other(volume, uid)):
@@ -197,34 +183,44 @@ class _Planner:
             message = (
                 "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
             )
-            return Waits(WaitCause.SOLE_USER, f'pod with uid "{other}"', message)
+            return claims.Waits(claims.WaitCause.SOLE_USER, f'pod with uid "{other}"', message)
         if (blocked := self._facts.blocked.get(spec.unique_name)) is not None:
             return blocked
         attachment = self._facts.attachments.get(spec.unique_name)
-        if isinstance(attachment, Waits):
+        if isinstance(attachment, claims.Waits):
             return attachment
         if mount is None and _labelled_otherwise(volume, spec):
             about = f'volume "{spec.unique_name}"'
-            failure = self._facts.failures.get((OperationKind.UNSTAGE, (spec.unique_name, "")))
+            failure = self._facts.failures.get(
+                (operations.OperationKind.UNSTAGE, (spec.unique_name, ""))
+            )
             if failure is not None and not volume.pods:
                 return backs_off(about, failure)
             text = "waiting for unmount: it is mounted with a different SELinux label"
-            return Waits(WaitCause.SELINUX_CONFLICT, about, text)
-        if spec.device_mountable and volume.device is not Presence.THERE:
+            return claims.Waits(claims.WaitCause.SELINUX_CONFLICT, about, text)
+        if spec.device_mountable and volume.device is not operations.Presence.THERE:
             why = "a pod needs the volume, and it is not staged"
-            return self._start(self._operation(OperationKind.STAGE, mount, uid, spec, why))
+            return self._start(
+                self._operation(operations.OperationKind.STAGE, mount, uid, spec, why)
+            )
         why = "the pod needs the volume"
         if mount is not None:
             why = "whether the pod has the volume is not certain"
-        return self._start(self._operation(OperationKind.PUBLISH, mount, uid, spec, why))
+        return self._start(self._operation(operations.OperationKind.PUBLISH, mount, uid, spec, why))
 
-    def _keep(self, volume: Volume, mount: PodMount, uid: str, spec: VolumeSpec) -> None:
+    def _keep(
+        self,
+        volume: operations.Volume,
+        mount: operations.PodMount,
+        uid: str,
+        spec: claims.VolumeSpec,
+    ) -> None:
         """Expand or republish a volume that is ready."""
         target = pv_size(spec)
         held = volume.expansion_held or volume.expanded_for == expansion_of(spec)
         if 0 < volume.size < target and not held and not spec.read_only:
             why = f"the PersistentVolume has {target} bytes, the volume {volume.size}"
-            self._start(self._operation(OperationKind.EXPAND, mount, uid, spec, why))
+            self._start(self._operation(operations.OperationKind.EXPAND, mount, uid, spec, why))
         if spec.unique_name not in self._facts.republished:
             return
         due = mount.at + REPUBLISH_S
@@ -233,34 +229,45 @@ class _Planner:
             return
         if spec.unique_name in self._facts.blocked:
             return
-        if isinstance(self._facts.attachments.get(spec.unique_name), Waits):
+        if isinstance(self._facts.attachments.get(spec.unique_name), claims.Waits):
             return
         why = "the driver requests it periodically (requiresRepublish)"
-        self._start(self._operation(OperationKind.REPUBLISH, mount, uid, spec, why))
+        self._start(self._operation(operations.OperationKind.REPUBLISH, mount, uid, spec, why))
 
     def _operation(
-        self, kind: OperationKind, mount: PodMount | None, uid: str, spec: VolumeSpec, why: str
-    ) -> Operation:
-        whole = spec.device_mountable or spec.attachable or kind is OperationKind.EXPAND
+        self,
+        kind: operations.OperationKind,
+        mount: operations.PodMount | None,
+        uid: str,
+        spec: claims.VolumeSpec,
+        why: str,
+    ) -> operations.Operation:
+        whole = spec.device_mountable or spec.attachable or kind is operations.OperationKind.EXPAND
         left = mount.left if mount is not None else None
-        return Operation(kind, spec.unique_name, spec.plugin, why, uid, spec, left, whole=whole)
+        return operations.Operation(
+            kind, spec.unique_name, spec.plugin, why, uid, spec, left, whole=whole
+        )
 
     # -- starting ----------------------------------------------------------------------------
 
-    def _start(self, operation: Operation) -> Waits:
+    def _start(self, operation: operations.Operation) -> claims.Waits:
         """Plan an operation unless it must wait; returns what it waits for."""
         about = f'volume "{operation.unique_name}"'
         other = next(self._conflicts(operation), None)
         if other is not None:
-            return Waits(WaitCause.BUSY, about, f"{other.call} is under way", other.call)
+            return claims.Waits(
+                claims.WaitCause.BUSY, about, f"{other.call} is under way", other.call
+            )
         failure = self._facts.failures.get((operation.kind, operation.key))
         if failure is not None and self._now < failure.retry_at:
             self._times.append(failure.retry_at)
             return backs_off(about, failure)
         self._operations.append(operation)
-        return Waits(WaitCause.BUSY, about, f"{operation.call} is under way", operation.call)
+        return claims.Waits(
+            claims.WaitCause.BUSY, about, f"{operation.call} is under way", operation.call
+        )
 
-    def _conflicts(self, operation: Operation) -> Iterator[Operation]:
+    def _conflicts(self, operation: operations.Operation) -> Iterator[operations.Operation]:
         for other in (*self._facts.running.values(), *self._operations):
             if other.unique_name != operation.unique_name:
                 continue
@@ -271,14 +278,14 @@ class _Planner:
         return any(key[0] == unique_name for key in self._facts.running)
 
 
-def _labelled_otherwise(volume: Volume, spec: VolumeSpec) -> bool:
+def _labelled_otherwise(volume: operations.Volume, spec: claims.VolumeSpec) -> bool:
     """Whether a volume is, or may be, staged with another SELinux context than the desired one."""
-    if volume.device is Presence.ABSENT or volume.staged is None:
+    if volume.device is operations.Presence.ABSENT or volume.staged is None:
         return False
     return volume.staged.selinux_context != (spec.selinux_context or "")
 
 
-def _other(volume: Volume, uid: str) -> str:
+def _other(volume: operations.Volume, uid: str) -> str:
     """Another pod that has, or may have, a volume."""
     return next((other for other in volume.pods if other != uid), "")
 
@@ -293,7 +300,7 @@ def _other(volume: Volume, uid: str) -> str:
 class OperationDone(Struct, frozen=True):
     """An operation succeeded."""
 
-    published: Published | None = None
+    published: claims.Published | None = None
     size: int = 0
     """The volume's size in bytes now; 0: unknown."""
 
@@ -301,77 +308,87 @@ class OperationDone(Struct, frozen=True):
 class Left(Struct, frozen=True):
     """Where an operation puts its result, successful or not."""
 
-    mount: PublishedOnDisk | None = None
-    staged: StagedOnDisk | None = None
+    mount: claims.PublishedOnDisk | None = None
+    staged: claims.StagedOnDisk | None = None
 
 
 def after(
-    volume: Volume | None,
-    operation: Operation,
-    result: OperationDone | FailureOutcome,
+    volume: operations.Volume | None,
+    operation: operations.Operation,
+    result: OperationDone | claims.FailureOutcome,
     left: Left,
     now: float,
-) -> Volume:
+) -> operations.Volume:
     """The volume as it is, or may be, now. ``now`` is event-loop time."""
     if volume is None:
-        volume = Volume(operation.unique_name, operation.plugin)
+        volume = operations.Volume(operation.unique_name, operation.plugin)
     if operation.spec is not None:
         volume = replace(volume, attachable=volume.attachable or operation.spec.attachable)
     match operation.kind:
-        case OperationKind.STAGE:
+        case operations.OperationKind.STAGE:
             return _after_stage(volume, result, left)
-        case OperationKind.UNSTAGE:
+        case operations.OperationKind.UNSTAGE:
             if isinstance(result, OperationDone):
-                return replace(volume, device=Presence.ABSENT, staged=None, device_found=False)
-            return replace(volume, device=Presence.UNCERTAIN)
-        case OperationKind.UNPUBLISH:
+                return replace(
+                    volume, device=operations.Presence.ABSENT, staged=None, device_found=False
+                )
+            return replace(volume, device=operations.Presence.UNCERTAIN)
+        case operations.OperationKind.UNPUBLISH:
             return _after_unpublish(volume, operation, result)
-        case OperationKind.EXPAND:
+        case operations.OperationKind.EXPAND:
             if not isinstance(result, OperationDone):
                 return volume
             asked = expansion_of(operation.spec) if operation.spec is not None else None
             return replace(volume, size=result.size or volume.size, expanded_for=asked)
-        case OperationKind.PUBLISH | OperationKind.REPUBLISH:
+        case operations.OperationKind.PUBLISH | operations.OperationKind.REPUBLISH:
             return _after_publish(volume, operation, result, left, now)
 
 
-def _after_stage(volume: Volume, result: OperationDone | FailureOutcome, left: Left) -> Volume:
+def _after_stage(
+    volume: operations.Volume, result: OperationDone | claims.FailureOutcome, left: Left
+) -> operations.Volume:
     if isinstance(result, OperationDone):
-        return replace(volume, device=Presence.THERE, staged=left.staged, device_found=False)
-    if result is FailureOutcome.UNCERTAIN:
-        return replace(volume, device=Presence.UNCERTAIN, staged=left.staged)
+        return replace(
+            volume, device=operations.Presence.THERE, staged=left.staged, device_found=False
+        )
+    if result is claims.FailureOutcome.UNCERTAIN:
+        return replace(volume, device=operations.Presence.UNCERTAIN, staged=left.staged)
     return volume
 
 
 def _after_unpublish(
-    volume: Volume, operation: Operation, result: OperationDone | FailureOutcome
-) -> Volume:
+    volume: operations.Volume,
+    operation: operations.Operation,
+    result: OperationDone | claims.FailureOutcome,
+) -> operations.Volume:
     pods = dict(volume.pods)
     mount = pods.pop(operation.pod_uid, None)
     if not isinstance(result, OperationDone) and mount is not None:
-        pods[operation.pod_uid] = replace(mount, state=Presence.UNCERTAIN)
+        pods[operation.pod_uid] = replace(mount, state=operations.Presence.UNCERTAIN)
     held = volume.expansion_held and bool(pods)
     return replace(volume, pods=pods, expansion_held=held)
 
 
 def _after_publish(
-    volume: Volume,
-    operation: Operation,
-    result: OperationDone | FailureOutcome,
+    volume: operations.Volume,
+    operation: operations.Operation,
+    result: OperationDone | claims.FailureOutcome,
     left: Left,
     now: float,
-) -> Volume:
+) -> operations.Volume:
     pods, uid = dict(volume.pods), operation.pod_uid
     before = pods.get(uid)
     if isinstance(result, OperationDone):
         assert left.mount is not None, "what is published has a place"
-        pods[uid] = PodMount(left.mount, Presence.THERE, False, result.published, now)
+        pods[uid] = operations.PodMount(
+            left.mount, operations.Presence.THERE, False, result.published, now
+        )
         return replace(volume, pods=pods, size=result.size or volume.size)
-    if before is not None and before.state is Presence.THERE:
+    if before is not None and before.state is operations.Presence.THERE:
         return volume  # a running pod keeps its volume; it is retried later
-    if result is FailureOutcome.UNCERTAIN and left.mount is not None:
+    if result is claims.FailureOutcome.UNCERTAIN and left.mount is not None:
         found = before is not None and before.found
-        pods[uid] = PodMount(left.mount, Presence.UNCERTAIN, found)
+        pods[uid] = operations.PodMount(left.mount, operations.Presence.UNCERTAIN, found)
     return replace(volume, pods=pods)
 
 
@@ -380,29 +397,35 @@ def _after_publish(
 
 def ending_waits(
     uid: str,
-    actual: Mapping[str, Volume],
-    under_way: Iterable[tuple[Operation, float]],
-    failures: Mapping[Tried, Failure],
-) -> Iterator[VolumeWait]:
+    actual: Mapping[str, operations.Volume],
+    under_way: Iterable[tuple[operations.Operation, float]],
+    failures: Mapping[operations.Tried, operations.Failure],
+) -> Iterator[claims.VolumeWait]:
     """The volumes that are being torn down for a pod, or could not be.
 
     ``under_way``: each operation, and when it began in event-loop time.
     """
-    begun = {each.key: (each, at) for each, at in under_way if each.kind is OperationKind.UNPUBLISH}
+    begun = {
+        each.key: (each, at)
+        for each, at in under_way
+        if each.kind is operations.OperationKind.UNPUBLISH
+    }
     for volume in actual.values():
         mount, key = volume.pods.get(uid), (volume.unique_name, uid)
         if mount is None:
             continue
         about, failure = (
             f'volume "{volume.unique_name}"',
-            failures.get((OperationKind.UNPUBLISH, key)),
+            failures.get((operations.OperationKind.UNPUBLISH, key)),
         )
         if key in begun:
             operation, at = begun[key]
-            wait = Waits(WaitCause.BUSY, about, f"{operation.call} is under way", operation.call)
-            yield VolumeWait(mount.left.spec_name, wait, at)
+            wait = claims.Waits(
+                claims.WaitCause.BUSY, about, f"{operation.call} is under way", operation.call
+            )
+            yield claims.VolumeWait(mount.left.spec_name, wait, at)
         elif failure is not None:
-            yield VolumeWait(mount.left.spec_name, backs_off(about, failure), failure.at)
+            yield claims.VolumeWait(mount.left.spec_name, backs_off(about, failure), failure.at)
 
 
 # Decides whether a volume is expanded on this node, and makes its claim's status.
@@ -428,7 +451,7 @@ class Flow(StrEnum):
     """Not this node's turn."""
 
 
-def flow(spec: VolumeSpec) -> tuple[Flow, int]:
+def flow(spec: claims.VolumeSpec) -> tuple[Flow, int]:
     """The action for a claim that shows less than its volume should have, and the size in bytes."""
     claim = spec.claim or {}
     status = claim.get("status") or {}
@@ -449,7 +472,7 @@ def flow(spec: VolumeSpec) -> tuple[Flow, int]:
     return Flow.WAIT, size
 
 
-def _with_capacity(spec: VolumeSpec, size: str) -> VolumeSpec:
+def _with_capacity(spec: claims.VolumeSpec, size: str) -> claims.VolumeSpec:
     return replace(spec, pv={"spec": {"capacity": {"storage": size}}})
 
 

@@ -19,31 +19,11 @@ from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.base.tasks import background
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import (
-    FailureOutcome,
-    Found,
-    Mode,
-    OperationFailed,
-    PodUse,
-    Published,
-    StagedOnDisk,
-    VolumePlugin,
-    VolumeSpec,
-    Waits,
-)
+from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.resolve import Attached
 from kubeletpy.volumes.files.safe_path import Progress, belongs_to, give_to_group
+from kubeletpy.volumes.operations import model as operations
 from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.model import (
-    Backoffs,
-    Key,
-    Operation,
-    OperationKind,
-    PodDemand,
-    PodMount,
-    Volume,
-    VolumeNotices,
-)
 from kubeletpy.volumes.operations.plan import (
     Left,
     OperationDone,
@@ -56,7 +36,8 @@ from kubeletpy.volumes.operations.plan import (
 # The interfaces of volume operations: who carries them out, and who is notified.
 
 CarryOut = Callable[
-    [Operation, VolumePlugin, Pod | None, bool, Attached | None], Awaitable[OperationDone]
+    [operations.Operation, claims.VolumePlugin, Pod | None, bool, Attached | None],
+    Awaitable[OperationDone],
 ]
 """Does one operation for a pod (None: removed): whether no other pod has the volume, and its
 attachment. Raises OperationFailed."""
@@ -66,16 +47,22 @@ class OperationListener(Protocol):
     """Is notified of the results of operations: events, metrics."""
 
     def ended(
-        self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
+        self,
+        operation: operations.Operation,
+        pod: Pod | None,
+        seconds: float,
+        failed: claims.OperationFailed | None,
     ) -> None:
         """An operation ended."""
         ...
 
-    def leftovers_found(self, found: Found) -> None:
+    def leftovers_found(self, found: claims.Found) -> None:
         """These are a plugin's volumes left by a previous agent."""
         ...
 
-    def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
+    def counted(
+        self, demands: Sequence[operations.PodDemand], actual: Mapping[str, operations.Volume]
+    ) -> None:
         """The desired or the existing volumes have changed."""
         ...
 
@@ -88,7 +75,7 @@ class OperationListener(Protocol):
 class Running(Struct):
     """An operation in progress."""
 
-    operation: Operation
+    operation: operations.Operation
     task: asyncio.Task[None]
     begun: float
     """Event-loop time."""
@@ -97,14 +84,14 @@ class Running(Struct):
 class VolumeState(Struct):
     """The state of this node's volumes."""
 
-    plugins: Mapping[str, VolumePlugin]
+    plugins: Mapping[str, claims.VolumePlugin]
     """Name -> plugin."""
-    demands: dict[str, PodDemand] = field(default_factory=dict)
+    demands: dict[str, operations.PodDemand] = field(default_factory=dict)
     """Pod uid -> the volumes that it needs; ``pods`` has the same keys."""
     pods: dict[str, Pod] = field(default_factory=dict)
-    actual: dict[str, Volume] = field(default_factory=dict)
+    actual: dict[str, operations.Volume] = field(default_factory=dict)
     """Unique name -> volume."""
-    running: dict[Key, Running] = field(default_factory=dict)
+    running: dict[operations.Key, Running] = field(default_factory=dict)
 
     def has(self, uid: str) -> bool:
         """Whether a pod has or may have a volume, or one is being made for it."""
@@ -117,20 +104,20 @@ class VolumeState(Struct):
         under_way = list(self.running.values())
         return [running for running in under_way if running.operation.pod_uid == uid]
 
-    def spec(self, uid: str, volume: str) -> VolumeSpec | None:
+    def spec(self, uid: str, volume: str) -> claims.VolumeSpec | None:
         """A volume that a pod needs, by its name in the pod."""
         demand = self.demands.get(uid)
         found = (spec for spec in demand.specs if spec.pod_volume == volume) if demand else ()
         return next(iter(found), None)
 
-    def published(self, uid: str, spec: VolumeSpec) -> Published | None:
+    def published(self, uid: str, spec: claims.VolumeSpec) -> claims.Published | None:
         """A pod's volume as it exists; None: it does not."""
         volume = self.actual.get(spec.unique_name)
         if volume is None or not is_published(volume, uid):
             return None
         return volume.pods[uid].published
 
-    def all_published(self) -> list[tuple[str, VolumeSpec, PodMount]]:
+    def all_published(self) -> list[tuple[str, claims.VolumeSpec, operations.PodMount]]:
         """All volumes that pods have for certain, each with the uid of its pod."""
         return [
             (demand.uid, spec, volume.pods[demand.uid])
@@ -166,12 +153,12 @@ class OperationRunner:
     def __init__(
         self,
         state: VolumeState,
-        backoffs: Backoffs,
+        backoffs: operations.Backoffs,
         carry_out: CarryOut,
         listener: OperationListener,
         *,
-        attachment: Callable[[VolumeSpec], Attached | Waits],
-        ended: Callable[[Operation], None],
+        attachment: Callable[[claims.VolumeSpec], Attached | claims.Waits],
+        ended: Callable[[operations.Operation], None],
     ) -> None:
         """``attachment`` answers whether a volume is attached; ``ended`` is called after each."""
         self._state = state
@@ -181,7 +168,7 @@ class OperationRunner:
         self._attachment = attachment
         self._ended = ended
 
-    def start(self, operation: Operation) -> None:
+    def start(self, operation: operations.Operation) -> None:
         """Start an operation with exclusive use of its volume, or of its pod's part of it."""
         log.debug("volume operation", extra={"call": operation.call, "why": operation.reason})
         loop = asyncio.get_running_loop()
@@ -189,7 +176,7 @@ class OperationRunner:
         task = loop.create_task(self._run(operation), name=name)
         self._state.running[operation.key] = Running(operation, task, loop.time())
 
-    async def _run(self, operation: Operation) -> None:
+    async def _run(self, operation: operations.Operation) -> None:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         state = self._state
@@ -197,22 +184,24 @@ class OperationRunner:
         pod = state.pods.get(operation.pod_uid)
         volume = state.actual.get(operation.unique_name)
         alone = volume is None or not (volume.pods.keys() - {operation.pod_uid})
-        failed: OperationFailed | None = None
-        result: OperationDone | FailureOutcome
+        failed: claims.OperationFailed | None = None
+        result: OperationDone | claims.FailureOutcome
         try:
             attachment = None
             if operation.spec is not None:
                 found = self._attachment(operation.spec)
-                attachment = None if isinstance(found, Waits) else found
+                attachment = None if isinstance(found, claims.Waits) else found
             result = await self._carry_out(operation, plugin, pod, alone, attachment)
-        except OperationFailed as error:
+        except claims.OperationFailed as error:
             failed, result = error, error.outcome
         except asyncio.CancelledError:
             raise
         except Exception as error:  # a plugin's bug must not stop all other volumes
             log.exception("volume operation broke", extra={"call": operation.call})
             why = str(exhausted(error) or f"{type(error).__name__}: {error}")
-            failed = OperationFailed(FailureOutcome.UNCERTAIN, why, call=operation.call)
+            failed = claims.OperationFailed(
+                claims.FailureOutcome.UNCERTAIN, why, call=operation.call
+            )
             result = failed.outcome
         finally:
             state.running.pop(operation.key, None)
@@ -224,20 +213,22 @@ class OperationRunner:
 
     def _note(
         self,
-        operation: Operation,
-        plugin: VolumePlugin,
-        result: OperationDone | FailureOutcome,
+        operation: operations.Operation,
+        plugin: claims.VolumePlugin,
+        result: OperationDone | claims.FailureOutcome,
         now: float,
     ) -> None:
         left = Left(operation.mount, operation.staged)
-        if operation.spec is not None and operation.kind is OperationKind.STAGE:
+        if operation.spec is not None and operation.kind is operations.OperationKind.STAGE:
             left = Left(staged=plugin.staged(operation.spec))
         elif operation.spec is not None:
             left = Left(plugin.published(operation.spec, operation.pod_uid))
         actual, name = self._state.actual, operation.unique_name
         actual[name] = after(actual.get(name), operation, result, left, now)
 
-    def _count(self, operation: Operation, failed: OperationFailed | None, now: float) -> None:
+    def _count(
+        self, operation: operations.Operation, failed: claims.OperationFailed | None, now: float
+    ) -> None:
         if failed is None:
             self._backoffs.ended(operation.kind, operation.key)
             return
@@ -266,7 +257,7 @@ class VolumeActs:
     def __init__(
         self,
         expander: Expander,
-        notices: VolumeNotices,
+        notices: operations.VolumeNotices,
         owned: Callable[[str, float, bool], None] = lambda plugin, seconds, ok: None,
     ) -> None:
         """``owned(plugin, seconds, ok)`` is called after each walk that applied an fsGroup."""
@@ -277,48 +268,54 @@ class VolumeActs:
 
     async def carry_out(
         self,
-        operation: Operation,
-        plugin: VolumePlugin,
+        operation: operations.Operation,
+        plugin: claims.VolumePlugin,
         pod: Pod | None,
         alone: bool,
         attached: Attached | None,
     ) -> OperationDone:
         """Do it. Raises OperationFailed."""
-        if operation.kind in (OperationKind.UNPUBLISH, OperationKind.UNSTAGE):
+        if operation.kind in (operations.OperationKind.UNPUBLISH, operations.OperationKind.UNSTAGE):
             return await self._take_away(operation, plugin)
         spec = operation.spec
         if pod is None or spec is None:
-            raise OperationFailed(
-                FailureOutcome.TRANSIENT, "the pod was removed", call=operation.call
+            raise claims.OperationFailed(
+                claims.FailureOutcome.TRANSIENT, "the pod was removed", call=operation.call
             )
         use = pod_use(pod, alone=alone, selinux_context=spec.selinux_context)
         metadata = attached.metadata if attached is not None else None
-        if operation.kind is OperationKind.STAGE:
+        if operation.kind is operations.OperationKind.STAGE:
             await plugin.stage(spec, metadata, use)
             return OperationDone()
-        if operation.kind is OperationKind.EXPAND:
+        if operation.kind is operations.OperationKind.EXPAND:
             return OperationDone(
                 size=await self._expander.expand(plugin, spec, use, at_mount=False)
             )
-        remount = operation.kind is OperationKind.REPUBLISH
+        remount = operation.kind is operations.OperationKind.REPUBLISH
         published = await plugin.publish(spec, metadata, use, remount=remount)
-        if spec.mode is Mode.BLOCK and not remount:
+        if spec.mode is claims.Mode.BLOCK and not remount:
             self._notices.mapped(spec, use, published)
         if published.shared_group is not None:
             self._notices.shared(spec, use, published.shared_group)
         await self._give(plugin, spec, use, published)
         return OperationDone(published, await self._size(plugin, spec, use, remount=remount))
 
-    async def _take_away(self, operation: Operation, plugin: VolumePlugin) -> OperationDone:
+    async def _take_away(
+        self, operation: operations.Operation, plugin: claims.VolumePlugin
+    ) -> OperationDone:
         """Unpublish or unstage; a refusal of one that is in use names who uses it."""
-        left = operation.staged if operation.kind is OperationKind.UNSTAGE else operation.mount
+        left = (
+            operation.staged
+            if operation.kind is operations.OperationKind.UNSTAGE
+            else operation.mount
+        )
         assert left is not None, "something is taken away"
         try:
-            if isinstance(left, StagedOnDisk):
+            if isinstance(left, claims.StagedOnDisk):
                 await plugin.unstage(left)
             else:
                 await plugin.unpublish(left)
-        except OperationFailed as error:
+        except claims.OperationFailed as error:
             from kubeletpy.volumes.files.disk import held_by
 
             error.message += await held_by(error.message, left.path)
@@ -326,7 +323,11 @@ class VolumeActs:
         return OperationDone()
 
     async def _give(
-        self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, published: Published
+        self,
+        plugin: claims.VolumePlugin,
+        spec: claims.VolumeSpec,
+        use: claims.PodUse,
+        published: claims.Published,
     ) -> None:
         group = use.fs_group
         if group is None or not published.give_to_group or spec.read_only:
@@ -338,8 +339,8 @@ class VolumeActs:
                 await self._patient.run(partial(_give, published.path, group, policy, progress))
             done = True
         except OSError as error:
-            raise OperationFailed(
-                FailureOutcome.UNCERTAIN,
+            raise claims.OperationFailed(
+                claims.FailureOutcome.UNCERTAIN,
                 f"applying fsGroup {group}: {error}",
                 event_word="MountVolume.SetUp",
                 call=f"giving the files of volume {spec.spec_name} to group {group}",
@@ -348,7 +349,9 @@ class VolumeActs:
             self._owned(plugin.metric_name(spec), time.perf_counter() - begun, done)
 
     @asynccontextmanager
-    async def _watched(self, use: PodUse, path: str, progress: Progress) -> AsyncIterator[None]:
+    async def _watched(
+        self, use: claims.PodUse, path: str, progress: Progress
+    ) -> AsyncIterator[None]:
         """Emit events while it is going on."""
 
         async def report_progress() -> None:
@@ -362,7 +365,12 @@ class VolumeActs:
             yield
 
     async def _size(
-        self, plugin: VolumePlugin, spec: VolumeSpec, use: PodUse, *, remount: bool
+        self,
+        plugin: claims.VolumePlugin,
+        spec: claims.VolumeSpec,
+        use: claims.PodUse,
+        *,
+        remount: bool,
     ) -> int:
         has, wanted = claimed_size(spec), pv_size(spec)
         if remount or spec.inline or not 0 < has < wanted:
@@ -373,10 +381,10 @@ class VolumeActs:
         return await self._expander.expand(plugin, spec, use, at_mount=True)
 
 
-def pod_use(pod: Pod, *, alone: bool = True, selinux_context: str | None = None) -> PodUse:
+def pod_use(pod: Pod, *, alone: bool = True, selinux_context: str | None = None) -> claims.PodUse:
     """The pod as plugins may see it."""
     context = pod.spec.get("securityContext") or {}
-    return PodUse(
+    return claims.PodUse(
         pod.uid,
         pod.name,
         pod.namespace,

@@ -18,16 +18,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.pods.environment import DownwardError, NodeFacts, field_value, resource_value
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.shape import MAX_USER
-from kubeletpy.volumes.files.paths import (
-    CertificateInput,
-    FileContent,
-    Payload,
-    PayloadError,
-    TokenInput,
-    TrustInput,
-    UnsafePath,
-    payload_path,
-)
+from kubeletpy.volumes.files import paths
 from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
 
 # The values of downwardAPI files: those of environment variables, and whole maps too.
@@ -137,7 +128,15 @@ class DownwardInput:
     allocatable: Mapping[str, str] | None
 
 
-Input = JSON | TokenInput | TrustInput | CertificateInput | DownwardInput | Exception | None
+Input = (
+    JSON
+    | paths.TokenInput
+    | paths.TrustInput
+    | paths.CertificateInput
+    | DownwardInput
+    | Exception
+    | None
+)
 """The state of one source: an object, None when it does not exist, a token, certificates, the pod's
 own fields, or why it could not be read.
 """
@@ -160,7 +159,7 @@ def build_payload(
     namespace: str,
     owner: FileOwner,
     left: int = MAX_POD_BYTES,
-) -> Payload:
+) -> paths.Payload:
     """The files of a volume, from its sources in order; a later path wins.
 
     Args:
@@ -175,13 +174,13 @@ def build_payload(
     most = left
     default = _mode(volume.source.get("defaultMode"), DEFAULT_MODE)
     user = volume.source.get("defaultUser") if owner.chosen else None
-    files: Payload = {}
+    files: paths.Payload = {}
     problems: list[str] = []
     for (kind, source), found in zip(sources_of(volume), inputs, strict=True):
         try:
             context = _Context(namespace, default, user, owner, left, most)
             made = _SOURCES[kind](source, found, context)
-        except PayloadError as error:
+        except paths.PayloadError as error:
             problems.append(str(error))
             continue
         left -= payload_size(made)
@@ -190,7 +189,7 @@ def build_payload(
         files.update(made)
     if problems:
         joined = ", ".join(problems)
-        raise PayloadError(f"[{joined}]" if len(problems) > 1 else joined)
+        raise paths.PayloadError(f"[{joined}]" if len(problems) > 1 else joined)
     return files
 
 
@@ -205,14 +204,14 @@ def sources_of(volume: PlannedVolume) -> list[tuple[str, Mapping[str, Any]]]:
     return parts
 
 
-def payload_size(payload: Payload) -> int:
+def payload_size(payload: paths.Payload) -> int:
     """Bytes of all files together."""
     return sum(len(content.data) for content in payload.values())
 
 
-def too_large(left: int) -> PayloadError:
+def too_large(left: int) -> paths.PayloadError:
     """The error for files that exceed what is left of a pod's limit."""
-    return PayloadError(
+    return paths.PayloadError(
         f"its files have over {left} bytes: the files of all configMap, secret, downwardAPI and "
         f"projected volumes of a pod may have {MAX_POD_BYTES} bytes together"
     )
@@ -230,7 +229,7 @@ class _Context(Struct, frozen=True):
     """The same of all files of the volume."""
 
 
-def _config_map(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+def _config_map(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
     name = source.get("name") or ""
     obj = _object(found, f'configmap "{name}" not found', source)
     if obj is None:
@@ -242,7 +241,7 @@ def _config_map(source: Mapping[str, Any], found: Input, context: _Context) -> P
     return _select(data, source, missing, context)
 
 
-def _secret(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+def _secret(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
     name = source.get("secretName") or source.get("name") or ""
     obj = _object(found, f'secret "{name}" not found', source)
     if obj is None:
@@ -252,41 +251,41 @@ def _secret(source: Mapping[str, Any], found: Input, context: _Context) -> Paylo
     return _select(data, source, f"{where} references non-existent secret key: ", context)
 
 
-def _downward(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+def _downward(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
     if isinstance(found, Exception):
-        raise PayloadError(str(found))
+        raise paths.PayloadError(str(found))
     assert isinstance(found, DownwardInput), "the pod's own fields"
     render = Renderer(found.pod, NodeFacts(allocatable=found.allocatable))
-    files: Payload = {}
+    files: paths.Payload = {}
     left = context.left
     for item in source.get("items") or ():
         try:
             data = render.item(item)
         except DownwardError as error:
-            raise PayloadError(str(error)) from error
+            raise paths.PayloadError(str(error)) from error
         left -= len(data)
         if left < 0:
             raise too_large(context.most)
         mode = _mode(item.get("mode"), context.default_mode)
-        files[_path(item.get("path"))] = FileContent(data, mode, _chosen(item, context))
+        files[_path(item.get("path"))] = paths.FileContent(data, mode, _chosen(item, context))
     return files
 
 
-def _token(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
-    if not isinstance(found, TokenInput):
-        raise PayloadError(str(found))
+def _token(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
+    if not isinstance(found, paths.TokenInput):
+        raise paths.PayloadError(str(found))
     return {_path(source.get("path")): _for_owner(found.token.encode(), source, context)}
 
 
-def _trust(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
-    if not isinstance(found, TrustInput):
-        raise PayloadError(str(found))
+def _trust(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
+    if not isinstance(found, paths.TrustInput):
+        raise paths.PayloadError(str(found))
     return {_path(source.get("path")): _for_owner(found.pem, source, context)}
 
 
-def _certificate(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
-    if not isinstance(found, CertificateInput):
-        raise PayloadError(str(found))
+def _certificate(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
+    if not isinstance(found, paths.CertificateInput):
+        raise paths.PayloadError(str(found))
     files = {
         "credentialBundlePath": found.key + found.chain,
         "keyPath": found.key,
@@ -299,7 +298,7 @@ def _certificate(source: Mapping[str, Any], found: Input, context: _Context) -> 
     }
 
 
-def _for_owner(data: bytes, source: Mapping[str, Any], context: _Context) -> FileContent:
+def _for_owner(data: bytes, source: Mapping[str, Any], context: _Context) -> paths.FileContent:
     """A file that only its user and the pod's group may read, if there is one of them.
 
     Its user is the one that the volume names, else the one that all containers run as.
@@ -309,7 +308,7 @@ def _for_owner(data: bytes, source: Mapping[str, Any], context: _Context) -> Fil
         user = context.owner.user
     owned = user is not None or context.owner.group is not None
     mode = TOKEN_MODE_WITH_OWNER if owned else context.default_mode
-    return FileContent(data, mode, user)
+    return paths.FileContent(data, mode, user)
 
 
 def _chosen(item: Mapping[str, Any], context: _Context) -> int | None:
@@ -322,16 +321,16 @@ def _chosen(item: Mapping[str, Any], context: _Context) -> int | None:
     if user is None:
         user = context.default_user
     if user is not None and not 0 <= user <= MAX_USER:
-        raise PayloadError(f"user {user} is not between 0 and {MAX_USER}")
+        raise paths.PayloadError(f"user {user} is not between 0 and {MAX_USER}")
     return user
 
 
-def _unsupported(source: Mapping[str, Any], found: Input, context: _Context) -> Payload:
+def _unsupported(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
     kind = source.get("kind") or "a projected volume's empty source"
-    raise PayloadError(f"{kind} is not supported by this version of kubeletpy")
+    raise paths.PayloadError(f"{kind} is not supported by this version of kubeletpy")
 
 
-_SOURCES: dict[str, Callable[[Mapping[str, Any], Input, _Context], Payload]] = {
+_SOURCES: dict[str, Callable[[Mapping[str, Any], Input, _Context], paths.Payload]] = {
     "configMap": _config_map,
     "secret": _secret,
     "downwardAPI": _downward,
@@ -344,32 +343,32 @@ _SOURCES: dict[str, Callable[[Mapping[str, Any], Input, _Context], Payload]] = {
 
 def _object(found: Input, missing: str, source: Mapping[str, Any]) -> JSON | None:
     if isinstance(found, Exception):
-        raise PayloadError(str(found))
+        raise paths.PayloadError(str(found))
     if found is None:
         if source.get("optional"):
             return None
-        raise PayloadError(missing)
+        raise paths.PayloadError(missing)
     assert isinstance(found, dict), "an object"
     return found
 
 
 def _select(
     data: Mapping[str, bytes], source: Mapping[str, Any], missing: str, context: _Context
-) -> Payload:
+) -> paths.Payload:
     """All keys under their names, or the listed keys at their paths."""
     items = source.get("items")
     if not items:
         mode, user = context.default_mode, _chosen({}, context)
-        return {_path(key): FileContent(content, mode, user) for key, content in data.items()}
-    files: Payload = {}
+        return {_path(key): paths.FileContent(content, mode, user) for key, content in data.items()}
+    files: paths.Payload = {}
     for item in items:
         key = item.get("key") or ""
         if key not in data:
             if source.get("optional"):
                 continue
-            raise PayloadError(f"{missing}{key}")
+            raise paths.PayloadError(f"{missing}{key}")
         mode = _mode(item.get("mode"), context.default_mode)
-        files[_path(item.get("path"))] = FileContent(data[key], mode, _chosen(item, context))
+        files[_path(item.get("path"))] = paths.FileContent(data[key], mode, _chosen(item, context))
     return files
 
 
@@ -384,14 +383,14 @@ def _decoded(text: str, where: str, key: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise PayloadError(f"{where}: the value of key {key} is not base64") from None
+        raise paths.PayloadError(f"{where}: the value of key {key} is not base64") from None
 
 
 def _path(path: Any) -> str:
     try:
-        return payload_path(path if isinstance(path, str) else "")
-    except UnsafePath as error:
-        raise PayloadError(str(error)) from error
+        return paths.payload_path(path if isinstance(path, str) else "")
+    except paths.UnsafePath as error:
+        raise paths.PayloadError(str(error)) from error
 
 
 def _mode(mode: Any, default: int) -> int:

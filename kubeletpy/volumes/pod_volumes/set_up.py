@@ -25,18 +25,8 @@ from kubeletpy.base.text import number
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import HUGEPAGES_PREFIX, VolumeSizeError, pod_level_limit, pod_limits
 from kubeletpy.pods.shape import MAX_MODE
-from kubeletpy.volumes.files import safe_path
+from kubeletpy.volumes.files import disk, safe_path
 from kubeletpy.volumes.files.atomic import write_payload
-from kubeletpy.volumes.files.disk import (
-    MS_REMOUNT,
-    REQUIRED,
-    MountRights,
-    is_mount_point,
-    mount,
-    mounts_below,
-    share,
-    unmount,
-)
 from kubeletpy.volumes.files.paths import PLUGINS, PayloadError, PodPaths, UnsafePath
 from kubeletpy.volumes.files.safe_path import HostPathError, give_to_group
 from kubeletpy.volumes.pod_volumes.payload import (
@@ -70,11 +60,11 @@ def take_down(paths: PodPaths) -> list[tuple[str, float]]:
     if not Path(directory).is_dir() or not _has_volumes(paths):
         return []
     unmounting: defaultdict[str, float] = defaultdict(float)
-    for point in mounts_below(directory):
+    for point in disk.mounts_below(directory):
         begun = time.perf_counter()
         _unmount(point)
         unmounting[point] += time.perf_counter() - begun
-    left = mounts_below(directory)
+    left = disk.mounts_below(directory)
     if left:
         raise OSError(errno.EBUSY, "it is still mounted", left[0])
     _remove(paths.sub_paths_dir)
@@ -98,7 +88,7 @@ def unmount_inside(paths: PodPaths, keep: Collection[str]) -> None:
     """
     # the volumes themselves are not accessed: a dead server would not answer
     kept = {str(Path(os.path.realpath(Path(path).parent)) / Path(path).name) for path in keep}
-    for point in mounts_below(paths.pod_dir):
+    for point in disk.mounts_below(paths.pod_dir):
         if point not in kept:
             _unmount(point)
 
@@ -112,7 +102,7 @@ def plugin_of(path: str, paths: PodPaths) -> str:
 
 def _unmount(point: str) -> None:
     try:
-        unmount(point)
+        disk.unmount(point)
     except OSError as error:  # a shared mount takes its copies with it; the rest is seen afterwards
         if error.errno not in (errno.EINVAL, errno.ENOENT):
             raise
@@ -233,7 +223,7 @@ def set_up_empty_dir(
     allocatable_memory: str | None,
     mode: int | None = None,
     *,
-    rights: MountRights = REQUIRED,
+    rights: disk.MountRights = disk.REQUIRED,
 ) -> None:
     """Make the volume; an existing one keeps its files.
 
@@ -271,7 +261,7 @@ def make_directory(directory: str) -> None:
     path.chmod(MODE)  # regardless of the umask
 
 
-def make_tmpfs(directory: str, size: int, rights: MountRights = REQUIRED) -> None:
+def make_tmpfs(directory: str, size: int, rights: disk.MountRights = disk.REQUIRED) -> None:
     """An in-memory directory of at most ``size`` bytes (0: kernel's default).
 
     Raises OSError, unless a directory for this user alone may replace it.
@@ -287,18 +277,18 @@ def make_tmpfs(directory: str, size: int, rights: MountRights = REQUIRED) -> Non
         Path(directory).chmod(PRIVATE_MODE)
 
 
-def is_in_memory(directory: str, rights: MountRights) -> bool:
+def is_in_memory(directory: str, rights: disk.MountRights) -> bool:
     """Whether a directory is a mount, or replaces one."""
-    return is_mount_point(directory) or replaces_mount(directory, rights)
+    return disk.is_mount_point(directory) or replaces_mount(directory, rights)
 
 
-def replaces_mount(directory: str, rights: MountRights) -> bool:
+def replaces_mount(directory: str, rights: disk.MountRights) -> bool:
     """Whether a directory is there because the kernel refused its mount."""
     try:
         mode = os.lstat(directory).st_mode
     except FileNotFoundError:
         return False
-    if rights.required or is_mount_point(directory):
+    if rights.required or disk.is_mount_point(directory):
         return False
     return stat.S_ISDIR(mode) and stat.S_IMODE(mode) == PRIVATE_MODE
 
@@ -306,14 +296,14 @@ def replaces_mount(directory: str, rights: MountRights) -> bool:
 def _mount_tmpfs(directory: str, size: int) -> None:
     options = [f"size={size}"] if size else []
     try:
-        mount("tmpfs", directory, "tmpfs", data=",".join([*options, "noswap"]))
+        disk.mount("tmpfs", directory, "tmpfs", data=",".join([*options, "noswap"]))
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        mount("tmpfs", directory, "tmpfs", data=",".join(options))
+        disk.mount("tmpfs", directory, "tmpfs", data=",".join(options))
 
 
-def resize_tmpfs(directory: str, size: int, rights: MountRights = REQUIRED) -> None:
+def resize_tmpfs(directory: str, size: int, rights: disk.MountRights = disk.REQUIRED) -> None:
     """Give a mounted in-memory directory another size in bytes; its files stay.
 
     A directory that replaces a mount has no size.
@@ -321,12 +311,12 @@ def resize_tmpfs(directory: str, size: int, rights: MountRights = REQUIRED) -> N
     Raises:
         VolumeSizeError: it is not mounted, or more than that is in use.
     """
-    if not is_mount_point(directory):
+    if not disk.is_mount_point(directory):
         if is_in_memory(directory, rights):
             return
         raise VolumeSizeError("it is not mounted; the resize is retried")
     try:
-        mount("tmpfs", directory, "tmpfs", MS_REMOUNT, f"size={size}")
+        disk.mount("tmpfs", directory, "tmpfs", disk.MS_REMOUNT, f"size={size}")
     except OSError as error:
         why = f"remount with size={size}: {error.strerror}"
         if error.errno == errno.EINVAL and (used := _bytes_used(directory)) > size:
@@ -352,8 +342,8 @@ def _make_huge_pages(directory: str, medium: str, pod: Pod) -> None:
             "(vm.nr_hugepages)"
         )
     make_directory(directory)
-    if not is_mount_point(directory):
-        mount("nodev", directory, "hugetlbfs", data=f"pagesize={size}")
+    if not disk.is_mount_point(directory):
+        disk.mount("nodev", directory, "hugetlbfs", data=f"pagesize={size}")
         os.chmod(directory, MODE)  # noqa: PTH101 - the root of the new file system
 
 
@@ -391,7 +381,7 @@ class PodSetting(Struct, frozen=True):
     left: int = MAX_POD_BYTES
     """The most bytes in the files of the volumes to set up."""
     features: VolumeFeatures = NO_FEATURES
-    rights: MountRights = REQUIRED
+    rights: disk.MountRights = disk.REQUIRED
     """Whether directories may replace mounts."""
 
 
@@ -449,7 +439,9 @@ def _was_set_up(volume: PlannedVolume, paths: PodPaths) -> bool:
     return volume.kind in PLUGINS and Path(paths.ready_marker(volume.kind, volume.name)).exists()
 
 
-def is_established(volume: PlannedVolume, paths: PodPaths, rights: MountRights = REQUIRED) -> bool:
+def is_established(
+    volume: PlannedVolume, paths: PodPaths, rights: disk.MountRights = disk.REQUIRED
+) -> bool:
     """Whether a volume of files was set up before and still exists."""
     if volume.kind not in FILE_KINDS:
         return False
@@ -470,7 +462,7 @@ def _set_up(item: VolumeWork, setting: PodSetting, owning: list[float], left: in
         made = _set_up_files(item, setting, owning, left)
     if volume.propagated and volume.kind in PLUGINS:
         try:
-            share(setting.paths.volume(volume.kind, volume.name))
+            disk.share(setting.paths.volume(volume.kind, volume.name))
         except OSError as error:
             if not setting.rights.does_without(error):
                 raise

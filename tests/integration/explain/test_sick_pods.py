@@ -8,7 +8,8 @@ make it check explain, too:
 - broken static manifests, and what outlasts the agent: lifecycle/test_explain;
 - CSI drivers that are absent, fail or are busy: storage/test_claims.
 
-Those that no real node is brought into here are rows of the catalogue in tests/unit/observe/explain.
+Those that no real node is brought into here are rows of the catalogue in
+tests/unit/observe/explain.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from kubeletpy.agent.takeover.adopt import watch as adopt_watch
 from kubeletpy.agent.takeover.adopt.host import Host, HostError
 from kubeletpy.agent.takeover.adopt.steps import (
     KEPT,
@@ -25,17 +26,6 @@ from kubeletpy.agent.takeover.adopt.steps import (
     UnitProgram,
     plan_adopt,
     plan_give_back,
-)
-from kubeletpy.agent.takeover.adopt.watch import (
-    PodSeen,
-    WatchLimits,
-    WatchObservation,
-    WatchOutcome,
-    WatchVerdict,
-    is_ready,
-    judge,
-    pods_seen,
-    renewed_at,
 )
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
@@ -113,7 +103,7 @@ Answers = Callable[[], Awaitable[bool]]
 class Observer(Protocol):
     """Observes the node through the API, the agent and systemd."""
 
-    async def observe(self) -> WatchObservation:
+    async def observe(self) -> adopt_watch.WatchObservation:
         """Everything that is watched. Raises HostError."""
         ...
 
@@ -132,8 +122,8 @@ class AdoptionTask(Struct, frozen=True):
     observer: Observer
     drop_in: str
     give_back: Sequence[str]
-    before: Mapping[str, PodSeen]
-    limits: WatchLimits
+    before: Mapping[str, adopt_watch.PodSeen]
+    limits: adopt_watch.WatchLimits
 
 
 class Runner:
@@ -147,7 +137,7 @@ class Runner:
         self._journal, self._clock, self._say = journal, clock, say
         self._switched = 0.0
 
-    async def adopt(self, task: AdoptionTask) -> WatchVerdict:
+    async def adopt(self, task: AdoptionTask) -> adopt_watch.WatchVerdict:
         """Take the node over; the verdict of the watch.
 
         Raises:
@@ -157,21 +147,23 @@ class Runner:
         steps = plan_adopt(state)
         self._note("adopt", state=_state_text(state))
         self._switched = self._clock.now()
-        verdict = WatchVerdict(WatchOutcome.CONFIRM, "the agent had this node already")
+        verdict = adopt_watch.WatchVerdict(
+            adopt_watch.WatchOutcome.CONFIRM, "the agent had this node already"
+        )
         try:
             for step in steps:
                 if step is not AdoptionStep.WATCH:
                     await self._carry_out(step, task)
                     continue
                 verdict = await self._watch(task)
-                if verdict.outcome is WatchOutcome.GIVE_BACK:
+                if verdict.outcome is adopt_watch.WatchOutcome.GIVE_BACK:
                     break
         except HostError as error:
-            verdict = WatchVerdict(WatchOutcome.GIVE_BACK, str(error))
+            verdict = adopt_watch.WatchVerdict(adopt_watch.WatchOutcome.GIVE_BACK, str(error))
         except BaseException as error:
             await self._back("it was interrupted" if _interrupted(error) else repr(error))
             raise
-        if verdict.outcome is WatchOutcome.GIVE_BACK:
+        if verdict.outcome is adopt_watch.WatchOutcome.GIVE_BACK:
             await self._back(verdict.why)
         self._note(str(verdict.outcome), why=verdict.why)
         return verdict
@@ -231,7 +223,7 @@ class Runner:
     async def _answers_in_time(self) -> bool:
         """Whether the new program answers, without having exited before."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(WatchLimits(0).ready):
+            async with asyncio.timeout(adopt_watch.WatchLimits(0).ready):
                 for attempt in itertools.count(1):
                     if await self._answers():
                         return True
@@ -244,12 +236,12 @@ class Runner:
         seen = await asyncio.to_thread(self._host.unit)
         return seen.running is UnitProgram.NOTHING or bool(seen.restarts)
 
-    async def _watch(self, task: AdoptionTask) -> WatchVerdict:
+    async def _watch(self, task: AdoptionTask) -> adopt_watch.WatchVerdict:
         self._say(f"watching the node for {task.limits.watch:.0f} s")
         while True:
             now = await task.observer.observe()
-            verdict = judge(task.before, now, self._switched, task.limits)
-            if verdict.outcome is not WatchOutcome.GO_ON:
+            verdict = adopt_watch.judge(task.before, now, self._switched, task.limits)
+            if verdict.outcome is not adopt_watch.WatchOutcome.GO_ON:
                 return verdict
             await asyncio.sleep(POLL_S)
 
@@ -284,15 +276,15 @@ class NodeObserver:
     ) -> None:
         self._kube_api, self._name, self._host = kube_api, node_name, host
         self._clock, self._refused = clock, refused
-        self._last: tuple[float, JSON, JSON, Mapping[str, PodSeen]] = (0.0, {}, {}, {})
+        self._last: tuple[float, JSON, JSON, Mapping[str, adopt_watch.PodSeen]] = (0.0, {}, {}, {})
 
-    async def pods(self) -> Mapping[str, PodSeen]:
+    async def pods(self) -> Mapping[str, adopt_watch.PodSeen]:
         """The pods of the node. Raises ApiError or TimeoutError."""
         async with asyncio.timeout(ANSWER_S):
             listed = await self._kube_api.list(PODS, field_selector=f"spec.nodeName={self._name}")
-        return pods_seen(listed.get("items") or ())
+        return adopt_watch.pods_seen(listed.get("items") or ())
 
-    async def observe(self) -> WatchObservation:
+    async def observe(self) -> adopt_watch.WatchObservation:
         """Everything that is watched. Raises HostError."""
         unit = await asyncio.to_thread(self._host.unit)
         try:
@@ -306,12 +298,12 @@ class NodeObserver:
         except (ApiError, TimeoutError):
             pass  # the last answer stays; its age is judged
         answered, node, lease, pods = self._last
-        return WatchObservation(
+        return adopt_watch.WatchObservation(
             self._clock.now(),
             unit.running,
             unit.restarts,
-            is_ready(node),
-            renewed_at(lease),
+            adopt_watch.is_ready(node),
+            adopt_watch.renewed_at(lease),
             pods,
             answered,
             await asyncio.to_thread(self._refused, [each.key for each in pods.values()]),

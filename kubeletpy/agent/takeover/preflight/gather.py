@@ -40,8 +40,8 @@ from kubeletpy.kubeapi.protocol import KubeApi
 
 DEFAULT_UNIT = "kubelet.service"
 ANSWER_S = 30.0
-"""Seconds for the API server's version. No start waits for it, as in :mod:`kubeletpy.agent.launch`, and
-without it the report is unclear."""
+"""Seconds for the API server's version. No start waits for it, as in :mod:`kubeletpy.agent.launch`,
+and without it the report is unclear."""
 
 
 class Options(Struct, frozen=True):

@@ -13,19 +13,8 @@ from kubeletpy.agent.context import Machine
 from kubeletpy.agent.launch.runtime import pod_selectors, query_runtime
 from kubeletpy.agent.node import admission_state
 from kubeletpy.agent.runtime import runtime_settings
+from kubeletpy.agent.takeover.preflight import findings as preflight_findings
 from kubeletpy.agent.takeover.preflight.checks import runtime_findings, version_findings
-from kubeletpy.agent.takeover.preflight.findings import (
-    Area,
-    Finding,
-    Holdings,
-    PodVerdict,
-    Severity,
-    judge,
-    orphan,
-    refused,
-    remade,
-    unclear,
-)
 from kubeletpy.agent.takeover.preflight.placement import (
     PlaceAtStart,
     PlacementNotTried,
@@ -153,24 +142,36 @@ def needed_rights(settings: KubeletSettings, node: str) -> Iterator[Right]:
         yield Right("create", "certificatesigningrequests", text, group)
 
 
-async def missing_rights(settings: KubeletSettings, node: str, kube_api: KubeApi) -> list[Finding]:
+async def missing_rights(
+    settings: KubeletSettings, node: str, kube_api: KubeApi
+) -> list[preflight_findings.Finding]:
     """A finding for each right that the identity lacks, or that could not be requested."""
     rights = list(needed_rights(settings, node))
     answers = await run_together(*(_review_right(each, node, kube_api) for each in rights))
     return [each for each in answers if each is not None]
 
 
-async def _review_right(right: Right, node: str, kube_api: KubeApi) -> Finding | None:
+async def _review_right(
+    right: Right, node: str, kube_api: KubeApi
+) -> preflight_findings.Finding | None:
     try:
         answer = await kube_api.create(SELFSUBJECTACCESSREVIEWS, review(right, node))
     except ApiError as error:
         what = f"the API server does not report whether it is allowed: {error}"
-        return Finding(Area.RIGHTS, Severity.UNCLEAR, right.text, what)
+        return preflight_findings.Finding(
+            preflight_findings.Area.RIGHTS, preflight_findings.Severity.UNCLEAR, right.text, what
+        )
     status = answer.get("status") or {}
     if status.get("allowed"):
         return None
     reason = status.get("reason") or "not allowed"
-    return Finding(Area.RIGHTS, Severity.BLOCKS, right.text, str(reason), right.purpose)
+    return preflight_findings.Finding(
+        preflight_findings.Area.RIGHTS,
+        preflight_findings.Severity.BLOCKS,
+        right.text,
+        str(reason),
+        right.purpose,
+    )
 
 
 def review(right: Right, node: str) -> JSON:
@@ -199,7 +200,9 @@ def review(right: Right, node: str) -> JSON:
 
 AT_ONCE = 16
 """Pods that are read from the runtime at once."""
-_unclear = partial(Finding, Area.PODS, Severity.UNCLEAR)
+_unclear = partial(
+    preflight_findings.Finding, preflight_findings.Area.PODS, preflight_findings.Severity.UNCLEAR
+)
 
 
 class Desired(Struct, frozen=True):
@@ -212,7 +215,7 @@ class Desired(Struct, frozen=True):
     """
 
     pods: tuple[Pod, ...]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[preflight_findings.Finding, ...] = ()
     changed: Mapping[str, float | None] = field(default_factory=dict)
     choices: Mapping[str, UidChoice] = field(default_factory=dict)
 
@@ -229,7 +232,7 @@ class RecordedState(Struct, frozen=True):
 
     allocated: Mapping[str, PodResources]
     in_effect: ResourcesInEffect
-    holdings: Mapping[str, Holdings]
+    holdings: Mapping[str, preflight_findings.Holdings]
     held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
@@ -246,7 +249,7 @@ async def desired_pods(
 ) -> Desired:
     """The pods of the API and of manifest files. ``kube_api`` None: it could not be reached."""
     pods: list[Pod] = []
-    findings: list[Finding] = []
+    findings: list[preflight_findings.Finding] = []
     changed: Mapping[str, float | None] = {}
     if kube_api is not None:
         try:
@@ -273,7 +276,7 @@ async def desired_pods(
 
 def _static(
     path: str, node_name: str
-) -> tuple[list[Pod], list[Finding], Mapping[str, float | None]]:
+) -> tuple[list[Pod], list[preflight_findings.Finding], Mapping[str, float | None]]:
     try:
         read = read_manifests(Path(path), node_name)
     except OSError as error:
@@ -329,7 +332,7 @@ async def judge_pods(
     root: Path,
     *,
     admission: AdmissionFacts | None,
-) -> tuple[PodVerdict, ...]:
+) -> tuple[preflight_findings.PodVerdict, ...]:
     """The verdict on each pod of the node, in the order of their names.
 
     ``admission`` None: whether the pods would be admitted again is not known. Raises CRIError.
@@ -340,18 +343,19 @@ async def judge_pods(
     wanted = [pod for pod in desired.pods if not pod.is_mirror]
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def one(pod: Pod) -> PodVerdict:
+    async def one(pod: Pod) -> preflight_findings.PodVerdict:
         async with limit:
             try:
                 status = await source.read_pod_status(pod.uid, pod.name, pod.namespace)
             except CRIError as error:
-                return unclear(pod, f"the runtime does not report it: {error}")
+                return preflight_findings.unclear(pod, f"the runtime does not report it: {error}")
         return replace(_verdict(pod, status, state), adopted=_adopted(desired, pod))
 
     verdicts = list(await run_together(*(one(pod) for pod in wanted)))
     refusals = _refusals(wanted, frozenset(here), state, admission)
     verdicts = [
-        refused(each, refusals[each.uid]) if each.uid in refusals else each for each in verdicts
+        preflight_findings.refused(each, refusals[each.uid]) if each.uid in refusals else each
+        for each in verdicts
     ]
     left = [each for uid, each in here.items() if uid not in {pod.uid for pod in wanted}]
     known = not desired.findings
@@ -388,22 +392,26 @@ def _adopted(desired: Desired, pod: Pod) -> str:
     return choice.text if choice is not None and choice.reason in ADOPTED else ""
 
 
-def _verdict(pod: Pod, status: PodRuntimeStatus, state: RecordedState) -> PodVerdict:
+def _verdict(
+    pod: Pod, status: PodRuntimeStatus, state: RecordedState
+) -> preflight_findings.PodVerdict:
     try:
         allocated = _as_allocated(pod, state)
         intent = sync_intent(allocated, status, ProbeResults(), state.in_effect.recorded(pod))
     except ValueError as error:
-        return unclear(pod, f"the pod can't be understood: {error}")
-    return judge(pod, status, intent, state.holdings.get(pod.uid) or Holdings())
+        return preflight_findings.unclear(pod, f"the pod can't be understood: {error}")
+    return preflight_findings.judge(
+        pod, status, intent, state.holdings.get(pod.uid) or preflight_findings.Holdings()
+    )
 
 
 def _with_remains(
-    verdicts: list[PodVerdict],
+    verdicts: list[preflight_findings.PodVerdict],
     left: Sequence[RuntimePodSummary],
     choices: Mapping[str, UidChoice],
     *,
     known: bool,
-) -> list[PodVerdict]:
+) -> list[preflight_findings.PodVerdict]:
     """The verdicts with what the runtime has of other pods; a static pod that runs under another
     uid is one pod."""
     found = list(verdicts)
@@ -412,13 +420,13 @@ def _with_remains(
         twins = [index for index, one in enumerate(found) if _is_twin(one, each)]
         if running and twins:
             twin = found[twins[0]]
-            found[twins[0]] = remade(twin, each.uid, choices.get(twin.uid))
+            found[twins[0]] = preflight_findings.remade(twin, each.uid, choices.get(twin.uid))
         elif running or not known:
-            found.append(orphan(each, running, known))
+            found.append(preflight_findings.orphan(each, running, known))
     return found
 
 
-def _is_twin(verdict: PodVerdict, summary: RuntimePodSummary) -> bool:
+def _is_twin(verdict: preflight_findings.PodVerdict, summary: RuntimePodSummary) -> bool:
     """Whether a static pod, of which nothing runs, is what the runtime has under another uid."""
     names = verdict.namespace, verdict.name
     return verdict.static and not verdict.containers and names == (summary.namespace, summary.name)
@@ -445,21 +453,26 @@ EVENTS_S = 1.0
 class NodeAnswers(Struct, frozen=True):
     """The reports of API server and runtime."""
 
-    findings: tuple[Finding, ...]
-    pods: tuple[PodVerdict, ...] | None
+    findings: tuple[preflight_findings.Finding, ...]
+    pods: tuple[preflight_findings.PodVerdict, ...] | None
     """None: the pods of the node could not be determined."""
 
 
 async def connect_api(
     flags: NodeFlags, stack: AsyncExitStack
-) -> tuple[KubeApi | None, Finding | None]:
+) -> tuple[KubeApi | None, preflight_findings.Finding | None]:
     """The API with the node's credentials, or why there is none."""
     if not flags.kubeconfig:
         return None, None
     try:
         client = await KubeClient.from_kubeconfig(flags.kubeconfig, qps=0, timeout=REQUEST_S)
     except KubeconfigError as error:
-        return None, Finding(Area.CREDENTIALS, Severity.UNCLEAR, flags.kubeconfig, str(error))
+        return None, preflight_findings.Finding(
+            preflight_findings.Area.CREDENTIALS,
+            preflight_findings.Severity.UNCLEAR,
+            flags.kubeconfig,
+            str(error),
+        )
     stack.push_async_callback(client.close)
     return client, None
 
@@ -478,7 +491,12 @@ async def query_node(
     desired = await desired_pods(settings, name, kube_api)
     if kube_api is None and flags.kubeconfig:
         what = "they can't be listed without credentials"
-        lost = Finding(Area.PODS, Severity.UNCLEAR, "pods of the API", what)
+        lost = preflight_findings.Finding(
+            preflight_findings.Area.PODS,
+            preflight_findings.Severity.UNCLEAR,
+            "pods of the API",
+            what,
+        )
         desired = Desired(desired.pods, (*desired.findings, lost))
     findings += desired.findings
     if kube_api is not None and not desired.findings:
@@ -487,7 +505,9 @@ async def query_node(
     if runtime is None:
         assert problem is not None, "there is a runtime, or a reason"
         why = "the runtime does not answer"
-        lost_pods = tuple(unclear(pod, why) for pod in desired.pods if not pod.is_mirror)
+        lost_pods = tuple(
+            preflight_findings.unclear(pod, why) for pod in desired.pods if not pod.is_mirror
+        )
         return NodeAnswers((*findings, problem), lost_pods)
     try:
         info, driver, events = await run_together(
@@ -518,9 +538,15 @@ async def query_node(
     return NodeAnswers(tuple(findings), pods)
 
 
-def _not_placed(error: PlacementNotTried) -> Finding:
+def _not_placed(error: PlacementNotTried) -> preflight_findings.Finding:
     then = "whether the pods that run keep their CPUs and memory is not known"
-    return Finding(Area.PODS, Severity.UNCLEAR, "positions on the machine", str(error), then)
+    return preflight_findings.Finding(
+        preflight_findings.Area.PODS,
+        preflight_findings.Severity.UNCLEAR,
+        "positions on the machine",
+        str(error),
+        then,
+    )
 
 
 async def has_events(runtime: RuntimeService, seconds: float = EVENTS_S) -> bool:
@@ -541,7 +567,9 @@ async def _stream(runtime: RuntimeService) -> AsyncGenerator[object]:
         yield event
 
 
-async def _read_node(name: str, kube_api: KubeApi | None) -> tuple[api.Node | None, Finding | None]:
+async def _read_node(
+    name: str, kube_api: KubeApi | None
+) -> tuple[api.Node | None, preflight_findings.Finding | None]:
     """The Node object, None: there is none; or why it can't be read."""
     if kube_api is None:
         return None, None
@@ -552,7 +580,13 @@ async def _read_node(name: str, kube_api: KubeApi | None) -> tuple[api.Node | No
     except ApiError as error:
         what = f"the Node object can't be read: {error}"
         then = "whether the pods that run would be admitted again is not known"
-        return None, Finding(Area.PODS, Severity.UNCLEAR, f"node {name}", what, then)
+        return None, preflight_findings.Finding(
+            preflight_findings.Area.PODS,
+            preflight_findings.Severity.UNCLEAR,
+            f"node {name}",
+            what,
+            then,
+        )
 
 
 def _kubelet_version(node: api.Node | None) -> str:
@@ -593,7 +627,7 @@ def admission_facts(
 
 async def _connect_runtime(
     settings: KubeletSettings, root: Path, stack: AsyncExitStack
-) -> tuple[RemoteRuntime | None, Finding | None]:
+) -> tuple[RemoteRuntime | None, preflight_findings.Finding | None]:
     try:
         runtime = RemoteRuntime(
             settings.container_runtime_endpoint,
@@ -609,6 +643,12 @@ async def _connect_runtime(
     return runtime, None
 
 
-def _runtime_problem(settings: KubeletSettings, why: str) -> Finding:
+def _runtime_problem(settings: KubeletSettings, why: str) -> preflight_findings.Finding:
     endpoint = settings.container_runtime_endpoint
-    return Finding(Area.RUNTIME, Severity.UNCLEAR, endpoint, why, "no pod can be judged")
+    return preflight_findings.Finding(
+        preflight_findings.Area.RUNTIME,
+        preflight_findings.Severity.UNCLEAR,
+        endpoint,
+        why,
+        "no pod can be judged",
+    )

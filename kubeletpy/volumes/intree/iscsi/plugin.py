@@ -33,19 +33,7 @@ from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
 from kubeletpy.volumes.intree.base import InThread, run
 from kubeletpy.volumes.intree.iscsi import target
-from kubeletpy.volumes.intree.iscsi.target import (
-    DISCOVERY_KEYS,
-    SESSION_KEYS,
-    IscsiDisk,
-    PathsVerdict,
-    disk_of,
-    link_name,
-    settings_in,
-    shares_session,
-    transport_in,
-    verdict,
-    with_values,
-)
+from kubeletpy.volumes.intree.iscsi import target as iscsi_target
 from kubeletpy.volumes.intree.scsi import ScsiTree, Session, let_go
 
 # Calls iscsiadm, and writes secrets into its records.
@@ -84,31 +72,35 @@ class Iscsiadm:
     async def transport(self, iface: str) -> str:
         """The transport of an iface: ``tcp``, … Raises OperationFailed."""
         call = f"iscsiadm: show iface {iface}"
-        found = transport_in(await self._run(call, "-m", "iface", "-I", iface, "-o", "show"))
+        found = iscsi_target.transport_in(
+            await self._run(call, "-m", "iface", "-I", iface, "-o", "show")
+        )
         if not found:
             raise iscsi_failure(f"iface {iface} has no transport", call, FailureOutcome.FINAL)
         return found
 
-    async def make_iface(self, disk: IscsiDisk) -> None:
+    async def make_iface(self, disk: iscsi_target.IscsiDisk) -> None:
         """Make a volume's own iface: a copy of its source's iface with another initiator name.
         Raises OperationFailed.
         """
         call = f"iscsiadm: make iface {disk.iface}"
         shown = await self._run(call, "-m", "iface", "-I", disk.base_iface, "-o", "show")
-        settings = {**settings_in(shown), "iface.initiatorname": disk.initiator}
+        settings = {**iscsi_target.settings_in(shown), "iface.initiatorname": disk.initiator}
         own = ("-m", "iface", "-I", disk.iface, "-o")
         await self._run(call, *own, "new", fine=(_EXISTS,))
         for key, value in sorted(settings.items()):
             await self._run(call, *own, "update", "-n", key, "-v", value)
 
-    async def forget_iface(self, disk: IscsiDisk) -> None:
+    async def forget_iface(self, disk: iscsi_target.IscsiDisk) -> None:
         """Remove a volume's own iface, if it exists. Raises OperationFailed."""
         if disk.owns_iface:
             call = f"iscsiadm: remove iface {disk.iface}"
             own = ("-m", "iface", "-I", disk.iface, "-o", "delete")
             await self._run(call, *own, fine=(_NO_SESSION, _NO_RECORD, _NO_IFACE))
 
-    async def discover(self, disk: IscsiDisk, portal: str, chap: Mapping[str, str] | None) -> None:
+    async def discover(
+        self, disk: iscsi_target.IscsiDisk, portal: str, chap: Mapping[str, str] | None
+    ) -> None:
         """Discover the target at a portal. ``chap`` None: discovery needs none. Raises
         OperationFailed.
         """
@@ -118,16 +110,20 @@ class Iscsiadm:
         place = f"send_targets/{_address(portal)}/st_config"
         if chap is not None:
             await self._update(call, record, "discovery.sendtargets.auth.authmethod", "CHAP")
-            await self._write(call, (place,), {key: chap.get(key, "") for key in DISCOVERY_KEYS})
+            await self._write(
+                call, (place,), {key: chap.get(key, "") for key in iscsi_target.DISCOVERY_KEYS}
+            )
         try:
             await self._run(call, *record, "--discover", timeout=LOGIN_S)
         except OperationFailed:
             await self._run(call, *record, "-o", "delete", fine=range(1, 256))
             raise
         if chap is not None:  # they are not needed there any more
-            await self._write(call, (place,), dict.fromkeys(DISCOVERY_KEYS, ""))
+            await self._write(call, (place,), dict.fromkeys(iscsi_target.DISCOVERY_KEYS, ""))
 
-    async def log_in(self, disk: IscsiDisk, portal: str, chap: Mapping[str, str] | None) -> None:
+    async def log_in(
+        self, disk: iscsi_target.IscsiDisk, portal: str, chap: Mapping[str, str] | None
+    ) -> None:
         """Start a session through a discovered portal. Raises OperationFailed."""
         call = f"login to iSCSI target {disk.iqn} at {portal}"
         record = ("-m", "node", "-p", portal, "-T", disk.iqn, "-I", disk.iface)
@@ -137,7 +133,9 @@ class Iscsiadm:
             await self._update(call, record, "node.session.auth.authmethod", "CHAP")
             node = f"nodes/{escape(disk.iqn)}/{escape(_address(portal))}*"
             places = (f"{node}/{escape(disk.iface)}", node)
-            await self._write(call, places, {key: chap.get(key, "") for key in SESSION_KEYS})
+            await self._write(
+                call, places, {key: chap.get(key, "") for key in iscsi_target.SESSION_KEYS}
+            )
         try:
             await self._run(call, *record, "--login", fine=(_EXISTS,), timeout=LOGIN_S)
         except OperationFailed:
@@ -146,7 +144,7 @@ class Iscsiadm:
         # a starting node must not wait for a target before the agent is running
         await self._try(call, *record, "-o", "update", "-n", "node.startup", "-v", "manual")
 
-    async def log_out(self, disk: IscsiDisk, portal: str) -> None:
+    async def log_out(self, disk: iscsi_target.IscsiDisk, portal: str) -> None:
         """End the session through a portal, if there is one, and delete its record. Raises
         OperationFailed.
         """
@@ -198,7 +196,7 @@ class Iscsiadm:
         for path in files:
             with path.open(encoding="utf-8", errors="surrogateescape") as file:
                 record = file.read(MAX_RECORD)
-            made = with_values(record, values)
+            made = iscsi_target.with_values(record, values)
             write_private(path, made.encode(errors="surrogateescape"))
         return bool(files)
 
@@ -235,15 +233,15 @@ class IscsiSessions:
         self._admin = admin
         self._in_thread = in_thread
 
-    async def attach(self, disk: IscsiDisk, chap: Chap) -> str:
+    async def attach(self, disk: iscsi_target.IscsiDisk, chap: Chap) -> str:
         """Attach a disk; returns its device, or its multipath map. Raises OperationFailed."""
         transport = await self._admin.transport(disk.base_iface)
         if disk.initiator:
             await self._admin.make_iface(disk)
         paths: dict[str, str] = {}
         problem: OperationFailed | None = None
-        rounds, said = 0, PathsVerdict.AGAIN
-        while said is PathsVerdict.AGAIN:
+        rounds, said = 0, iscsi_target.PathsVerdict.AGAIN
+        while said is iscsi_target.PathsVerdict.AGAIN:
             rounds += 1
             for portal in disk.portals:
                 if portal in paths:
@@ -252,8 +250,8 @@ class IscsiSessions:
                     paths[portal] = await self._path(disk, portal, transport, chap)
                 except OperationFailed as error:
                     problem = error
-            said = verdict(len(paths), len(disk.portals), rounds)
-        if said is PathsVerdict.FAILED:
+            said = iscsi_target.verdict(len(paths), len(disk.portals), rounds)
+        if said is iscsi_target.PathsVerdict.FAILED:
             await self._admin.forget_iface(disk)
             assert problem is not None, "no path was found"
             raise problem
@@ -264,11 +262,11 @@ class IscsiSessions:
         patience = MULTIPATH_S if len(disk.portals) > 1 else 0.0
         return await self._map_of(list(paths.values()), patience)
 
-    async def device(self, disk: IscsiDisk) -> str:
+    async def device(self, disk: iscsi_target.IscsiDisk) -> str:
         """The device of an attached disk. Raises OperationFailed."""
         for portal in disk.portals:
             for transport in ("tcp", ""):
-                found = await self._shown(link_name(disk, portal, transport))
+                found = await self._shown(iscsi_target.link_name(disk, portal, transport))
                 if found is not None:
                     return await self._map_of([found], 0.0)
         raise iscsi_failure(
@@ -276,7 +274,9 @@ class IscsiSessions:
             f"search for LUN {disk.lun} of iSCSI target {disk.iqn}",
         )
 
-    async def detach(self, disk: IscsiDisk, others: Iterable[IscsiDisk]) -> None:
+    async def detach(
+        self, disk: iscsi_target.IscsiDisk, others: Iterable[iscsi_target.IscsiDisk]
+    ) -> None:
         """Detach a disk, and end its unused sessions. Raises OperationFailed.
 
         ``others``: this node's other iSCSI disks.
@@ -286,7 +286,7 @@ class IscsiSessions:
         if any((each.iqn, each.lun) == (disk.iqn, disk.lun) for each in others):
             return
         await let_go(self._tree, scsi.disks_of_lun(sessions, disk.lun), self._in_thread)
-        if any(shares_session(disk, each) for each in others):
+        if any(iscsi_target.shares_session(disk, each) for each in others):
             return
         held = partial(self._held, scsi.disks_of_other_luns(sessions, disk.lun))
         for name in await self._in_thread(held, f"check of disks of target {disk.iqn}"):
@@ -297,7 +297,9 @@ class IscsiSessions:
             await self._admin.log_out(disk, portal)
         await self._admin.forget_iface(disk)
 
-    async def _path(self, disk: IscsiDisk, portal: str, transport: str, chap: Chap) -> str:
+    async def _path(
+        self, disk: iscsi_target.IscsiDisk, portal: str, transport: str, chap: Chap
+    ) -> str:
         """The disk as seen through one portal. Raises OperationFailed."""
         host = scsi.host_of(await self._sessions(disk), portal)
         if host is None:
@@ -309,7 +311,7 @@ class IscsiSessions:
             message = f"logged in to {disk.iqn} at {portal}, but the kernel shows no such session"
             raise iscsi_failure(message, call)
         await self._in_thread(partial(scsi.scan_lun, self._tree, host, disk.lun), call)
-        name = link_name(disk, portal, transport)
+        name = iscsi_target.link_name(disk, portal, transport)
         until = asyncio.get_running_loop().time() + DEVICE_S
         while (found := await self._shown(name)) is None:
             if asyncio.get_running_loop().time() >= until:
@@ -334,7 +336,7 @@ class IscsiSessions:
                 return paths[0]
             await asyncio.sleep(LOOK_S)
 
-    async def _sessions(self, disk: IscsiDisk) -> list[Session]:
+    async def _sessions(self, disk: iscsi_target.IscsiDisk) -> list[Session]:
         look = partial(scsi.sessions_of, self._tree, disk.iqn)
         return await self._in_thread(look, f"search for sessions with iSCSI target {disk.iqn}")
 
@@ -405,7 +407,7 @@ class IscsiPlugin(AttachedDiskPlugin):
 
     def place(self, spec: VolumeSpec) -> str:
         """Its iface, portal, target and LUN."""
-        return disk_of(spec.source, spec.spec_name).place
+        return iscsi_target.disk_of(spec.source, spec.spec_name).place
 
     def name_at(self, place: str) -> str:
         """Derived from the names of directories: the portal has its port there."""
@@ -416,7 +418,7 @@ class IscsiPlugin(AttachedDiskPlugin):
 
     async def attach(self, spec: VolumeSpec, use: PodUse, directory: str) -> str:
         """Log in to the portals without a session, and wait for the disk."""
-        wanted = disk_of(spec.source, spec.spec_name)
+        wanted = iscsi_target.disk_of(spec.source, spec.spec_name)
         chap = await self._chap(spec, use)
         async with self._alone(wanted.iqn):
             # first, so that after a kill the next agent can find what to log out of
@@ -426,7 +428,7 @@ class IscsiPlugin(AttachedDiskPlugin):
 
     async def device(self, spec: VolumeSpec) -> str:
         """The disk's device, found by its link."""
-        return await self._sessions.device(disk_of(spec.source, spec.spec_name))
+        return await self._sessions.device(iscsi_target.disk_of(spec.source, spec.spec_name))
 
     async def detach(self, left: StagedOnDisk, place: str) -> None:
         """Detach the disk, and log out when this node needs its session no more."""
@@ -449,7 +451,9 @@ class IscsiPlugin(AttachedDiskPlugin):
         reference = source.get("secretRef")
         own = reference.get("namespace") if isinstance(reference, Mapping) else None
         secret = await read_secret(self._api, reference, "" if own else use.namespace)
-        problem = target.chap_problem(secret, (*DISCOVERY_KEYS, *SESSION_KEYS))
+        problem = target.chap_problem(
+            secret, (*iscsi_target.DISCOVERY_KEYS, *iscsi_target.SESSION_KEYS)
+        )
         if problem:
             raise OperationFailed(FailureOutcome.FINAL, f"CHAP: {problem}", event_word=EVENT_WORD)
         return Chap(
@@ -464,7 +468,7 @@ class IscsiPlugin(AttachedDiskPlugin):
             lock = self._targets[iqn] = asyncio.Lock()
         return lock
 
-    def _others(self, path: str) -> list[IscsiDisk]:
+    def _others(self, path: str) -> list[iscsi_target.IscsiDisk]:
         """All other disks of this node. Blocks."""
         found = []
         for mode in Mode:
@@ -474,7 +478,7 @@ class IscsiPlugin(AttachedDiskPlugin):
                     found.append(self._read(directory, at))
         return found
 
-    def _read(self, directory: str, at: IscsiDisk) -> IscsiDisk:
+    def _read(self, directory: str, at: iscsi_target.IscsiDisk) -> iscsi_target.IscsiDisk:
         """A disk from the file in its place, which a mount hides. Blocks."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if not disk.is_mounted(directory):
